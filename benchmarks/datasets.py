@@ -1,0 +1,219 @@
+"""The streams and tables of the benchmarks, as plain arrays.
+
+Everything but River's and scikit-learn's own sets is read from the folder named by the
+environment variable `STREAMLVQ_DATA`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common import Label, Sample
+
+
+class MissingData(RuntimeError):
+    """A data set is not where it was looked for; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Samples in the order they arrive."""
+
+    name: str
+    X: NDArray[np.float64]
+    y: list[Label]
+    features: list[str]
+
+    def __post_init__(self) -> None:
+        if self.X.shape != (len(self.y), len(self.features)):
+            shape = (len(self.y), len(self.features))
+            raise ValueError(f"{self.name}: expected values of shape {shape}, got {self.X.shape}")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def head(self, n: int | None) -> Stream:
+        return self if n is None else replace(self, X=self.X[:n], y=self.y[:n])
+
+    def samples(self) -> Iterator[Sample]:
+        """River's view: a dict of Python floats and a label."""
+        for row, label in zip(self.X, self.y, strict=True):
+            yield dict(zip(self.features, row.tolist(), strict=True)), label
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def data_file(relative: str) -> Path:
+    folder = os.environ.get("STREAMLVQ_DATA")
+    if not folder:
+        raise MissingData(
+            f"{relative} is needed: set STREAMLVQ_DATA to the folder that holds the data sets"
+        )
+    path = Path(folder) / relative
+    if not path.is_file():
+        raise MissingData(f"{path} is missing: set STREAMLVQ_DATA to a folder that has {relative}")
+    return path
+
+
+def read_npz(relative: str) -> dict[str, NDArray[Any]]:
+    with np.load(data_file(relative), allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def read_csv(
+    name: str, relative: str, label: str, skip: Sequence[str] = (), limit: int | None = None
+) -> Stream:
+    with gzip.open(data_file(relative), "rt", newline="") as lines:
+        rows = list(islice(csv.DictReader(lines), limit))
+    features = [column for column in rows[0] if column != label and column not in skip]
+    X = np.array([[float(row[f]) for f in features] for row in rows])
+    return Stream(name, X, [row[label] for row in rows], features)
+
+
+def from_arrays(
+    name: str, X: NDArray[Any], y: NDArray[Any], features: Sequence[str] | None = None
+) -> Stream:
+    names = unique_names(features if features is not None else [f"x{i}" for i in range(X.shape[1])])
+    # Python labels, not numpy scalars: that is what a River user passes.
+    return Stream(name, np.ascontiguousarray(X, dtype=np.float64), y.tolist(), names)
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """UCI HAR uses some feature names three times; in a dict they would overwrite each other."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name in map(str, names):
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return result
+
+
+# --- sets -------------------------------------------------------------------------------------
+
+
+def image_segments() -> Stream:
+    from river.datasets import ImageSegments
+
+    return _from_river("ImageSegments", ImageSegments())  # type: ignore[no-untyped-call]
+
+
+def random_rbf_drift(n: int = 20_000) -> Stream:
+    from river.datasets.synth import RandomRBFDrift
+
+    drift = RandomRBFDrift(
+        seed_model=42,
+        seed_sample=42,
+        n_classes=5,
+        n_features=10,
+        n_centroids=50,
+        change_speed=0.001,
+        n_drift_centroids=50,
+    )
+    return _from_river("RandomRBFDrift", drift.take(n))
+
+
+def _from_river(name: str, samples: Iterable[Sample]) -> Stream:
+    xs, ys = zip(*samples, strict=True)
+    features = list(xs[0])
+    X = np.array([[float(x[f]) for f in features] for x in xs])
+    return Stream(name, X, list(ys), [str(f) for f in features])
+
+
+def digits() -> Stream:
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        raise MissingData("digits comes with scikit-learn: pip install scikit-learn") from error
+    bunch = load_digits()
+    return from_arrays("digits", bunch.data, bunch.target, bunch.feature_names)
+
+
+def gaussians(d: int, classes: int, n: int = 2000, seed: int = 42) -> Stream:
+    """One ball per class, overlapping enough that models keep making errors (and thus updates)."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=n)
+    centres = rng.normal(scale=2 / np.sqrt(d), size=(classes, d))
+    return from_arrays(f"gaussians d={d}", centres[y] + rng.normal(size=(n, d)), y)
+
+
+def letter(limit: int | None = None) -> Stream:
+    return read_csv("Letter", "letter/letter.csv.gz", "lettr", limit=limit)
+
+
+def uci_har(chronological: bool = True) -> Stream:
+    """UCI HAR without the features that could not be recomputed, in time or in file order."""
+    data = read_npz("uci_har/har561_recomputed.npz")
+    keep = data["feature_status"] != "not reproduced"
+    order = data["chron"] if chronological else slice(None)
+    features = data["feature_names"][keep].tolist()
+    return from_arrays("UCI HAR", data["X"][order][:, keep], data["y"][order], features)
+
+
+def segment() -> Stream:
+    return read_csv("segment", "segment/segmentation.csv.gz", "class", skip=["split"])
+
+
+def elec2() -> Stream:
+    return read_csv("elec2", "elec2/elec2_norm.csv.gz", "class")
+
+
+def shuttle() -> Stream:
+    return read_csv("shuttle", "shuttle/shuttle.csv.gz", "Class")
+
+
+def npz_set(name: str, relative: str) -> Callable[[], Stream]:
+    def load() -> Stream:
+        data = read_npz(relative)
+        return from_arrays(name, data["X"], data["y"])
+
+    return load
+
+
+STREAMS: dict[str, Callable[[], Stream]] = {
+    "ImageSegments": image_segments,
+    "digits": digits,
+    "RandomRBFDrift": random_rbf_drift,
+    "Letter": lambda: letter(limit=10_000),
+    "UCI HAR": uci_har,
+    "gas_drift": npz_set("gas_drift", "gas_drift/gas_drift_raw_b1-6_8_9.npz"),
+    "keystroke": npz_set("keystroke", "keystroke/keystroke.npz"),
+    "noaa_weather": npz_set("noaa_weather", "noaa_weather/noaa_weather.npz"),
+    "elec2": elec2,
+    "shuttle": shuttle,
+}
+
+TABLE_SETS: dict[str, Callable[[], Stream]] = {
+    "segment": segment,
+    "optdigits": npz_set("optdigits", "optdigits/optdigits.npz"),
+    "letter": letter,
+    "usps": npz_set("usps", "usps/usps.npz"),
+    "uci_har": lambda: uci_har(chronological=False),
+}
+
+
+def stream(name: str) -> Stream:
+    """One of the benchmark streams, in time order."""
+    return _load(STREAMS, name)
+
+
+def table_set(name: str) -> Stream:
+    """One of the thesis's sets, whole and in file order (for cross-validation)."""
+    return _load(TABLE_SETS, name)
+
+
+def _load(registry: dict[str, Callable[[], Stream]], name: str) -> Stream:
+    if name not in registry:
+        raise KeyError(f"expected one of {', '.join(registry)}, got {name!r}")
+    return registry[name]()

@@ -1,0 +1,192 @@
+"""A model's memory together with the kernels that work on it.
+
+Classes are numbers here, features are columns. The engine makes room before a kernel needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.kernels import layout as at
+from streamlvq.state import Floats, Ints, State
+
+Rows = npt.NDArray[np.float64]
+
+
+@functools.cache
+def kernels() -> ModuleType:
+    """The compiled kernels; imported late, because that takes a while the first time."""
+    from streamlvq.kernels import compile  # noqa: PLC0415
+
+    first_time = not compile.cache_folder().exists()
+    if first_time and sys.stderr.isatty():
+        print("streamlvq: compiling its kernels, once (about 20 s) ...", file=sys.stderr)
+    from streamlvq.kernels import stream  # noqa: PLC0415
+
+    return stream
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a model is, before it has learnt anything."""
+
+    rule: int
+    kind: int
+    local: bool
+    rank: int | None
+    standardize: bool
+    buffer: int
+    initial: int
+    seed: int
+
+    def rows(self, features: int) -> int:
+        """Rows of a metric over that many features."""
+        if self.kind == at.MATRIX:
+            return min(self.rank or features, features)
+        return 1 if self.kind == at.DIAGONAL else 0
+
+    def metrics(self, slots: int) -> int:
+        if self.kind == at.EUCLIDEAN:
+            return 0
+        return slots if self.local else 1
+
+    def start_metric(self, features: int) -> Floats:
+        """The metric before learning: all features alike, or a random projection if rank is low."""
+        rows = self.rows(features)
+        if self.kind == at.DIAGONAL:
+            start = np.ones((1, features))
+        elif rows >= features:
+            start = np.eye(features)
+        else:
+            gaussian = np.random.default_rng(self.seed).standard_normal((features, rows))
+            start = np.linalg.qr(gaussian)[0].T
+        return np.ascontiguousarray(start / max(np.linalg.norm(start), 1e-300))
+
+
+class Engine:
+    """Learns and predicts on vectors."""
+
+    def __init__(self, design: Design, features: int, temperature: float) -> None:
+        self.design = design
+        header = np.zeros(at.SECTIONS, np.int64)
+        header[at.FEATURES] = features
+        header[at.RULE] = design.rule
+        header[at.KIND] = design.kind
+        header[at.STANDARDIZE] = design.standardize
+        header[at.SLOTS] = 4
+        header[at.CLASSES] = 4
+        header[at.RANK] = design.rows(features)
+        header[at.METRICS] = design.metrics(4)
+        header[at.BUFFER] = design.buffer
+        header[at.INITIAL] = design.initial
+        header[at.RANDOM] = 1 + design.seed % 2147483646
+        self._adopt(State(header))
+        self.state["calibration"][at.TEMPERATURE] = temperature
+        self._start_metrics(0, 0)
+
+    def _adopt(self, state: State) -> None:
+        """Use this memory from now on; the arrays are kept at hand for the hot path."""
+        self.state = state
+        self.floats, self.ints, self.work = state.floats, state.ints, state.work
+        self.buffer = state.buffer
+        d, c = state.size(at.FEATURES), state.size(at.KNOWN)
+        self.probabilities = self.work[d : d + c]
+
+    def _start_metrics(self, old_rank: int, old_features: int) -> None:
+        """Fill in the parts of all metrics that are new; keep what was learnt of the others."""
+        d = self.state.size(at.FEATURES)
+        if self.design.kind == at.EUCLIDEAN:
+            return
+        start = self.design.start_metric(d)
+        self.state["start"][...] = start
+        for omega in self.state["omega"]:
+            learnt = omega[:old_rank, :old_features].copy()
+            omega[...] = start
+            size = np.linalg.norm(learnt)
+            if size > 0.0:
+                share = np.linalg.norm(start[:old_rank, :old_features])
+                omega[:old_rank, :old_features] = learnt * (share / size)
+                omega /= np.linalg.norm(omega)
+
+    @property
+    def known(self) -> int:
+        """How many classes were learnt."""
+        return self.state.size(at.KNOWN)
+
+    def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
+        """Learning rates and the like; may change at any time."""
+        for which, value in parameters.items():
+            self.floats[which] = value
+        for which, number in switches.items():
+            self.ints[which] = number
+
+    def add_features(self, count: int) -> None:
+        """Make room for features that appeared; prototypes do not know them yet."""
+        d, rank = self.state.size(at.FEATURES), self.state.size(at.RANK)
+        sizes = {at.FEATURES: d + count, at.RANK: self.design.rows(d + count)}
+        self._adopt(self.state.resized(sizes))
+        self.ints[at.GAPS] += count * self.state.size(at.PROTOTYPES)
+        self._start_metrics(rank, d)
+
+    def make_room_for_classes(self, count: int) -> None:
+        room = self.state.size(at.CLASSES)
+        if count > room:
+            self._adopt(self.state.resized({at.CLASSES: max(count, 2 * room)}))
+
+    def make_room_for_prototypes(self) -> None:
+        slots = 2 * self.state.size(at.SLOTS)
+        sizes = {at.SLOTS: slots, at.METRICS: self.design.metrics(slots)}
+        old = self.state.size(at.METRICS)
+        self._adopt(self.state.resized(sizes))
+        if self.design.local:
+            self.state["omega"][old:] = self.state["start"]
+
+    def learn(self, c: int) -> int:
+        """Learn the reading in `buffer`; 0, or 1 + the index of an infinite feature."""
+        learn = kernels().learn
+        status: int = learn(self.floats, self.ints, self.work, c)
+        while status == at.NEEDS_SLOT:
+            x = self.work[: self.state.size(at.FEATURES)].copy()
+            self.make_room_for_prototypes()
+            self.work[: len(x)] = x
+            status = learn(self.floats, self.ints, self.work, c)
+        return status
+
+    def learn_rows(self, rows: Rows, classes: Ints) -> None:
+        """As `learn` for each row; the rows hold no infinities."""
+        done = 0
+        while done < len(rows):
+            done = kernels().learn_array(self.floats, self.ints, self.work, rows, classes, done)
+            if done < len(rows):
+                self.make_room_for_prototypes()
+
+    def observe(self) -> int:
+        status: int = kernels().observe_reading(self.floats, self.ints, self.work)
+        return status
+
+    def predict(self) -> int:
+        """Fill in `probabilities`; answers like `learn`."""
+        status: int = kernels().predict(self.floats, self.ints, self.work)
+        return status
+
+    def predict_rows(self, rows: Rows) -> Rows:
+        out = np.empty((len(rows), self.known))
+        kernels().predict_array(self.floats, self.ints, self.work, rows, out)
+        return out
+
+    def classes_changed(self) -> None:
+        """To be called when a class was born: `probabilities` is longer now."""
+        self._adopt(self.state)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"design": self.design, "state": self.state}
+
+    def __setstate__(self, saved: dict[str, object]) -> None:
+        self.design = saved["design"]  # type: ignore[assignment]
+        self._adopt(saved["state"])  # type: ignore[arg-type]

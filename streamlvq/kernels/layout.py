@@ -1,0 +1,80 @@
+"""The memory of a model: one array of floats and one of integers, and where everything lies in them.
+
+Passing an array to a compiled function costs about as much as a dot product over a reading, so a
+model hands over three arrays whatever it has learnt: `floats`, `ints` and `work`. The first
+`HEADER` integers say how large things are and where each section starts. `streamlvq.kernels.views`
+turns that into arrays for the kernels, `streamlvq.state.State` does so for Python.
+"""
+
+from __future__ import annotations
+
+# --- integers: sizes, switches, counters, then the start of every section ------------------------
+FEATURES = 0
+RANK = 1  # rows of a metric
+METRICS = 2  # number of metrics: 0, 1 (shared) or one for each slot (local)
+KIND = 3  # EUCLIDEAN, DIAGONAL or MATRIX
+RULE = 4  # which learning rule
+SLOTS = 5  # room for prototypes
+PROTOTYPES = 6  # prototypes in use
+CLASSES = 7  # room for classes
+KNOWN = 8  # classes seen so far
+BUFFER = 9  # room for rehearsed samples
+STORED = 10  # samples ever put into the buffer
+REHEARSAL = 11  # samples replayed for each one learnt
+INITIAL = 12  # prototypes a class is given before errors count
+LIMIT = 13  # prototypes a class may have
+RENEW = 14  # 1: at the limit an error replaces the least useful prototype
+STANDARDIZE = 15
+RANDOM = 16  # state of the random numbers
+GAPS = 17  # prototype coordinates that are still unknown
+SAMPLES = 18  # labelled samples learnt
+ADAPTIVE = 19  # 1: adagrad steps, 0: constant steps
+PASSIVE = 20  # 1: scaling and class statistics stay as they are (epochs of `train`)
+SECTIONS = 21  # the start of each section is kept from here on
+
+# --- sections of `floats` ------------------------------------------------------------------------
+PARAMETERS = 0
+MEAN, VARIANCE, PEAK, WEIGHT, INVERSE = 1, 2, 3, 4, 5  # of every feature
+CALIBRATION = 6
+W, W_MOMENT = 7, 8  # prototypes in raw units, squared gradients
+USEFULNESS, WINS, BORN, RATE = 9, 10, 11, 12  # of every prototype
+OMEGA, ROW_MOMENT, COLUMN_MOMENT, TOTAL_MOMENT = 13, 14, 15, 16
+START = 17  # the metric of a class that has none yet
+CLASS_COUNT, CLASS_WEIGHT, CLASS_MEAN, CLASS_VARIANCE = 18, 19, 20, 21
+BUFFER_X, BUFFER_MARGIN = 22, 23
+FLOAT_SECTIONS = 24
+# --- sections of `ints` --------------------------------------------------------------------------
+LABEL, CLASS_SIZE, BUFFER_Y = 24, 25, 26
+ALL_SECTIONS = 27
+HEADER = SECTIONS + ALL_SECTIONS
+
+# --- parameters ----------------------------------------------------------------------------------
+LEARNING_RATE = 0
+METRIC_RATE = 1
+SLOPE = 2  # 0: identity activation
+STEP_DECAY = 3
+FORGET = 4  # per sample; 1: never
+SCALE_FLOOR = 5
+WINDOW = 6  # LVQ2.1, LVQ3
+EPSILON = 7  # LVQ3
+SIGMA = 8  # RSLVQ: variance of the mixture components
+PARAMETER_COUNT = 9
+
+# --- calibration ---------------------------------------------------------------------------------
+TEMPERATURE = 0
+CURVATURE = 1
+CALIBRATION_COUNT = 2
+
+# --- kinds of metric, learning rules -------------------------------------------------------------
+EUCLIDEAN, DIAGONAL, MATRIX = 0, 1, 2
+RULE_LVQ1, RULE_OLVQ1, RULE_LVQ21, RULE_LVQ3, RULE_GLVQ, RULE_RSLVQ = 0, 1, 2, 3, 4, 5
+
+# --- what a kernel answers -----------------------------------------------------------------------
+DONE = 0
+NEEDS_SLOT = -1  # nothing was changed: make room for prototypes and call again
+# a positive answer is 1 + the index of a feature that is infinite
+
+
+def work_size(features: int, classes: int, rank: int, slots: int) -> int:
+    """How many floats `work` needs."""
+    return 4 * classes + 4 * features + rank + rank * features + slots

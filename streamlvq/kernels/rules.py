@@ -1,0 +1,209 @@
+"""The learning rules: what one labelled sample does to the prototypes and metrics."""
+
+from __future__ import annotations
+
+from math import exp, sqrt
+
+from streamlvq.kernels import layout as at
+from streamlvq.kernels import views
+from streamlvq.kernels.compile import helper
+from streamlvq.kernels.distance import FAR, blank_gaps, distance, subtract
+from streamlvq.kernels.views import metric_of, row, vector
+from streamlvq.kernels.steps import (
+    add_metric_gradient,
+    apply_metric,
+    fill_gaps,
+    step_metric,
+    step_prototype,
+)
+
+NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
+
+
+@helper
+def clear_metric_gradient(ints, work):
+    gradient = views.metric_gradient(work, ints)
+    for k in range(gradient.shape[0]):
+        gradient[k] = 0.0
+
+
+@helper
+def pull_prototype(floats, ints, work, x, p, slope, gaps):
+    """Move prototype p down `slope` * its distance; its metric's gradient is added up in `work`."""
+    d = ints[at.FEATURES]
+    kind = ints[at.KIND]
+    z = views.difference(work, ints)
+    w = row(floats, ints, at.W, p, d)
+    omega = metric_of(floats, ints, p)
+    subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
+    if gaps == 1:
+        # The distance of what is there was scaled up, and so is its gradient.
+        slope *= max(0.0, blank_gaps(kind, omega, x, w, z))
+    projection = views.projection(work, ints)
+    apply_metric(kind, omega, z, projection, views.pull(work, ints))
+    if ints[at.METRICS] > 0:
+        gradient = views.metric_gradient(work, ints)
+        add_metric_gradient(kind, omega, z, projection, slope, gradient)
+    step_prototype(floats, ints, work, x, p, slope, gaps)
+
+
+@helper
+def move(floats, ints, work, x, p, slope, gaps):
+    """As `pull_prototype`; a metric of its own is moved at once, a shared one later."""
+    if ints[at.METRICS] > 1:
+        clear_metric_gradient(ints, work)
+    pull_prototype(floats, ints, work, x, p, slope, gaps)
+    if ints[at.METRICS] > 1:
+        step_metric(floats, ints, work, p)
+
+
+@helper
+def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
+    """Gradient step on Phi((d+ - d-) / (d+ + d-)).
+
+    The sigmoid is scaled to slope one at the border, so that its steepness says which samples
+    count and not how far prototypes go.
+    """
+    total = near + other
+    if right < 0 or wrong < 0 or total <= 0.0:
+        return
+    slope = 1.0
+    steepness = floats[at.SLOPE]
+    if steepness > 0.0:
+        s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
+        slope = 4.0 * s * (1.0 - s)
+    if ints[at.METRICS] == 1:
+        clear_metric_gradient(ints, work)
+    move(floats, ints, work, x, right, slope * 2.0 * other / (total * total), gaps)
+    move(floats, ints, work, x, wrong, -slope * 2.0 * near / (total * total), gaps)
+    if ints[at.METRICS] == 1:
+        step_metric(floats, ints, work, right)
+
+
+@helper
+def all_distances(floats, ints, work, x, gaps):
+    """The distance to every prototype, none skipped, and the smallest for each class."""
+    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
+    inverse = vector(floats, ints, at.INVERSE, ints[at.FEATURES])
+    z = views.difference(work, ints)
+    distances = views.slot_distance(work, ints)
+    best = views.class_distance(work, ints)
+    winner = views.class_winner(work, ints)
+    for c in range(ints[at.KNOWN]):
+        best[c] = FAR
+        winner[c] = -1.0
+    for p in range(ints[at.PROTOTYPES]):
+        value = distance(floats, ints, x, p, inverse, z, FAR, gaps)
+        distances[p] = value
+        c = labels[p]
+        if value < best[c]:
+            best[c] = value
+            winner[c] = p
+
+
+@helper
+def rslvq(floats, ints, work, x, c, gaps):
+    """Gradient step on -log p(c, x) / p(x) of a mixture with one component for each prototype.
+
+    Expects the distances of `all_distances`.
+    """
+    precision = 0.5 / floats[at.SIGMA]
+    count = ints[at.PROTOTYPES]
+    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
+    weights = views.slot_distance(work, ints)
+    closest = FAR
+    for p in range(count):
+        closest = min(closest, weights[p])
+    everyone, own = 0.0, 0.0
+    for p in range(count):
+        weights[p] = exp(precision * (closest - weights[p]))
+        everyone += weights[p]
+        if labels[p] == c:
+            own += weights[p]
+    if ints[at.METRICS] == 1:
+        clear_metric_gradient(ints, work)
+    for p in range(count):
+        responsibility = -weights[p] / everyone
+        if labels[p] == c and own > 0.0:
+            responsibility += weights[p] / own
+        if abs(responsibility) > NEGLIGIBLE:
+            move(floats, ints, work, x, p, precision * responsibility, gaps)
+    if ints[at.METRICS] == 1:
+        step_metric(floats, ints, work, count - 1)
+
+
+@helper
+def attract(floats, ints, x, p, rate):
+    """Kohonen's step: a share of the way to the sample, away from it when negative."""
+    d = ints[at.FEATURES]
+    w = row(floats, ints, at.W, p, d)
+    for i in range(d):
+        if x[i] == x[i] and w[i] == w[i]:
+            w[i] += rate * (x[i] - w[i])
+
+
+@helper
+def two_nearest(ints, work):
+    """The two closest of all prototypes, from the distances of `all_distances`."""
+    distances = views.slot_distance(work, ints)
+    first, second = -1, -1
+    for p in range(ints[at.PROTOTYPES]):
+        if first < 0 or distances[p] < distances[first]:
+            first, second = p, first
+        elif second < 0 or distances[p] < distances[second]:
+            second = p
+    return first, second
+
+
+@helper
+def lvq1(floats, ints, work, x, c, near, other, right, wrong):
+    """Only the winner learns; OLVQ1 with a rate of its own for each prototype."""
+    winner = right if near <= other else wrong
+    sign = 1.0 if near <= other else -1.0
+    if ints[at.RULE] == at.RULE_LVQ1:
+        attract(floats, ints, x, winner, sign * floats[at.LEARNING_RATE])
+        return
+    rates = vector(floats, ints, at.RATE, ints[at.SLOTS])
+    rate = min(floats[at.LEARNING_RATE], rates[winner] / (1.0 + sign * rates[winner]))
+    rates[winner] = rate
+    attract(floats, ints, x, winner, sign * rate)
+
+
+@helper
+def lvq2(floats, ints, work, x, c):
+    """LVQ2.1 and LVQ3: the two nearest prototypes learn when the sample lies between them."""
+    first, second = two_nearest(ints, work)
+    if second < 0:
+        return
+    distances = views.slot_distance(work, ints)
+    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
+    rate = floats[at.LEARNING_RATE]
+    right_first, right_second = labels[first] == c, labels[second] == c
+    if right_first and right_second:
+        if ints[at.RULE] == at.RULE_LVQ3:
+            attract(floats, ints, x, first, floats[at.EPSILON] * rate)
+            attract(floats, ints, x, second, floats[at.EPSILON] * rate)
+        return
+    if not right_first and not right_second:
+        return
+    width = floats[at.WINDOW]
+    if sqrt(distances[first]) < sqrt(distances[second]) * (1.0 - width) / (1.0 + width):
+        return
+    attract(floats, ints, x, first, rate if right_first else -rate)
+    attract(floats, ints, x, second, rate if right_second else -rate)
+
+
+@helper
+def learn_from(floats, ints, work, x, c, near, other, right, wrong, gaps):
+    """Let one sample teach by the model's rule; the pair is that of `nearest_pair`."""
+    rule = ints[at.RULE]
+    if gaps == 1 and right >= 0:
+        fill_gaps(floats, ints, x, right)
+    if rule == at.RULE_GLVQ:
+        glvq(floats, ints, work, x, near, other, right, wrong, gaps)
+    elif rule == at.RULE_RSLVQ:
+        rslvq(floats, ints, work, x, c, gaps)
+    elif rule == at.RULE_LVQ21 or rule == at.RULE_LVQ3:
+        lvq2(floats, ints, work, x, c)
+    else:
+        lvq1(floats, ints, work, x, c, near, other, right, wrong)

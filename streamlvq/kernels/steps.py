@@ -1,0 +1,175 @@
+"""How far to go: from the gradient of a cost to new prototypes and metrics.
+
+Adaptive steps divide a gradient by the root of its running mean square (AdaGrad with forgetting).
+For metrics the mean squares are kept in factored form, one number for each row and one for each
+column: the gradient of one sample is an outer product, so little is lost, and memory and time are
+those of a plain gradient step.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from streamlvq.kernels import layout as at
+from streamlvq.kernels import views
+from streamlvq.kernels.compile import helper
+from streamlvq.kernels.views import metric_of, row, vector
+
+TINY = 1e-12
+FARTHEST = 0.5  # a constant step goes at most half the way
+
+
+@helper
+def apply_metric(kind, omega, z, projection, pull):
+    """pull = Lambda z, and the projection Omega z on the way."""
+    d = z.shape[0]
+    if kind == at.EUCLIDEAN:
+        for i in range(d):
+            pull[i] = z[i] / d
+        return
+    if kind == at.DIAGONAL:
+        for i in range(d):
+            pull[i] = omega[i] * omega[i] * z[i]
+        return
+    for i in range(d):
+        pull[i] = 0.0
+    for r in range(projection.shape[0]):
+        start = r * d
+        dot = 0.0
+        for i in range(d):
+            dot += omega[start + i] * z[i]
+        projection[r] = dot
+        for i in range(d):
+            pull[i] += dot * omega[start + i]
+
+
+@helper
+def add_metric_gradient(kind, omega, z, projection, slope, gradient):
+    """gradient += slope * d(z' Omega' Omega z) / d Omega."""
+    d = z.shape[0]
+    if kind == at.DIAGONAL:
+        for i in range(d):
+            gradient[i] += 2.0 * slope * omega[i] * z[i] * z[i]
+        return
+    for r in range(projection.shape[0]):
+        factor = 2.0 * slope * projection[r]
+        start = r * d
+        for i in range(d):
+            gradient[start + i] += factor * z[i]
+
+
+@helper
+def step_prototype(floats, ints, work, x, p, slope, gaps):
+    """Move prototype p by the gradient `slope` * d(distance)/dw, whose pull lies in `work`."""
+    d = ints[at.FEATURES]
+    w = row(floats, ints, at.W, p, d)
+    moment = row(floats, ints, at.W_MOMENT, p, d)
+    inverse = vector(floats, ints, at.INVERSE, d)
+    pull = views.pull(work, ints)
+    rate = floats[at.LEARNING_RATE]
+    decay = floats[at.STEP_DECAY]
+    rows = d if ints[at.KIND] != at.MATRIX else ints[at.RANK]
+    constant = min(FARTHEST, max(-FARTHEST, 2.0 * rate * slope)) * rows
+    for i in range(d):
+        if inverse[i] <= 0.0:
+            continue
+        if gaps == 1 and not (x[i] == x[i] and w[i] == w[i]):
+            continue
+        if ints[at.ADAPTIVE] == 0:
+            w[i] += constant * pull[i] / inverse[i]
+        else:
+            gradient = -2.0 * slope * pull[i]
+            moment[i] = decay * moment[i] + gradient * gradient
+            w[i] -= rate * gradient / ((sqrt(moment[i]) + TINY) * inverse[i])
+
+
+@helper
+def fill_gaps(floats, ints, x, p):
+    """A prototype learns a feature that it has never seen from the first sample that has it."""
+    d = ints[at.FEATURES]
+    w = row(floats, ints, at.W, p, d)
+    for i in range(d):
+        if w[i] != w[i] and x[i] == x[i]:
+            w[i] = x[i]
+            ints[at.GAPS] -= 1
+
+
+@helper
+def squared_norm(values):
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += values[k] * values[k]
+    return total
+
+
+@helper
+def normalise(omega):
+    """Frobenius norm one."""
+    total = squared_norm(omega)
+    if total > 0.0:
+        factor = 1.0 / sqrt(total)
+        for k in range(omega.shape[0]):
+            omega[k] *= factor
+
+
+@helper
+def step_metric_constant(omega, gradient, rate):
+    length = rate * sqrt(squared_norm(gradient))
+    if length > FARTHEST:
+        rate *= FARTHEST / length
+    for k in range(omega.shape[0]):
+        omega[k] -= rate * gradient[k]
+
+
+@helper
+def step_metric_adaptive(omega, gradient, rate, decay, rows, columns, total, m, factor):
+    """Divide by the factored root mean square: v_ri = rows_r * columns_i / total."""
+    d = columns.shape[0]
+    for i in range(d):
+        columns[i] *= decay
+    total[m] *= decay
+    for r in range(rows.shape[0]):
+        start = r * d
+        row_sum = 0.0
+        for i in range(d):
+            square = gradient[start + i] * gradient[start + i]
+            row_sum += square
+            columns[i] += square
+        rows[r] = decay * rows[r] + row_sum
+        total[m] += row_sum
+    scale = rate * sqrt(total[m])
+    for i in range(d):
+        factor[i] = 1.0 / (sqrt(columns[i]) + TINY)
+    for r in range(rows.shape[0]):
+        start = r * d
+        row_scale = scale / (sqrt(rows[r]) + TINY)
+        for i in range(d):
+            omega[start + i] -= row_scale * factor[i] * gradient[start + i]
+
+
+@helper
+def step_metric(floats, ints, work, p):
+    """Move the metric of prototype p by the gradient collected in `work` and keep its norm."""
+    d = ints[at.FEATURES]
+    m = p if ints[at.METRICS] > 1 else 0
+    omega = metric_of(floats, ints, p)
+    gradient = views.metric_gradient(work, ints)
+    rate = floats[at.METRIC_RATE]
+    if ints[at.ADAPTIVE] == 0:
+        step_metric_constant(omega, gradient, rate)
+    else:
+        rows = row(floats, ints, at.ROW_MOMENT, m, ints[at.RANK])
+        columns = row(floats, ints, at.COLUMN_MOMENT, m, d)
+        total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
+        step_metric_adaptive(
+            omega,
+            gradient,
+            rate / sqrt(d),
+            floats[at.STEP_DECAY],
+            rows,
+            columns,
+            total,
+            m,
+            views.column_factor(work, ints),
+        )
+    normalise(omega)

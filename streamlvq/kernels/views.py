@@ -1,0 +1,99 @@
+"""Arrays inside the memory of a model, for the kernels. See `layout`."""
+
+from __future__ import annotations
+
+from streamlvq.kernels.compile import helper
+from streamlvq.kernels.layout import CLASSES, FEATURES, METRICS, OMEGA, RANK, SECTIONS, SLOTS
+
+
+@helper
+def vector(data, ints, section, length):
+    start = ints[SECTIONS + section]
+    return data[start : start + length]
+
+
+@helper
+def row(data, ints, section, number, length):
+    start = ints[SECTIONS + section] + number * length
+    return data[start : start + length]
+
+
+@helper
+def metric_of(floats, ints, prototype):
+    """The metric that a prototype measures with: its rows, one after the other."""
+    size = ints[RANK] * ints[FEATURES]
+    start = ints[SECTIONS + OMEGA]
+    if ints[METRICS] > 1:
+        start += prototype * size
+    return floats[start : start + size]
+
+
+# `work` holds the reading first, so that it can be packed straight into it, then the answers, then
+# scratch space. Its sections follow from the sizes alone.
+@helper
+def reading(work, ints):
+    return work[: ints[FEATURES]]
+
+
+@helper
+def probabilities(work, ints):
+    d, c = ints[FEATURES], ints[CLASSES]
+    return work[d : d + c]
+
+
+@helper
+def class_distance(work, ints):
+    d, c = ints[FEATURES], ints[CLASSES]
+    return work[d + c : d + 2 * c]
+
+
+@helper
+def class_winner(work, ints):
+    d, c = ints[FEATURES], ints[CLASSES]
+    return work[d + 2 * c : d + 3 * c]
+
+
+@helper
+def class_score(work, ints):
+    d, c = ints[FEATURES], ints[CLASSES]
+    return work[d + 3 * c : d + 4 * c]
+
+
+@helper
+def difference(work, ints):
+    """Scratch: a reading minus a prototype, in units of the feature scales."""
+    start = 4 * ints[CLASSES] + ints[FEATURES]
+    return work[start : start + ints[FEATURES]]
+
+
+@helper
+def pull(work, ints):
+    """Scratch: the metric applied to the difference."""
+    start = 4 * ints[CLASSES] + 2 * ints[FEATURES]
+    return work[start : start + ints[FEATURES]]
+
+
+@helper
+def column_factor(work, ints):
+    start = 4 * ints[CLASSES] + 3 * ints[FEATURES]
+    return work[start : start + ints[FEATURES]]
+
+
+@helper
+def projection(work, ints):
+    start = 4 * ints[CLASSES] + 4 * ints[FEATURES]
+    return work[start : start + ints[RANK]]
+
+
+@helper
+def metric_gradient(work, ints):
+    d, m = ints[FEATURES], ints[RANK]
+    start = 4 * ints[CLASSES] + 4 * d + m
+    return work[start : start + m * d]
+
+
+@helper
+def slot_distance(work, ints):
+    d, m = ints[FEATURES], ints[RANK]
+    start = 4 * ints[CLASSES] + 4 * d + m + m * d
+    return work[start : start + ints[SLOTS]]

@@ -1,0 +1,418 @@
+"""What all models have in common: River's interface, the array entrance, insight."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from river import base
+
+from streamlvq.engine import Design, Engine
+from streamlvq.kernels import layout as at
+from streamlvq.models import insight
+from streamlvq.models.parameters import check_range
+from streamlvq.models.training import train
+from streamlvq.records import Explanation, Prototype
+from streamlvq.vectorize import Reading, Rows, Vectorizer, name_order, refuse_infinities, to_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Label = Hashable
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
+    """Base of the models; it knows no learning rule.
+
+    A model is a rule, a kind of metric, and whether each prototype has a metric of its own. Its
+    parameters are dataclass fields, so that a model declares only what it adds or changes.
+    """
+
+    _rule: ClassVar[int]
+    _kind: ClassVar[int] = at.EUCLIDEAN
+    _local: ClassVar[bool] = False
+    _start_temperature: ClassVar[float] = 2.0
+
+    prototypes_per_class: int = 1
+    max_prototypes_per_class: int = 8
+    learning_rate: float = 0.03
+    standardize: bool = True
+    scale_floor: float = 1 / 3
+    rehearsal: int = 8
+    buffer_size: int = 2000
+    half_life: float | None = None
+    seed: int | None = 1
+
+    def __post_init__(self) -> None:
+        self._engine: Engine | None = None
+        self._vectorizer = Vectorizer(())
+        self._labels: list[Label] = []
+        self._codes: dict[Label, int] = {}
+        self._check()
+
+    # --- parameters ------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Refuse impossible parameters, saying what was expected."""
+        owner = type(self).__name__
+        check_range(owner, "prototypes_per_class", self.prototypes_per_class, 1, whole=True)
+        check_range(owner, "max_prototypes_per_class", self.max_prototypes_per_class, 1, whole=True)
+        check_range(owner, "learning_rate", self.learning_rate, 0)
+        check_range(owner, "scale_floor", self.scale_floor, 0, 1)
+        check_range(owner, "rehearsal", self.rehearsal, 0, whole=True)
+        check_range(owner, "buffer_size", self.buffer_size, 1, whole=True)
+        if self.half_life is not None:
+            check_range(owner, "half_life", self.half_life, 1)
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {"max_prototypes_per_class", "learning_rate", "rehearsal", "half_life"}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A mutable parameter takes effect at once, however it is set; a bad value changes nothing."""
+        engine = self.__dict__.get("_engine")
+        if engine is None or name not in self._mutable_attributes:
+            object.__setattr__(self, name, value)
+            return
+        before = getattr(self, name)
+        object.__setattr__(self, name, value)
+        try:
+            self._check()
+        except ValueError:
+            object.__setattr__(self, name, before)
+            raise
+        engine.set_parameters(self._parameters(), self._switches())
+
+    def _parameters(self) -> dict[int, float]:
+        """The numbers that the kernels go by."""
+        forget = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
+        return {
+            at.LEARNING_RATE: self.learning_rate,
+            at.SCALE_FLOOR: self.scale_floor,
+            at.FORGET: forget,
+            at.STEP_DECAY: 1.0,
+        }
+
+    def _switches(self) -> dict[int, int]:
+        return {
+            at.LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
+            at.REHEARSAL: self.rehearsal if self._buffer() else 0,
+            at.RENEW: int(self.half_life is not None),
+        }
+
+    def _buffer(self) -> int:
+        return self.buffer_size if self.rehearsal else 0
+
+    def _rank(self) -> int | None:
+        return None
+
+    def _design(self) -> Design:
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        return Design(
+            rule=self._rule,
+            kind=self._kind,
+            local=self._local,
+            rank=self._rank(),
+            standardize=self.standardize,
+            buffer=self._buffer(),
+            initial=self.prototypes_per_class,
+            seed=seed,
+        )
+
+    # --- features and classes --------------------------------------------------------------------
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    def features(self) -> tuple[Hashable, ...]:
+        """The features seen so far, in the order of the model's columns."""
+        return self._vectorizer.features
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of their appearance."""
+        return tuple(self._labels)
+
+    def _admit(self, names: Sequence[Hashable]) -> Engine:
+        """Make room for features that are new; build the model with its first reading."""
+        if self._engine is None:
+            self._engine = Engine(self._design(), len(names), self._start_temperature)
+            self._engine.set_parameters(self._parameters(), self._switches())
+            self._vectorizer = Vectorizer(names)
+        elif names:
+            self._engine.add_features(len(names))
+            self._vectorizer = Vectorizer((*self.features, *names))
+        return self._engine
+
+    def _prepare(self, x: Reading) -> Engine:
+        """Put a reading into the engine, admitting new features once its numbers are known good."""
+        engine = self._engine
+        if engine is not None and len(x) == self._vectorizer.width:
+            try:
+                self._vectorizer.pack(engine.buffer, 0, *self._vectorizer.pick(x))
+            except Exception:  # other features or odd values: the slow way says which
+                pass
+            else:
+                return engine
+        new = self._vectorizer.unknown(x)
+        if new:
+            _refuse_infinite_reading(x)
+        if new or engine is None:
+            engine = self._admit(new)
+        self._vectorizer.fill(engine.buffer, x)
+        return engine
+
+    # --- River: one by one -----------------------------------------------------------------------
+
+    def learn_one(self, x: Reading, y: Label) -> None:
+        """Learn a labelled reading."""
+        code = self._codes.get(y)
+        if code is None:
+            _refuse_label(y)
+            code = len(self._labels)
+        engine = self._prepare(x)
+        if code == len(self._labels):
+            self._learn_new_class(engine, x, y)
+            return
+        status = engine.learn(code)
+        if status:
+            raise self._infinite(status)
+
+    def _learn_new_class(self, engine: Engine, x: Reading, y: Label) -> None:
+        code = len(self._labels)
+        if code >= engine.state.size(at.CLASSES):
+            engine.make_room_for_classes(code + 1)
+            self._vectorizer.fill(engine.buffer, x)
+        status = engine.learn(code)
+        if status:
+            raise self._infinite(status)
+        self._labels.append(y)
+        self._codes[y] = code
+        engine.classes_changed()
+
+    def observe_one(self, x: Reading) -> None:
+        """Let a reading without a label teach the feature scales."""
+        status = self._prepare(x).observe()
+        if status:
+            raise self._infinite(status)
+
+    def _infinite(self, status: int) -> ValueError:
+        name = self.features[status - 1]
+        engine = self._engine
+        value = engine.work[status - 1] if engine else float("inf")
+        return ValueError(f"feature {name!r}: expected a finite number, got {value}")
+
+    def _answer(self, x: Reading) -> Engine | None:
+        """Fill in the engine's probabilities for a reading; None before anything was learnt."""
+        engine = self._engine
+        if engine is None or not self._labels:
+            return None
+        self._vectorizer.fill(engine.buffer, x)
+        status = engine.predict()
+        if status:
+            raise self._infinite(status)
+        return engine
+
+    def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
+        """The probability of every class learnt so far."""
+        engine = self._answer(x)
+        if engine is None:
+            return {}
+        return dict(zip(self._labels, engine.probabilities.tolist(), strict=True))
+
+    def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
+        """The most probable class; None before anything was learnt."""
+        engine = self._answer(x)
+        if engine is None:
+            return None
+        return self._labels[int(engine.probabilities.argmax())]
+
+    # --- arrays ----------------------------------------------------------------------------------
+
+    def _names(self, width: int, names: Sequence[Hashable] | None) -> list[Hashable]:
+        if names is not None:
+            return list(names)
+        if self._engine is None:
+            return list(range(width))
+        if width != self._vectorizer.width:
+            raise ValueError(
+                f"expected {self._vectorizer.width} columns, in the order of `features`, "
+                f"got {width}; name them with features=[...]"
+            )
+        return list(self.features)
+
+    def _admit_rows(self, X: Any, features: Sequence[Hashable] | None) -> tuple[Engine, Rows]:
+        rows, given = to_rows(X, features)
+        names = self._names(rows.shape[1], given)
+        refuse_infinities(rows, names)
+        new = name_order(set(names) - set(self.features))
+        if self._engine is None or new:
+            self._admit(new)
+        assert self._engine is not None
+        return self._engine, self._vectorizer.arrange(rows, names)
+
+    def _encode(self, engine: Engine, y: Any) -> npt.NDArray[np.int64]:
+        """Class numbers of labels; new ones are numbered as they appear."""
+        labels = y.tolist() if hasattr(y, "tolist") else list(y)
+        codes = dict(self._codes)
+        for label in labels:
+            if label not in codes:
+                _refuse_label(label)
+                codes[label] = len(codes)
+        engine.make_room_for_classes(len(codes))
+        self._codes = codes
+        self._labels = list(codes)
+        return np.array([codes[label] for label in labels], np.int64)
+
+    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+        """Learn the rows of an array one after the other, exactly as `learn_one` would.
+
+        Parameters
+        ----------
+        X
+            An array of numbers, a row for each reading; NaN where a feature is missing.
+        y
+            The labels.
+        features
+            The names of the columns. By default those of `features`, or 0, 1, 2 ... in a new model.
+
+        """
+        if len(X) != len(y):
+            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
+        if len(X) == 0:
+            return
+        engine, rows = self._admit_rows(X, features)
+        engine.learn_rows(rows, self._encode(engine, y))
+        engine.classes_changed()
+
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Class probabilities, a row for each reading and a column for each of `classes`."""
+        rows, given = to_rows(X, features)
+        names = self._names(rows.shape[1], given)
+        refuse_infinities(rows, names)
+        if self._engine is None or not self._labels:
+            return np.empty((len(rows), 0))
+        return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
+
+    def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
+        """The most probable class of each row."""
+        probabilities = self.predict_proba_array(X, features)
+        if not self._labels:
+            return np.full(len(probabilities), None)
+        labels = np.array(self._labels)
+        if labels.ndim != 1 or labels.tolist() != self._labels:  # labels that numpy would convert
+            labels = np.empty(len(self._labels), object)
+            labels[:] = self._labels
+        return np.asarray(labels[probabilities.argmax(axis=1)])
+
+    # --- River: mini-batches ---------------------------------------------------------------------
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn a data frame, row by row."""
+        self.learn_array(X, y)
+
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Class probabilities, a column for each class."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.predict_proba_array(X), index=X.index, columns=self._labels)
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """The most probable class of each row."""
+        import pandas as pd  # noqa: PLC0415
+
+        labels = self.predict_array(X)
+        return pd.Series(list(labels), index=X.index, dtype=None if len(labels) else object)
+
+    # --- recorded training sets ------------------------------------------------------------------
+
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 30,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Several shuffled passes over a recorded training set.
+
+        Parameters
+        ----------
+        X
+            A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
+        y
+            The labels.
+        epochs
+            Number of passes.
+        seed
+            Of the shuffling.
+        features
+            The names of an array's columns.
+        progress
+            Show a progress bar; by default when a person is watching.
+
+        """
+        check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
+        if len(X) != len(y):
+            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
+        engine, rows = self._admit_rows(X, features)
+        train(engine, rows, self._encode(engine, y), epochs, seed, progress)
+        engine.classes_changed()
+
+    # --- insight ---------------------------------------------------------------------------------
+
+    def prototypes(self) -> list[Prototype]:
+        """The prototypes in the units of the sensors."""
+        return insight.prototypes(self._engine, self.features, self._labels)
+
+    def metric(self, prototype: int | None = None, *, raw: bool = True) -> Rows:
+        """The metric as a features x features matrix: distance = (x - w)' M (x - w).
+
+        Parameters
+        ----------
+        prototype
+            The `index` of a prototype; None for the mean over all prototypes.
+        raw
+            For readings in the units of the sensors; otherwise in units of the feature scales.
+
+        """
+        return insight.metric(self._engine, prototype, raw)
+
+    def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
+        """How much each feature counts; the relevances add up to one.
+
+        Parameters
+        ----------
+        label
+            Only the prototypes of this class; None for all.
+        raw
+            Per squared unit of the sensor instead of per squared feature scale.
+
+        """
+        code = None if label is None else self._codes[label]
+        return insight.relevances(self._engine, self.features, code, raw)
+
+    def explain_one(self, x: Reading) -> Explanation:
+        """Why a reading gets its label: winner, runner-up, and the features that decided."""
+        engine = self._answer(x)
+        return insight.explain(engine, self.features, self._labels)
+
+
+def _refuse_label(y: Any) -> None:
+    if y is None or y != y:
+        raise ValueError(f"expected a label, got {y!r}; for readings without one use observe_one")
+
+
+def _refuse_infinite_reading(x: Reading) -> None:
+    for name, value in x.items():
+        if isinstance(value, float) and value in (float("inf"), float("-inf")):
+            raise ValueError(f"feature {name!r}: expected a finite number, got {value}")

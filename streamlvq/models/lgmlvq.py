@@ -1,0 +1,40 @@
+"""LGMLVQ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlvq.models.gmlvq import GMLVQ
+from streamlvq.models.parameters import documented
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class LGMLVQ(GMLVQ):
+    """GMLVQ in which every prototype has a matrix of its own.
+
+    The most accurate of the single models: each region of the feature space has its own idea of
+    what matters.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.LGMLVQ()
+    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    Accuracy: @@LGMLVQ@@
+
+    References
+    ----------
+    - Schneider, P., Biehl, M., Hammer, B. (2009). Adaptive relevance matrices in learning vector quantization. Neural Computation 21, 3532-3561.
+    - Bunte, K., et al. (2012). Limited rank matrix learning, discriminative dimension reduction and visualization. Neural Networks 26, 159-173.
+
+    """
+
+    _local = True

@@ -1,0 +1,36 @@
+"""LMRSLVQ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlvq.models.mrslvq import MRSLVQ
+from streamlvq.models.parameters import documented
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class LMRSLVQ(MRSLVQ):
+    """MRSLVQ in which every prototype has a matrix of its own.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.LMRSLVQ()
+    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    Accuracy: @@LMRSLVQ@@
+
+    References
+    ----------
+    - Schneider, P., Biehl, M., Hammer, B. (2009). Distance learning in discriminative vector quantization. Neural Computation 21, 2942-2969.
+
+    """
+
+    _local = True

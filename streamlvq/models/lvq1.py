@@ -1,0 +1,41 @@
+"""LVQ1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlvq.kernels import layout as at
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.parameters import documented
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class LVQ1(LVQClassifier):
+    """Learning vector quantization, the first: the winner moves to the sample or away from it.
+
+    Kohonen's heuristic: cheap, easy to understand, and a base line for the others.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.LVQ1()
+    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    Accuracy: @@LVQ1@@
+
+    References
+    ----------
+    - Kohonen, T. (1990). The self-organizing map. Proceedings of the IEEE 78(9), 1464-1480.
+
+    """
+
+    _rule = at.RULE_LVQ1
+
+    learning_rate: float = 0.05

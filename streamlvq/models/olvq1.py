@@ -1,0 +1,42 @@
+"""OLVQ1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlvq.kernels import layout as at
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.parameters import documented
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class OLVQ1(LVQClassifier):
+    """LVQ1 in which every prototype finds its own learning rate.
+
+    A prototype that is right slows down, one that is wrong speeds up again, never beyond
+    `learning_rate`.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.OLVQ1()
+    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    Accuracy: @@OLVQ1@@
+
+    References
+    ----------
+    - Kohonen, T. (1990). The self-organizing map. Proceedings of the IEEE 78(9), 1464-1480.
+
+    """
+
+    _rule = at.RULE_OLVQ1
+
+    learning_rate: float = 0.3

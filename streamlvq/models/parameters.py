@@ -1,0 +1,85 @@
+"""The parameters that models share: described once, checked once."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=type)
+
+DESCRIPTIONS = {
+    "prototypes_per_class": (
+        "The first samples of a class that become its prototypes, whether or not they were "
+        "recognised."
+    ),
+    "max_prototypes_per_class": (
+        "A misclassified sample becomes a prototype while its class has fewer than this. The same "
+        "number as `prototypes_per_class` (or less) switches growth off."
+    ),
+    "learning_rate": "Step size for the prototypes, in units of the feature scales.",
+    "metric_learning_rate": "Step size for the relevances or the matrix.",
+    "rank": (
+        "Rows of the matrix: how many directions it can tell apart. At most the number of features; "
+        "None for a full matrix."
+    ),
+    "step": (
+        '`"adagrad"`: divide each gradient by the root of its recent mean square; `"constant"`: '
+        "plain gradient steps, which want smaller learning rates (about 0.01)."
+    ),
+    "step_decay": (
+        "Share of the squared gradients that is kept from one step to the next: 1 for ever smaller "
+        "steps, less for steps that stay ready to follow a change."
+    ),
+    "activation": (
+        '`"identity"`: every sample counts; `"sigmoid"`: mostly those near a border.'
+    ),
+    "slope": "Steepness of the sigmoid.",
+    "sigma": "Variance of the mixture components; the smaller, the more only close samples count.",
+    "window": "Relative width of the region around a border in which samples count.",
+    "epsilon": "Share of the learning rate for two prototypes of the right class.",
+    "standardize": (
+        "Scale every feature by its running deviation. Switch it off for features that already "
+        "come in comparable units."
+    ),
+    "scale_floor": (
+        "A feature's scale is never less than this share of the largest deviation seen, so that "
+        "rare peaks do not drown everything else."
+    ),
+    "rehearsal": "Samples replayed from the buffer for each one learnt; 0 switches it off.",
+    "buffer_size": "How many recent samples are kept for rehearsal.",
+    "half_life": (
+        "For sensors that drift: samples after which the past counts half (in means, deviations, "
+        "step sizes and in which prototypes are still useful). A class at its limit then replaces "
+        "its least useful prototype on an error. None never forgets."
+    ),
+    "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
+}
+
+
+def documented(cls: T) -> T:
+    """Replace `{parameters}` in a class docstring by the description of its parameters."""
+    if cls.__doc__ is None:  # python -OO
+        return cls
+    lines: list[str] = []
+    for name in inspect.signature(cls.__init__).parameters:  # type: ignore[misc]
+        if name != "self":
+            lines += [f"    {name}", f"        {DESCRIPTIONS[name]}"]
+    cls.__doc__ = cls.__doc__.replace("    {parameters}", "\n".join(lines))
+    return cls
+
+
+def check_range(
+    owner: str, name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
+) -> None:
+    """Raise unless low <= value <= high (and, if asked, value is a whole number)."""
+    kind = "a whole number" if whole else "a number"
+    expected = f"{owner}({name}=...): expected {kind} "
+    expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+    accepted = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, accepted) or not low <= value <= high:
+        raise ValueError(f"{expected}, got {value!r}")
+
+
+def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{owner}({name}=...): expected one of {choices}, got {value!r}")

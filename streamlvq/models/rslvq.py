@@ -1,0 +1,36 @@
+"""RSLVQ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlvq.models.gradient import Likelihood
+from streamlvq.models.parameters import documented
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class RSLVQ(Likelihood):
+    """Robust soft LVQ: maximises the likelihood of the right class in a mixture of Gaussians.
+
+    Every prototype is the centre of a component with variance `sigma`.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.RSLVQ()
+    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    Accuracy: @@RSLVQ@@
+
+    References
+    ----------
+    - Seo, S., Obermayer, K. (2003). Soft learning vector quantization. Neural Computation 15, 1589-1604.
+
+    """

@@ -1,0 +1,121 @@
+"""The memory of a model as seen from Python: named arrays inside the two that kernels are given."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.kernels import layout as at
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Section(NamedTuple):
+    """Where an array lies, which sizes make its shape, and what it holds when new."""
+
+    number: int
+    sizes: tuple[int, ...]
+    start: float
+
+
+SECTIONS = {
+    "mean": Section(at.MEAN, (at.FEATURES,), 0.0),
+    "variance": Section(at.VARIANCE, (at.FEATURES,), 0.0),
+    "peak": Section(at.PEAK, (at.FEATURES,), 0.0),
+    "weight": Section(at.WEIGHT, (at.FEATURES,), 0.0),
+    "inverse": Section(at.INVERSE, (at.FEATURES,), 0.0),
+    "w": Section(at.W, (at.SLOTS, at.FEATURES), np.nan),
+    "w_moment": Section(at.W_MOMENT, (at.SLOTS, at.FEATURES), 0.0),
+    "usefulness": Section(at.USEFULNESS, (at.SLOTS,), 0.0),
+    "wins": Section(at.WINS, (at.SLOTS,), 0.0),
+    "born": Section(at.BORN, (at.SLOTS,), 0.0),
+    "rate": Section(at.RATE, (at.SLOTS,), 0.0),
+    "omega": Section(at.OMEGA, (at.METRICS, at.RANK, at.FEATURES), 0.0),
+    "row_moment": Section(at.ROW_MOMENT, (at.METRICS, at.RANK), 0.0),
+    "column_moment": Section(at.COLUMN_MOMENT, (at.METRICS, at.FEATURES), 0.0),
+    "total_moment": Section(at.TOTAL_MOMENT, (at.METRICS,), 0.0),
+    "start": Section(at.START, (at.RANK, at.FEATURES), 0.0),
+    "class_count": Section(at.CLASS_COUNT, (at.CLASSES,), 0.0),
+    "class_weight": Section(at.CLASS_WEIGHT, (at.CLASSES, at.FEATURES), 0.0),
+    "class_mean": Section(at.CLASS_MEAN, (at.CLASSES, at.FEATURES), 0.0),
+    "class_variance": Section(at.CLASS_VARIANCE, (at.CLASSES, at.FEATURES), 0.0),
+    "buffer_x": Section(at.BUFFER_X, (at.BUFFER, at.FEATURES), np.nan),
+    "buffer_margin": Section(at.BUFFER_MARGIN, (at.BUFFER,), 0.0),
+    "label": Section(at.LABEL, (at.SLOTS,), -1),
+    "class_size": Section(at.CLASS_SIZE, (at.CLASSES,), 0),
+    "buffer_y": Section(at.BUFFER_Y, (at.BUFFER,), 0),
+}
+FIXED = {
+    "parameters": (at.PARAMETERS, at.PARAMETER_COUNT),
+    "calibration": (at.CALIBRATION, at.CALIBRATION_COUNT),
+}
+
+
+class State:
+    """All that a model has learnt.
+
+    `floats`, `ints` and `work` go to the kernels as they are; `state["w"]` is a view of the section
+    of that name.
+    """
+
+    def __init__(self, header: Ints) -> None:
+        self.ints: Ints = np.zeros(at.HEADER, np.int64)
+        self.ints[: at.SECTIONS] = header[: at.SECTIONS]
+        float_size, int_size = 0, at.HEADER
+        for name in (*FIXED, *SECTIONS):
+            number, shape = self._place(name)
+            if number < at.FLOAT_SECTIONS:
+                self.ints[at.SECTIONS + number] = float_size
+                float_size += int(np.prod(shape))
+            else:
+                self.ints[at.SECTIONS + number] = int_size
+                int_size += int(np.prod(shape))
+        self.ints = np.concatenate([self.ints, np.zeros(int_size - at.HEADER, np.int64)])
+        self.floats: Floats = np.zeros(float_size)
+        for name, section in SECTIONS.items():
+            self[name][...] = section.start
+        self._make_room_to_work()
+
+    def _make_room_to_work(self) -> None:
+        sizes = [int(self.ints[k]) for k in (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS)]
+        # A bytearray, because `struct.pack_into` is twice as fast on it as on an array.
+        self.buffer = bytearray(8 * at.work_size(*sizes))
+        self.work: Floats = np.frombuffer(self.buffer, np.float64)
+
+    def _place(self, name: str) -> tuple[int, tuple[int, ...]]:
+        if name in FIXED:
+            number, length = FIXED[name]
+            return number, (length,)
+        section = SECTIONS[name]
+        return section.number, tuple(int(self.ints[size]) for size in section.sizes)
+
+    def __getitem__(self, name: str) -> Any:
+        number, shape = self._place(name)
+        data = self.floats if number < at.FLOAT_SECTIONS else self.ints
+        start = int(self.ints[at.SECTIONS + number])
+        return data[start : start + int(np.prod(shape))].reshape(shape)
+
+    def size(self, which: int) -> int:
+        """One of the sizes, switches and counters of `layout`."""
+        return int(self.ints[which])
+
+    def resized(self, sizes: dict[int, int]) -> State:
+        """The same memory with more room; what is new has its starting value."""
+        header = self.ints[: at.SECTIONS].copy()
+        for which, value in sizes.items():
+            header[which] = value
+        larger = State(header)
+        for name in (*FIXED, *SECTIONS):
+            old = self[name]
+            larger[name][tuple(slice(0, n) for n in old.shape)] = old
+        return larger
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"floats": self.floats, "ints": self.ints}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.floats, self.ints = state["floats"], state["ints"]
+        self._make_room_to_work()

@@ -1,0 +1,120 @@
+"""From readings (dictionaries, data frames, arrays) to the vectors that kernels work on.
+
+Absent, None and NaN all mean *missing* and become NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Reading = Mapping[Any, Any]
+Rows = npt.NDArray[np.float64]
+
+
+def name_order(names: Iterable[Hashable]) -> list[Hashable]:
+    """An order that does not depend on the one in which names are given."""
+    return sorted(names, key=lambda n: (isinstance(n, str), n if isinstance(n, int) else 0, str(n)))
+
+
+def to_number(name: Hashable, value: Any) -> float:
+    """A feature's value as a float; NaN if it is missing."""
+    if value is None:
+        return math.nan
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"feature {name!r}: expected a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"feature {name!r}: expected a number, got {value!r}") from error
+
+
+class Vectorizer:
+    """Puts readings into vectors of a fixed order of features.
+
+    `width`, `pack` and `pick` are the fast path for a reading that has just these features, to be
+    used as `pack(buffer, 0, *pick(reading))`.
+    """
+
+    def __init__(self, features: Sequence[Hashable]) -> None:
+        self.features = tuple(features)
+        self._index = {name: i for i, name in enumerate(self.features)}
+        if len(self._index) < len(self.features):
+            raise ValueError(f"feature names must differ, got {list(features)!r}")
+        self._make_fast_path()
+
+    def _make_fast_path(self) -> None:
+        self.width = len(self.features)
+        self.pack = struct.Struct(f"{self.width}d").pack_into
+        self.pick: Callable[[Reading], tuple[Any, ...]]
+        if self.width == 1:
+            only = self.features[0]
+            self.pick = lambda x: (x[only],)
+        else:
+            self.pick = itemgetter(*self.features) if self.features else lambda x: ()
+
+    def unknown(self, x: Reading) -> list[Hashable]:
+        """Features of a reading that are new here."""
+        return name_order(name for name in x if name not in self._index)
+
+    def vector(self, x: Reading) -> list[float]:
+        """A reading of any features, slowly; what is unknown here is left out."""
+        return [to_number(name, x.get(name)) for name in self.features]
+
+    def fill(self, buffer: bytearray, x: Reading) -> None:
+        """Put a reading into the start of a buffer."""
+        if len(x) == self.width:
+            try:
+                self.pack(buffer, 0, *self.pick(x))
+                return
+            except (KeyError, struct.error, TypeError):
+                pass  # other features, None or not a number: the slow way knows
+        self.pack(buffer, 0, *self.vector(x))
+
+    def arrange(self, rows: Rows, names: Sequence[Hashable]) -> Rows:
+        """Columns in the order of the features; missing ones are NaN, unknown ones left out."""
+        if tuple(names) == self.features:
+            return rows
+        out = np.full((len(rows), self.width), np.nan)
+        for column, name in enumerate(names):
+            if name in self._index:
+                out[:, self._index[name]] = rows[:, column]
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vectorizer, (self.features,)
+
+
+def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Hashable] | None]:
+    """A batch as an array and the names of its columns (None: it has none).
+
+    Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array.
+    """
+    if hasattr(X, "columns"):
+        return np.ascontiguousarray(X.to_numpy(dtype=np.float64, na_value=np.nan)), list(X.columns)
+    if not isinstance(X, np.ndarray) and len(X) > 0 and isinstance(X[0], Mapping):
+        names = name_order({name for x in X for name in x})
+        vectorizer = Vectorizer(names)
+        return np.array([vectorizer.vector(x) for x in X], np.float64), names
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"expected a two-dimensional array, got shape {rows.shape}")
+    if features is not None and len(features) != rows.shape[1]:
+        raise ValueError(f"expected {rows.shape[1]} feature names, got {len(features)}")
+    return rows, None if features is None else list(features)
+
+
+def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
+    """Raise before anything is learnt from a batch that holds an infinity."""
+    if np.isinf(rows).any():
+        row, column = np.argwhere(np.isinf(rows))[0]
+        raise ValueError(
+            f"feature {names[column]!r} of row {row}: expected a finite number, "
+            f"got {rows[row, column]}"
+        )
