@@ -15,7 +15,11 @@ import numba
 
 # `reassoc` and `contract` let LLVM vectorise sums; the full `fastmath=True` would also delete the
 # NaN checks on which missing features depend.
-FASTMATH = {"reassoc", "contract"}
+OPTIONS: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract"},
+    # Divisions that raise cannot be vectorised; kernels divide by what they know is not zero.
+    "error_model": "numpy",
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +54,7 @@ def _caching_in(folder: Path) -> Iterator[None]:
 
 def helper(function: F) -> F:
     """A function that only kernels call; it is compiled into them."""
-    compiled: F = numba.njit(fastmath=FASTMATH, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    compiled: F = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
     return compiled
 
 
@@ -65,9 +69,9 @@ def kernel(signature: str) -> Callable[[F], F]:
         compiled: F
         try:
             with _caching_in(cache_folder()):
-                compiled = numba.njit(signature, fastmath=FASTMATH, cache=True)(function)
+                compiled = numba.njit(signature, cache=True, **OPTIONS)(function)
         except Exception:  # anything a damaged cache file can raise; compiling anew is the cure
-            compiled = numba.njit(signature, fastmath=FASTMATH)(function)
+            compiled = numba.njit(signature, **OPTIONS)(function)
         return compiled
 
     return decorate

@@ -9,7 +9,7 @@ from __future__ import annotations
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
-from streamlvq.kernels.views import metric_of, row, vector
+from streamlvq.kernels.views import metric_of, row, table, vector
 
 FAR = 1e300
 
@@ -81,14 +81,14 @@ def quadratic(kind, omega, z, bound):
 
 
 @helper
-def distance(floats, ints, x, p, inverse, z, bound, gaps):
-    """The squared distance of a reading to prototype p; leaves the difference in z."""
+def distance_with_gaps(floats, ints, work, x, p):
+    """The squared distance of a reading to prototype p when some features are missing."""
+    d = ints[at.FEATURES]
     kind = ints[at.KIND]
     omega = metric_of(floats, ints, p)
-    w = row(floats, ints, at.W, p, ints[at.FEATURES])
-    subtract(x, w, inverse, z)
-    if gaps == 0:
-        return quadratic(kind, omega, z, bound)
+    w = row(floats, ints, at.W, p, d)
+    z = views.difference(work, ints)
+    subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
     factor = blank_gaps(kind, omega, x, w, z)
     if factor < 0.0:
         return 1.0  # nothing in common: as far as an average reading
@@ -96,27 +96,97 @@ def distance(floats, ints, x, p, inverse, z, bound, gaps):
 
 
 @helper
-def nearest_per_class(floats, ints, work, x, gaps):
-    """Fill in, for each known class, its closest prototype and the distance to it."""
-    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
-    inverse = vector(floats, ints, at.INVERSE, ints[at.FEATURES])
+def euclidean(x, w, p, inverse):
+    total = 0.0
+    for i in range(x.shape[0]):
+        z = (x[i] - w[p, i]) * inverse[i]
+        total += z * z
+    return total / x.shape[0]
+
+
+@helper
+def diagonal(x, w, p, inverse, omega, m):
+    total = 0.0
+    for i in range(x.shape[0]):
+        z = (x[i] - w[p, i]) * inverse[i] * omega[m, i]
+        total += z * z
+    return total
+
+
+@helper
+def matrix(x, w, p, inverse, omega, first, rank, z, bound):
+    """Anything above `bound` once the sum over the rows exceeds it."""
+    d = x.shape[0]
+    for i in range(d):
+        z[i] = (x[i] - w[p, i]) * inverse[i]
+    total = 0.0
+    for r in range(first, first + rank):
+        dot = 0.0
+        for i in range(d):
+            dot += omega[r, i] * z[i]
+        total += dot * dot
+        if total > bound:
+            return total
+    return total
+
+
+@helper
+def distances(floats, ints, work, x, gaps, c):
+    """Measure the reading against the prototypes.
+
+    With c < 0: the closest prototype of every class, into `class_distance` and `class_winner`.
+    With a class c: only the closest of that class (returned first) and of the others. Prototypes
+    that cannot be among them are given up early. The rules that need every distance ask with
+    c == -2 and find them in `slot_distance`.
+    """
+    d, slots, rank = ints[at.FEATURES], ints[at.SLOTS], ints[at.RANK]
+    kind = ints[at.KIND]
+    local = 1 if ints[at.METRICS] > 1 else 0
+    labels = vector(ints, ints, at.LABEL, slots)
+    inverse = vector(floats, ints, at.INVERSE, d)
+    w = table(floats, ints, at.W, slots, d)
+    omega = table(floats, ints, at.OMEGA, ints[at.METRICS] * rank, d)
     best = views.class_distance(work, ints)
     winner = views.class_winner(work, ints)
+    every = views.slot_distance(work, ints)
     z = views.difference(work, ints)
-    for c in range(ints[at.KNOWN]):
-        best[c] = FAR
-        winner[c] = -1.0
+    near, other, right, wrong = FAR, FAR, -1, -1
+    if c < 0:
+        for k in range(ints[at.KNOWN]):
+            best[k] = FAR
+            winner[k] = -1.0
     for p in range(ints[at.PROTOTYPES]):
-        c = labels[p]
-        value = distance(floats, ints, x, p, inverse, z, best[c], gaps)
-        if value < best[c]:
-            best[c] = value
-            winner[c] = p
+        label = labels[p]
+        bound = FAR
+        if c >= 0:
+            bound = near if label == c else other
+        elif c == -1:
+            bound = best[label]
+        if gaps == 1:
+            value = distance_with_gaps(floats, ints, work, x, p)
+        elif kind == at.EUCLIDEAN:
+            value = euclidean(x, w, p, inverse)
+        elif kind == at.DIAGONAL:
+            value = diagonal(x, w, p, inverse, omega, p * local)
+        else:
+            value = matrix(x, w, p, inverse, omega, p * local * rank, rank, z, bound)
+        if c < 0:
+            if c == -2:
+                every[p] = value
+            if value < best[label]:
+                best[label] = value
+                winner[label] = p
+        elif value < bound:
+            if label == c:
+                near, right = value, p
+            else:
+                other, wrong = value, p
+    return near, other, right, wrong
 
 
 @helper
 def closest_pair(ints, work, c):
-    """From the distances of `nearest_per_class`: those to class c and to the closest other one."""
+    """From the closest prototype of every class: the distances to class c and to the closest other one."""
     best = views.class_distance(work, ints)
     winner = views.class_winner(work, ints)
     other = FAR
@@ -128,21 +198,3 @@ def closest_pair(ints, work, c):
     return best[c], other, int(winner[c]), wrong
 
 
-@helper
-def nearest_pair(floats, ints, work, x, c, gaps):
-    """The same pair found from the prototypes, giving up early on those that cannot be in it."""
-    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
-    inverse = vector(floats, ints, at.INVERSE, ints[at.FEATURES])
-    z = views.difference(work, ints)
-    near, other = FAR, FAR
-    right, wrong = -1, -1
-    for p in range(ints[at.PROTOTYPES]):
-        same = labels[p] == c
-        bound = near if same else other
-        value = distance(floats, ints, x, p, inverse, z, bound, gaps)
-        if value < bound:
-            if same:
-                near, right = value, p
-            else:
-                other, wrong = value, p
-    return near, other, right, wrong

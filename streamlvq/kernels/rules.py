@@ -7,7 +7,7 @@ from math import exp, sqrt
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
-from streamlvq.kernels.distance import FAR, blank_gaps, distance, subtract
+from streamlvq.kernels.distance import FAR, blank_gaps, subtract
 from streamlvq.kernels.views import metric_of, row, vector
 from streamlvq.kernels.steps import (
     add_metric_gradient,
@@ -44,7 +44,7 @@ def pull_prototype(floats, ints, work, x, p, slope, gaps):
     if ints[at.METRICS] > 0:
         gradient = views.metric_gradient(work, ints)
         add_metric_gradient(kind, omega, z, projection, slope, gradient)
-    step_prototype(floats, ints, work, x, p, slope, gaps)
+    step_prototype(floats, ints, work, x, p, slope)
 
 
 @helper
@@ -81,31 +81,10 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
 
 
 @helper
-def all_distances(floats, ints, work, x, gaps):
-    """The distance to every prototype, none skipped, and the smallest for each class."""
-    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
-    inverse = vector(floats, ints, at.INVERSE, ints[at.FEATURES])
-    z = views.difference(work, ints)
-    distances = views.slot_distance(work, ints)
-    best = views.class_distance(work, ints)
-    winner = views.class_winner(work, ints)
-    for c in range(ints[at.KNOWN]):
-        best[c] = FAR
-        winner[c] = -1.0
-    for p in range(ints[at.PROTOTYPES]):
-        value = distance(floats, ints, x, p, inverse, z, FAR, gaps)
-        distances[p] = value
-        c = labels[p]
-        if value < best[c]:
-            best[c] = value
-            winner[c] = p
-
-
-@helper
 def rslvq(floats, ints, work, x, c, gaps):
     """Gradient step on -log p(c, x) / p(x) of a mixture with one component for each prototype.
 
-    Expects the distances of `all_distances`.
+    Expects the distance of every prototype in `slot_distance`.
     """
     precision = 0.5 / floats[at.SIGMA]
     count = ints[at.PROTOTYPES]
@@ -144,7 +123,7 @@ def attract(floats, ints, x, p, rate):
 
 @helper
 def two_nearest(ints, work):
-    """The two closest of all prototypes, from the distances of `all_distances`."""
+    """The two closest of all prototypes, given the distance of every one in `slot_distance`."""
     distances = views.slot_distance(work, ints)
     first, second = -1, -1
     for p in range(ints[at.PROTOTYPES]):
@@ -195,7 +174,7 @@ def lvq2(floats, ints, work, x, c):
 
 @helper
 def learn_from(floats, ints, work, x, c, near, other, right, wrong, gaps):
-    """Let one sample teach by the model's rule; the pair is that of `nearest_pair`."""
+    """Let one sample teach by the model's rule; the pair is that of `distances`."""
     rule = ints[at.RULE]
     if gaps == 1 and right >= 0:
         fill_gaps(floats, ints, x, right)

@@ -19,6 +19,18 @@ RELATIVE_ROUNDING = 1e-20
 
 
 @helper
+def running(x, forget, weight, mean, variance):
+    """Running weight, mean and variance; a missing value (NaN) changes nothing."""
+    for i in range(x.shape[0]):
+        here = 1.0 if x[i] == x[i] else 0.0
+        delta = x[i] - mean[i] if x[i] == x[i] else 0.0
+        weight[i] = weight[i] + here * (1.0 - (1.0 - forget) * weight[i])
+        share = here / max(weight[i], 1.0)
+        mean[i] += share * delta
+        variance[i] = (1.0 - share) * (variance[i] + share * delta * delta)
+
+
+@helper
 def observe(floats, ints, x):
     """Let one reading teach the scales; a missing feature (NaN) teaches nothing."""
     d = ints[at.FEATURES]
@@ -27,25 +39,20 @@ def observe(floats, ints, x):
     mean = vector(floats, ints, at.MEAN, d)
     variance = vector(floats, ints, at.VARIANCE, d)
     peak = vector(floats, ints, at.PEAK, d)
-    weight = vector(floats, ints, at.WEIGHT, d)
     inverse = vector(floats, ints, at.INVERSE, d)
-    standardize = ints[at.STANDARDIZE]
+    running(x, forget, vector(floats, ints, at.WEIGHT, d), mean, variance)
     for i in range(d):
-        if x[i] != x[i]:
-            continue
-        weight[i] = forget * weight[i] + 1.0
-        share = 1.0 / weight[i]
-        delta = x[i] - mean[i]
-        mean[i] += share * delta
-        variance[i] = (1.0 - share) * (variance[i] + share * delta * delta)
-        peak[i] = max(forget * peak[i], abs(x[i] - mean[i]))
-        squared = max(variance[i], floor * floor * peak[i] * peak[i])
-        if standardize == 0:
+        if x[i] == x[i]:
+            peak[i] = max(forget * peak[i], abs(x[i] - mean[i]))
+    if ints[at.STANDARDIZE] == 0:
+        for i in range(d):
             inverse[i] = 1.0
-        elif squared > RELATIVE_ROUNDING * mean[i] * mean[i]:
-            inverse[i] = 1.0 / sqrt(squared)
-        else:
-            inverse[i] = 0.0  # constant so far: says nothing
+        return
+    for i in range(d):
+        squared = max(variance[i], floor * floor * peak[i] * peak[i])
+        rounding = RELATIVE_ROUNDING * mean[i] * mean[i]
+        # Constant so far: says nothing.
+        inverse[i] = 1.0 / sqrt(squared) if squared > rounding else 0.0
 
 
 @helper
@@ -57,12 +64,4 @@ def observe_class(floats, ints, x, c):
     vector(floats, ints, at.CLASS_COUNT, n)[c] += 1.0
     weight = row(floats, ints, at.CLASS_WEIGHT, c, d)
     mean = row(floats, ints, at.CLASS_MEAN, c, d)
-    variance = row(floats, ints, at.CLASS_VARIANCE, c, d)
-    for i in range(d):
-        if x[i] != x[i]:
-            continue
-        weight[i] = forget * weight[i] + 1.0
-        share = 1.0 / weight[i]
-        delta = x[i] - mean[i]
-        mean[i] += share * delta
-        variance[i] = (1.0 - share) * (variance[i] + share * delta * delta)
+    running(x, forget, weight, mean, row(floats, ints, at.CLASS_VARIANCE, c, d))

@@ -59,28 +59,32 @@ def add_metric_gradient(kind, omega, z, projection, slope, gradient):
 
 
 @helper
-def step_prototype(floats, ints, work, x, p, slope, gaps):
-    """Move prototype p by the gradient `slope` * d(distance)/dw, whose pull lies in `work`."""
+def step_prototype(floats, ints, work, x, p, slope):
+    """Move prototype p by the gradient `slope` * d(distance)/dw, whose pull lies in `work`.
+
+    Features that are missing, or constant so far, stay where they are.
+    """
     d = ints[at.FEATURES]
     w = row(floats, ints, at.W, p, d)
-    moment = row(floats, ints, at.W_MOMENT, p, d)
     inverse = vector(floats, ints, at.INVERSE, d)
     pull = views.pull(work, ints)
     rate = floats[at.LEARNING_RATE]
+    if ints[at.ADAPTIVE] == 0:
+        rows = d if ints[at.KIND] != at.MATRIX else ints[at.RANK]
+        share = min(FARTHEST, max(-FARTHEST, 2.0 * rate * slope)) * rows
+        for i in range(d):
+            usable = inverse[i] > 0.0 and x[i] == x[i] and w[i] == w[i]
+            w[i] += share * pull[i] / inverse[i] if usable else 0.0
+        return
+    moment = row(floats, ints, at.W_MOMENT, p, d)
     decay = floats[at.STEP_DECAY]
-    rows = d if ints[at.KIND] != at.MATRIX else ints[at.RANK]
-    constant = min(FARTHEST, max(-FARTHEST, 2.0 * rate * slope)) * rows
     for i in range(d):
-        if inverse[i] <= 0.0:
-            continue
-        if gaps == 1 and not (x[i] == x[i] and w[i] == w[i]):
-            continue
-        if ints[at.ADAPTIVE] == 0:
-            w[i] += constant * pull[i] / inverse[i]
-        else:
-            gradient = -2.0 * slope * pull[i]
-            moment[i] = decay * moment[i] + gradient * gradient
-            w[i] -= rate * gradient / ((sqrt(moment[i]) + TINY) * inverse[i])
+        usable = inverse[i] > 0.0 and x[i] == x[i] and w[i] == w[i]
+        gradient = -2.0 * slope * pull[i] if usable else 0.0
+        kept = decay if usable else 1.0
+        moment[i] = kept * moment[i] + gradient * gradient
+        step = rate * gradient / ((sqrt(moment[i]) + TINY) * (inverse[i] if usable else 1.0))
+        w[i] -= step
 
 
 @helper

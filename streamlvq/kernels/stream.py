@@ -13,9 +13,9 @@ from streamlvq.kernels.calibration import (
     to_probabilities,
 )
 from streamlvq.kernels.compile import helper, kernel
-from streamlvq.kernels.distance import closest_pair, has_gaps, nearest_pair, nearest_per_class
+from streamlvq.kernels.distance import closest_pair, distances, has_gaps
 from streamlvq.kernels.views import metric_of, reading, row, vector
-from streamlvq.kernels.rules import all_distances, learn_from
+from streamlvq.kernels.rules import learn_from
 from streamlvq.kernels.scaling import observe, observe_class
 
 REPLAY_AFTER = 10  # samples in the buffer before rehearsal starts
@@ -38,14 +38,17 @@ def random_unit(ints):
 
 
 @helper
+def needs_every_distance(ints):
+    """LVQ2.1, LVQ3 and RSLVQ look at more than the closest prototype of a class."""
+    rule = ints[at.RULE]
+    return rule == at.RULE_RSLVQ or rule == at.RULE_LVQ21 or rule == at.RULE_LVQ3
+
+
+@helper
 def measure(floats, ints, work, x, gaps):
     """Distances and scores of the reading, for every known class."""
-    rule = ints[at.RULE]
-    if rule == at.RULE_GLVQ or rule == at.RULE_LVQ1 or rule == at.RULE_OLVQ1:
-        nearest_per_class(floats, ints, work, x, gaps)
-    else:
-        all_distances(floats, ints, work, x, gaps)
-    if rule == at.RULE_RSLVQ:
+    distances(floats, ints, work, x, gaps, -2 if needs_every_distance(ints) else -1)
+    if ints[at.RULE] == at.RULE_RSLVQ:
         score_by_likelihood(floats, ints, work)
     else:
         score_by_distance(ints, work)
@@ -180,11 +183,10 @@ def store(floats, ints, x, c):
 @helper
 def find_pair(floats, ints, work, x, c, gaps):
     """Closest prototype of class c and of any other, with what the rule needs besides."""
-    rule = ints[at.RULE]
-    if rule == at.RULE_GLVQ or rule == at.RULE_LVQ1 or rule == at.RULE_OLVQ1:
-        return nearest_pair(floats, ints, work, x, c, gaps)
-    all_distances(floats, ints, work, x, gaps)
-    return closest_pair(ints, work, c)
+    if needs_every_distance(ints):
+        distances(floats, ints, work, x, gaps, -2)
+        return closest_pair(ints, work, c)
+    return distances(floats, ints, work, x, gaps, c)
 
 
 @helper

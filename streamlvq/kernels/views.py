@@ -19,6 +19,13 @@ def row(data, ints, section, number, length):
 
 
 @helper
+def table(data, ints, section, rows, columns):
+    """All rows at once. Unlike `row` it costs no reference count for each row that is looked at."""
+    start = ints[SECTIONS + section]
+    return data[start : start + rows * columns].reshape((rows, columns))
+
+
+@helper
 def metric_of(floats, ints, prototype):
     """The metric that a prototype measures with: its rows, one after the other."""
     size = ints[RANK] * ints[FEATURES]

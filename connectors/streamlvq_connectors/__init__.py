@@ -1,0 +1,1 @@
+"""Connectors between streamlvq and the systems that carry readings; they come with the daemon."""

@@ -1,0 +1,27 @@
+"""Markers, and a fixture that runs a test once for every model."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from samples import MODELS
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "data: needs the data sets in the folder STREAMLVQ_DATA")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("STREAMLVQ_DATA"):
+        return
+    skip = pytest.mark.skip(reason="set STREAMLVQ_DATA to the folder that holds the data sets")
+    for item in items:
+        if "data" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(params=MODELS, ids=str)
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of every model in turn."""
+    return str(request.param)

@@ -1,0 +1,550 @@
+"""A slow oracle for every model: the definitions, written down as they stand in the literature.
+
+Nothing here is incremental or clever. Running statistics are recomputed from the whole history,
+metrics are d x d matrices, and gradients of a cost are products of two small derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+EUCLIDEAN, DIAGONAL, MATRIX = "euclidean", "diagonal", "matrix"
+TINY = 1e-12
+
+# name: (rule, kind of metric, a metric for each prototype?)
+MODELS = {
+    "LVQ1": ("lvq1", EUCLIDEAN, False),
+    "OLVQ1": ("olvq1", EUCLIDEAN, False),
+    "LVQ21": ("lvq21", EUCLIDEAN, False),
+    "LVQ3": ("lvq3", EUCLIDEAN, False),
+    "GLVQ": ("glvq", EUCLIDEAN, False),
+    "GRLVQ": ("glvq", DIAGONAL, False),
+    "LGRLVQ": ("glvq", DIAGONAL, True),
+    "GMLVQ": ("glvq", MATRIX, False),
+    "LGMLVQ": ("glvq", MATRIX, True),
+    "RSLVQ": ("rslvq", EUCLIDEAN, False),
+    "MRSLVQ": ("rslvq", MATRIX, False),
+    "LMRSLVQ": ("rslvq", MATRIX, True),
+}
+
+
+# --- statistics ----------------------------------------------------------------------------------
+
+
+def weighted_moments(values: list[float], forget: float) -> tuple[float, float]:
+    """Mean and variance of a history in which a sample of age k counts forget**k."""
+    history = np.array(values)
+    weights = forget ** np.arange(len(history) - 1, -1, -1.0)
+    mean = float((weights * history).sum() / weights.sum())
+    return mean, float((weights * (history - mean) ** 2).sum() / weights.sum())
+
+
+@dataclass
+class Scale:
+    """The history of one feature."""
+
+    forget: float
+    floor: float
+    values: list[float] = field(default_factory=list)
+    mean: float = 0.0
+    variance: float = 0.0
+    peak: float = 0.0
+
+    def observe(self, value: float) -> None:
+        self.values.append(value)
+        self.mean, self.variance = weighted_moments(self.values, self.forget)
+        self.peak = max(self.forget * self.peak, abs(value - self.mean))
+
+    def inverse(self, standardize: bool) -> float:
+        """One over the unit in which this feature is measured; 0 while it says nothing."""
+        if not self.values:
+            return 0.0
+        if not standardize:
+            return 1.0
+        deviation = max(math.sqrt(self.variance), self.floor * self.peak)
+        return 1.0 / deviation if deviation > 1e-10 * abs(self.mean) else 0.0
+
+
+# --- distances -----------------------------------------------------------------------------------
+
+
+def quadratic_form(kind: str, omega: Array | None, d: int) -> Array:
+    """Lambda, with trace one."""
+    if kind == EUCLIDEAN:
+        return np.eye(d) / d
+    assert omega is not None
+    return np.diag(omega[0] ** 2) if kind == DIAGONAL else omega.T @ omega
+
+
+def make_up(lam: Array, known: npt.NDArray[np.bool_]) -> float | None:
+    """What a distance over the known features is multiplied by; None if they carry no weight."""
+    weight = np.diag(lam)
+    there = weight[known].sum()
+    return float(weight.sum() / there) if there > 0 else None
+
+
+def distance(lam: Array, z: Array) -> float:
+    """Squared length of the difference z (in feature scales); NaN where a feature is missing."""
+    known = ~np.isnan(z)
+    factor = make_up(lam, known)
+    if factor is None:
+        return 1.0
+    part = z[known]
+    return factor * float(part @ lam[np.ix_(known, known)] @ part)
+
+
+def distance_gradients(kind: str, omega: Array | None, z: Array) -> tuple[Array, Array | None]:
+    """d(distance)/dv of the prototype v in feature scales and d(distance)/dOmega.
+
+    The factor that makes up for missing features counts as a constant.
+    """
+    lam = quadratic_form(kind, omega, len(z))
+    known = ~np.isnan(z)
+    factor = make_up(lam, known) or 0.0
+    filled = np.where(known, z, 0.0)
+    by_prototype = np.where(known, -2.0 * factor * (lam @ filled), 0.0)
+    if kind == EUCLIDEAN:
+        return by_prototype, None
+    assert omega is not None
+    if kind == DIAGONAL:
+        return by_prototype, 2.0 * factor * omega * filled**2
+    return by_prototype, 2.0 * factor * np.outer(omega @ filled, filled)
+
+
+# --- scores and probabilities --------------------------------------------------------------------
+
+
+def log_sum_exp(values: Array) -> float:
+    top = values.max()
+    return float(top + np.log(np.exp(values - top).sum()))
+
+
+def class_scores(rule: str, distances: Array, labels: Array, known: int, sigma: float) -> Array:
+    own = [distances[labels == c] for c in range(known)]
+    if rule == "rslvq":
+        return np.array([log_sum_exp(-d / (2 * sigma)) for d in own])
+    return np.array([-math.log(d.min() + TINY) for d in own])
+
+
+def softmax(scores: Array) -> Array:
+    e = np.exp(scores - scores.max())
+    return np.asarray(e / e.sum())
+
+
+def newton(temperature: float, curvature: float, scores: Array, c: int) -> tuple[float, float]:
+    """One step on the log loss -log softmax(T s)_c, whose second derivative is Var_p(s)."""
+    p = softmax(temperature * scores)
+    mean = float(p @ scores)
+    slope = mean - float(scores[c])
+    curvature = 0.999 * curvature + float(p @ (scores - mean) ** 2)
+    return float(np.clip(temperature - slope / (curvature + 0.5), 0.01, 100.0)), curvature
+
+
+# --- costs ---------------------------------------------------------------------------------------
+
+
+def closest(distances: Array, among: npt.NDArray[np.bool_]) -> int | None:
+    """The first of the smallest distances, among some prototypes."""
+    if not among.any():
+        return None
+    return int(np.flatnonzero(among)[np.argmin(distances[among])])
+
+
+def glvq_cost(distances: Array, labels: Array, c: int, steepness: float) -> float:
+    """Phi(mu); the sigmoid has slope one at mu = 0."""
+    near, other = distances[labels == c].min(), distances[labels != c].min()
+    mu = float((near - other) / (near + other))
+    if steepness == 0:
+        return mu
+    return 4.0 / steepness / (1.0 + math.exp(-steepness * mu))
+
+
+def glvq_slopes(distances: Array, labels: Array, c: int, steepness: float) -> Array:
+    """d(cost)/d(distance) of every prototype."""
+    right, wrong = closest(distances, labels == c), closest(distances, labels != c)
+    near, other = distances[right], distances[wrong]
+    total = near + other
+    slopes = np.zeros(len(distances))
+    if total <= 0:
+        return slopes
+    activation = 1.0
+    if steepness > 0:
+        s = 1.0 / (1.0 + math.exp(-steepness * (near - other) / total))
+        activation = 4.0 * s * (1.0 - s)
+    slopes[right] = activation * 2.0 * other / total**2
+    slopes[wrong] = -activation * 2.0 * near / total**2
+    return slopes
+
+
+def rslvq_cost(distances: Array, labels: Array, c: int, sigma: float) -> float:
+    """-log p(c | x) of a mixture with one component for each prototype."""
+    logs = -distances / (2 * sigma)
+    return log_sum_exp(logs) - log_sum_exp(logs[labels == c])
+
+
+def rslvq_slopes(distances: Array, labels: Array, c: int, sigma: float) -> Array:
+    logs = -distances / (2 * sigma)
+    own = np.where(labels == c, logs, -np.inf)
+    return np.asarray((softmax(own) - softmax(logs)) / (2 * sigma))
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+def constant_prototype_step(by_prototype: Array, slope: float, rate: float, rows: int) -> Array:
+    """Minus rate * gradient * rows, at most half of the way to (or from) the sample."""
+    if slope == 0:
+        return np.zeros_like(by_prototype)
+    shorter = min(1.0, 0.5 / abs(2.0 * rate * slope)) if rate > 0 else 1.0
+    return -rate * shorter * slope * rows * by_prototype
+
+
+def constant_metric_step(gradient: Array, rate: float) -> Array:
+    length = rate * float(np.linalg.norm(gradient))
+    return -rate * gradient * (0.5 / length if length > 0.5 else 1.0)
+
+
+def unit(omega: Array) -> Array:
+    size = np.linalg.norm(omega)
+    return np.asarray(omega / size) if size > 0 else omega
+
+
+@dataclass
+class Metric:
+    omega: Array
+    rows: Array
+    columns: Array
+    total: float = 0.0
+
+    @classmethod
+    def new(cls, omega: Array) -> Metric:
+        return cls(omega.copy(), np.zeros(omega.shape[0]), np.zeros(omega.shape[1]))
+
+    def adagrad(self, gradient: Array, rate: float, decay: float) -> None:
+        """v_ri = (sum of row r) * (sum of column i) / total, as Adafactor keeps them."""
+        squares = gradient**2
+        self.rows = decay * self.rows + squares.sum(axis=1)
+        self.columns = decay * self.columns + squares.sum(axis=0)
+        self.total = decay * self.total + squares.sum()
+        root = np.outer(np.sqrt(self.rows) + TINY, np.sqrt(self.columns) + TINY)
+        step = rate / math.sqrt(gradient.shape[1]) * gradient * math.sqrt(self.total) / root
+        self.omega = unit(self.omega - step)
+
+    def constant(self, gradient: Array, rate: float) -> None:
+        self.omega = unit(self.omega + constant_metric_step(gradient, rate))
+
+
+def start_metric(kind: str, rank: int | None, d: int, seed: int) -> Array:
+    if kind == DIAGONAL:
+        return unit(np.ones((1, d)))
+    if rank is None or rank >= d:
+        return unit(np.eye(d))
+    gaussian = np.random.default_rng(seed).standard_normal((d, rank))
+    return unit(np.linalg.qr(gaussian)[0].T)
+
+
+# --- the model -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Unit:
+    """A prototype."""
+
+    w: Array
+    label: int
+    squares: Array
+    rate: float
+    metric: Metric | None
+    usefulness: float = 0.0
+    wins: int = 1
+
+
+@dataclass
+class Stored:
+    x: Array
+    c: int
+    margin: float = 1.0
+
+
+class ParkMiller:
+    def __init__(self, seed: int) -> None:
+        self.state = 1 + seed % 2147483646
+
+    def uniform(self) -> float:
+        self.state = self.state * 48271 % 2147483647
+        return self.state / 2147483647
+
+
+class NaiveLVQ:
+    """Learns vectors of class numbers that appear in the order 0, 1, 2 ..."""
+
+    def __init__(self, model: Any, d: int) -> None:
+        """Take the parameters, and nothing else, from a model."""
+        self.rule, self.kind, self.local = MODELS[type(model).__name__]
+        self.p = model
+        self.d = d
+        self.forget = 1.0 if model.half_life is None else 2.0 ** (-1.0 / model.half_life)
+        self.scales = [Scale(self.forget, model.scale_floor) for _ in range(d)]
+        self.class_history: list[list[list[float]]] = []
+        self.class_count: list[int] = []
+        self.units: list[Unit] = []
+        self.buffer: list[Stored] = []
+        self.random = ParkMiller(model.seed)
+        self.temperature = 1.0 if self.rule == "rslvq" else 2.0
+        self.curvature = 0.0
+        self.start = self.start_at(d)
+        self.shared = None if self.kind == EUCLIDEAN or self.local else Metric.new(self.start)
+
+    def start_at(self, d: int) -> Array:
+        if self.kind == EUCLIDEAN:
+            return np.empty((0, d))
+        return start_metric(self.kind, getattr(self.p, "rank", None), d, self.p.seed)
+
+    # --- what is derived ---
+
+    @property
+    def known(self) -> int:
+        return len(self.class_count)
+
+    @property
+    def inverse(self) -> Array:
+        return np.array([s.inverse(self.p.standardize) for s in self.scales])
+
+    @property
+    def labels(self) -> Array:
+        return np.array([u.label for u in self.units])
+
+    def metric_of(self, unit: Unit) -> Metric | None:
+        return unit.metric if self.local else self.shared
+
+    def omega_of(self, unit: Unit) -> Array | None:
+        metric = self.metric_of(unit)
+        return None if metric is None else metric.omega
+
+    def difference(self, x: Array, unit: Unit) -> Array:
+        return np.asarray((x - unit.w) * self.inverse)
+
+    def distances(self, x: Array) -> Array:
+        return np.array(
+            [
+                distance(quadratic_form(self.kind, self.omega_of(u), self.d), self.difference(x, u))
+                for u in self.units
+            ]
+        )
+
+    def scores(self, distances: Array) -> Array:
+        sigma = getattr(self.p, "sigma", 1.0)
+        return class_scores(self.rule, distances, self.labels, self.known, sigma)
+
+    def predict(self, x: Array) -> Array:
+        return softmax(self.temperature * self.scores(self.distances(x)))
+
+    # --- learning ---
+
+    def learn(self, x: Array, c: int) -> None:
+        replays = self.p.rehearsal if len(self.buffer) >= 10 else 0
+        self.test_then_teach(x, c)
+        self.observe(x)
+        self.count(x, c)
+        if self.p.rehearsal:
+            self.buffer.append(Stored(x.copy(), c))
+        for _ in range(replays):
+            self.rehearse()
+
+    def test_then_teach(self, x: Array, c: int) -> None:
+        if c == self.known:
+            self.bear(x, c, None)
+            return
+        distances, labels = self.distances(x), self.labels
+        right, wrong = closest(distances, labels == c), closest(distances, labels != c)
+        assert right is not None
+        error = wrong is not None and bool(distances[wrong] <= distances[right])
+        place = self.birth_place(c, error)
+        if wrong is not None:
+            step = newton(self.temperature, self.curvature, self.scores(distances), c)
+            self.temperature, self.curvature = step
+        self.credit(self.units[wrong if error and wrong is not None else right], not error)
+        if place is not None:
+            self.bear(x, c, self.units[right], place)
+        elif wrong is not None:
+            self.teach(x, c, distances)
+
+    def birth_place(self, c: int, error: bool) -> int | None:
+        own = [i for i, u in enumerate(self.units) if u.label == c]
+        limit = max(self.p.prototypes_per_class, self.p.max_prototypes_per_class)
+        if len(own) < self.p.prototypes_per_class or (error and len(own) < limit):
+            return len(self.units)
+        if error and self.p.half_life is not None:
+            return min(own, key=lambda i: self.units[i].usefulness)
+        return None
+
+    def credit(self, winner: Unit, correct: bool) -> None:
+        if self.p.half_life is not None:
+            for u in self.units:
+                u.usefulness *= self.forget
+        winner.usefulness += 1.0 if correct else -1.0
+        winner.wins += int(correct)
+
+    def bear(self, x: Array, c: int, parent: Unit | None, place: int | None = None) -> None:
+        place = len(self.units) if place is None else place
+        metric = None
+        if self.local:
+            metric = Metric.new(self.start)
+            if parent is not None and parent.metric is not None:
+                replaced = place < len(self.units) and self.units[place] is parent
+                metric = parent.metric if replaced else Metric.new(parent.metric.omega)
+        child = Unit(x.copy(), c, np.zeros(self.d), self.p.learning_rate, metric)
+        self.units[place : place + 1] = [child]
+        if c == self.known:
+            self.class_count.append(0)
+            self.class_history.append([[] for _ in range(self.d)])
+
+    def teach(self, x: Array, c: int, distances: Array) -> None:
+        labels = self.labels
+        right, wrong = closest(distances, labels == c), closest(distances, labels != c)
+        assert right is not None and wrong is not None
+        unknown = np.isnan(self.units[right].w)
+        self.units[right].w[unknown] = x[unknown]
+        if self.rule == "glvq":
+            steepness = self.p.slope if self.p.activation == "sigmoid" else 0.0
+            self.descend(x, glvq_slopes(distances, labels, c, steepness))
+        elif self.rule == "rslvq":
+            slopes = rslvq_slopes(distances, labels, c, self.p.sigma)
+            slopes[np.abs(slopes) * 2 * self.p.sigma <= 1e-6] = 0.0
+            self.descend(x, slopes)
+        elif self.rule in ("lvq1", "olvq1"):
+            self.kohonen_first(x, self.units[right], self.units[wrong], distances[right], distances[wrong])
+        else:
+            self.kohonen_second(x, c, distances)
+
+    def descend(self, x: Array, slopes: Array) -> None:
+        """All gradients are taken first, then everything moves."""
+        taught = [(u, s) for u, s in zip(self.units, slopes, strict=True) if s != 0]
+        gradients = [
+            distance_gradients(self.kind, self.omega_of(u), self.difference(x, u)) for u, _ in taught
+        ]
+        collected: dict[int, tuple[Metric, Array]] = {}
+        for (u, s), (by_prototype, by_metric) in zip(taught, gradients, strict=True):
+            metric = self.metric_of(u)
+            if metric is not None and by_metric is not None:
+                before = collected.get(id(metric), (metric, np.zeros_like(metric.omega)))[1]
+                collected[id(metric)] = (metric, before + s * by_metric)
+            self.move_prototype(x, u, s, by_prototype)
+        for metric, gradient in collected.values():
+            if self.p.step == "constant":
+                metric.constant(gradient, self.p.metric_learning_rate)
+            else:
+                decay = self.p.step_decay * self.forget
+                metric.adagrad(gradient, self.p.metric_learning_rate, decay)
+
+    def move_prototype(self, x: Array, u: Unit, slope: float, by_prototype: Array) -> None:
+        inverse = self.inverse
+        moves = (inverse > 0) & ~np.isnan(x - u.w)
+        if self.p.step == "constant":
+            rows = self.start.shape[0] if self.kind == MATRIX else self.d
+            omega = self.omega_of(u)
+            factor = make_up(quadratic_form(self.kind, omega, self.d), ~np.isnan(x - u.w)) or 0.0
+            # The clip counts the factor for missing features as part of the slope.
+            plain = by_prototype / factor if factor > 0 else by_prototype
+            step = constant_prototype_step(plain, slope * factor, self.p.learning_rate, rows)
+        else:
+            gradient = slope * by_prototype
+            decay = self.p.step_decay * self.forget
+            u.squares[moves] = decay * u.squares[moves] + gradient[moves] ** 2
+            step = -self.p.learning_rate * gradient / (np.sqrt(u.squares) + TINY)
+        u.w[moves] += step[moves] / inverse[moves]
+
+    def attract(self, x: Array, u: Unit, rate: float) -> None:
+        moves = ~np.isnan(x - u.w)
+        u.w[moves] += rate * (x[moves] - u.w[moves])
+
+    def kohonen_first(self, x: Array, right: Unit, wrong: Unit, near: float, other: float) -> None:
+        winner, sign = (right, 1.0) if near <= other else (wrong, -1.0)
+        if self.rule == "olvq1":
+            winner.rate = min(self.p.learning_rate, winner.rate / (1.0 + sign * winner.rate))
+            self.attract(x, winner, sign * winner.rate)
+        else:
+            self.attract(x, winner, sign * self.p.learning_rate)
+
+    def kohonen_second(self, x: Array, c: int, distances: Array) -> None:
+        first, second = np.argsort(distances, kind="stable")[:2]
+        pair = [self.units[first], self.units[second]]
+        correct = [u.label == c for u in pair]
+        rate = self.p.learning_rate
+        if all(correct) and self.rule == "lvq3":
+            for u in pair:
+                self.attract(x, u, self.p.epsilon * rate)
+        ratio = math.sqrt(distances[first]) - math.sqrt(distances[second]) * (
+            (1 - self.p.window) / (1 + self.p.window)
+        )
+        if sum(correct) == 1 and ratio >= 0:
+            for u, is_right in zip(pair, correct, strict=True):
+                self.attract(x, u, rate if is_right else -rate)
+
+    def observe(self, x: Array) -> None:
+        for scale, value in zip(self.scales, x, strict=True):
+            if not np.isnan(value):
+                scale.observe(float(value))
+
+    def count(self, x: Array, c: int) -> None:
+        self.class_count[c] += 1
+        for history, value in zip(self.class_history[c], x, strict=True):
+            if not np.isnan(value):
+                history.append(float(value))
+
+    def class_moments(self, c: int) -> Array:
+        """Mean and variance of every feature of a class; zeros while nothing is known."""
+        rows = [weighted_moments(h, self.forget) if h else (0.0, 0.0) for h in self.class_history[c]]
+        return np.array(rows).T
+
+    def rehearse(self) -> None:
+        """Of two draws that favour recent samples the one with the larger margin."""
+        recent = self.buffer[::-1][: self.p.buffer_size]
+        drawn = []
+        for _ in range(2):
+            age = int(len(recent) ** math.sqrt(self.random.uniform())) - 1
+            drawn.append(recent[min(max(age, 0), len(recent) - 1)])
+        stored = drawn[1] if drawn[1].margin > drawn[0].margin else drawn[0]
+        distances, labels = self.distances(stored.x), self.labels
+        right, wrong = closest(distances, labels == stored.c), closest(distances, labels != stored.c)
+        if wrong is None:
+            stored.margin = -1.0
+            return
+        near, other = distances[right], distances[wrong]
+        stored.margin = (near - other) / (near + other) if near + other > 0 else 0.0
+        self.teach(stored.x, stored.c, distances)
+
+    # --- features that appear ---
+
+    def widen(self, count: int) -> None:
+        """New features: prototypes do not know them, metrics start with their fair share."""
+        old_rows, old_d = self.start.shape
+        self.d += count
+        self.scales += [Scale(self.forget, self.p.scale_floor) for _ in range(count)]
+        self.start = self.start_at(self.d)
+        for u in self.units:
+            u.w = np.append(u.w, np.full(count, np.nan))
+            u.squares = np.append(u.squares, np.zeros(count))
+        for s in self.buffer:
+            s.x = np.append(s.x, np.full(count, np.nan))
+        for histories in self.class_history:
+            histories += [[] for _ in range(count)]
+        metrics = [u.metric for u in self.units] if self.local else [self.shared]
+        for metric in metrics:
+            if metric is not None:
+                self.widen_metric(metric, old_rows, old_d)
+
+    def widen_metric(self, metric: Metric, old_rows: int, old_d: int) -> None:
+        block = (slice(old_rows), slice(old_d))
+        omega = self.start.copy()
+        omega[block] = unit(metric.omega) * np.linalg.norm(self.start[block])
+        metric.omega = unit(omega)
+        metric.rows = np.append(metric.rows, np.zeros(omega.shape[0] - old_rows))
+        metric.columns = np.append(metric.columns, np.zeros(omega.shape[1] - old_d))

@@ -1,0 +1,68 @@
+"""What the tests share: the models, small streams, and fingerprints of what a model knows."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import streamlvq
+
+Sample = tuple[dict[str, float], Any]
+
+MODELS = {
+    name: getattr(streamlvq, name)
+    for name in streamlvq.__all__
+    if hasattr(getattr(streamlvq, name), "_rule")
+}
+
+
+@cache
+def _image_segments(n: int) -> tuple[Sample, ...]:
+    from river import datasets
+
+    return tuple(datasets.ImageSegments().take(n))
+
+
+def image_segments(n: int = 1000) -> list[Sample]:
+    return [(dict(x), y) for x, y in _image_segments(n)]
+
+
+def blobs(
+    n: int, d: int = 4, classes: int = 3, seed: int = 0, missing: float = 0.0
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Overlapping clouds in unlike units; classes are numbered in the order they appear."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(classes, d))
+    y = random.integers(0, classes, n)
+    order = list(dict.fromkeys(y.tolist()))
+    unit, offset = 10.0 ** random.uniform(-2, 2, d), random.normal(size=d) * 5
+    X = (centres[y] + random.normal(size=(n, d))) * unit + offset
+    X[random.random((n, d)) < missing] = np.nan
+    return X, np.array([order.index(c) for c in y], np.int64)
+
+
+def readings(X: npt.NDArray[np.float64]) -> list[dict[str, float]]:
+    """Rows as dictionaries with the features f00, f01 ...; NaN stays NaN."""
+    return [{f"f{i:02}": float(v) for i, v in enumerate(row)} for row in X]
+
+
+def taught(model: Any, X: npt.NDArray[np.float64], y: Any) -> Any:
+    for x, label in zip(readings(X), y, strict=True):
+        model.learn_one(x, label)
+    return model
+
+
+def knowledge(model: Any) -> tuple[Any, ...]:
+    """All that a model has learnt, for comparisons between models; bit by bit."""
+    if model._engine is None:
+        return model.features, model.classes, None, None
+    state = model._engine.state
+    return model.features, model.classes, state.floats.tobytes(), state.ints.tobytes()
+
+
+def frozen(model: Any) -> bytes:
+    return pickle.dumps(model)
