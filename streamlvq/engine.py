@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,8 @@ def kernels() -> ModuleType:
         print("streamlvq: compiling its kernels, once (about 20 s) ...", file=sys.stderr)
     from streamlvq.kernels import stream  # noqa: PLC0415
 
+    Engine.learn_kernel = staticmethod(stream.learn)
+    Engine.predict_kernel = staticmethod(stream.predict)
     return stream
 
 
@@ -72,6 +76,11 @@ class Design:
 class Engine:
     """Learns and predicts on vectors."""
 
+    # The two kernels that run for each reading, one attribute away. They belong to the class, not
+    # to its instances: River would count a compiled function as memory of the model.
+    learn_kernel: ClassVar[Callable[..., int]]
+    predict_kernel: ClassVar[Callable[..., int]]
+
     def __init__(self, design: Design, features: int, temperature: float) -> None:
         self.design = design
         header = np.zeros(at.SECTIONS, np.int64)
@@ -92,8 +101,10 @@ class Engine:
 
     def _adopt(self, state: State) -> None:
         """Use this memory from now on; the arrays are kept at hand for the hot path."""
+        kernels()
         self.state = state
         self.floats, self.ints, self.work = state.floats, state.ints, state.work
+        self.memory = (self.floats, self.ints, self.work)
         self.buffer = state.buffer
         d, c = state.size(at.FEATURES), state.size(at.KNOWN)
         self.probabilities = self.work[d : d + c]
@@ -149,13 +160,12 @@ class Engine:
 
     def learn(self, c: int) -> int:
         """Learn the reading in `buffer`; 0, or 1 + the index of an infinite feature."""
-        learn = kernels().learn
-        status: int = learn(self.floats, self.ints, self.work, c)
+        status = self.learn_kernel(*self.memory, c)
         while status == at.NEEDS_SLOT:
             x = self.work[: self.state.size(at.FEATURES)].copy()
             self.make_room_for_prototypes()
             self.work[: len(x)] = x
-            status = learn(self.floats, self.ints, self.work, c)
+            status = self.learn_kernel(*self.memory, c)
         return status
 
     def learn_rows(self, rows: Rows, classes: Ints) -> None:
@@ -167,12 +177,7 @@ class Engine:
                 self.make_room_for_prototypes()
 
     def observe(self) -> int:
-        status: int = kernels().observe_reading(self.floats, self.ints, self.work)
-        return status
-
-    def predict(self) -> int:
-        """Fill in `probabilities`; answers like `learn`."""
-        status: int = kernels().predict(self.floats, self.ints, self.work)
+        status: int = kernels().observe_reading(*self.memory)
         return status
 
     def predict_rows(self, rows: Rows) -> Rows:

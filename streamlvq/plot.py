@@ -122,7 +122,7 @@ def prototype_profiles(
 ) -> Axes:
     """The prototypes as lines over the features, a colour for each class.
 
-    The line of a prototype is the stronger, the more samples of its class it has won.
+    The line of a prototype is the thicker, the more samples of its class it has won.
 
     Parameters
     ----------
@@ -140,10 +140,10 @@ def prototype_profiles(
         values = (values - values.mean(axis=0)) * _inverse_scales(model)
     axes = _new_axes((9.0, 5.0)) if ax is None else ax
     styles = _styles(model.classes)
-    strength = _strength([prototype.count for prototype in model.prototypes()])
-    for row, prototype, alpha in zip(values, model.prototypes(), strength, strict=True):
+    thickness = _thickness([prototype.count for prototype in model.prototypes()])
+    for row, prototype, width in zip(values, model.prototypes(), thickness, strict=True):
         colour, marker = styles[prototype.label]
-        axes.plot(row, color=colour, marker=marker, markersize=4, linewidth=1.2, alpha=float(alpha))
+        axes.plot(row, color=colour, marker=marker, markersize=2 + width, linewidth=width)
     _name_features(axes, [_short(name, 30) for name in model.features])
     axes.set_ylabel("deviation from the mean, in feature scales" if scaled else "value (raw units)")
     axes.set_title(f"{type(model).__name__}: prototypes")
@@ -325,21 +325,36 @@ def _draw_readings(axes: Axes, points: Floats, y: Any, styles: Styles) -> None:
     for label in dict.fromkeys(labels):
         mine = points[[other == label for other in labels]]
         colour, marker = styles.get(label, ("0.4", "."))
-        look = {"color": colour, "marker": marker, "alpha": 0.6, "linewidths": 0}
-        axes.scatter(mine[:, 0], mine[:, 1], s=READING_SIZE, rasterized=True, **look)
+        axes.scatter(
+            mine[:, 0],
+            mine[:, 1],
+            s=READING_SIZE,
+            color=colour,
+            marker=marker,
+            alpha=0.6,
+            linewidths=0,
+            rasterized=True,
+        )
 
 
 def _draw_prototypes(axes: Axes, points: Floats, model: LVQClassifier, styles: Styles) -> None:
     for (across, up), prototype in zip(points, model.prototypes(), strict=True):
         colour, marker = styles[prototype.label]
-        look = {"color": colour, "marker": marker, "edgecolors": "black", "linewidths": 1.2}
-        axes.scatter(across, up, s=PROTOTYPE_SIZE, **look)
+        axes.scatter(
+            across,
+            up,
+            s=PROTOTYPE_SIZE,
+            color=colour,
+            marker=marker,
+            edgecolors="black",
+            linewidths=1.2,
+        )
 
 
-def _strength(counts: Sequence[int]) -> Floats:
-    """Opacity from the samples that prototypes have won."""
+def _thickness(counts: Sequence[int]) -> list[float]:
+    """Width of lines from the samples that prototypes have won."""
     root = np.sqrt(np.maximum(counts, 1))
-    return np.asarray(0.25 + 0.75 * root / root.max(), np.float64)
+    return [float(width) for width in 0.4 + 1.8 * root / root.max()]
 
 
 def _name_features(axes: Axes, names: Sequence[str]) -> None:

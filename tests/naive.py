@@ -292,6 +292,7 @@ class NaiveLVQ:
         self.d = d
         self.forget = 1.0 if model.half_life is None else 2.0 ** (-1.0 / model.half_life)
         self.scales = [Scale(self.forget, model.scale_floor) for _ in range(d)]
+        self.inverse = np.zeros(d)
         self.class_history: list[list[list[float]]] = []
         self.class_count: list[int] = []
         self.units: list[Unit] = []
@@ -312,10 +313,6 @@ class NaiveLVQ:
     @property
     def known(self) -> int:
         return len(self.class_count)
-
-    @property
-    def inverse(self) -> Array:
-        return np.array([s.inverse(self.p.standardize) for s in self.scales])
 
     @property
     def labels(self) -> Array:
@@ -414,29 +411,34 @@ class NaiveLVQ:
         self.units[right].w[unknown] = x[unknown]
         if self.rule == "glvq":
             steepness = self.p.slope if self.p.activation == "sigmoid" else 0.0
-            self.descend(x, glvq_slopes(distances, labels, c, steepness))
+            taught = [right, wrong] if distances[right] + distances[wrong] > 0 else []
+            self.descend(x, glvq_slopes(distances, labels, c, steepness), taught)
         elif self.rule == "rslvq":
             slopes = rslvq_slopes(distances, labels, c, self.p.sigma)
-            slopes[np.abs(slopes) * 2 * self.p.sigma <= 1e-6] = 0.0
-            self.descend(x, slopes)
+            taught = np.flatnonzero(np.abs(slopes) * 2 * self.p.sigma > 1e-6).tolist()
+            self.descend(x, slopes, taught)
         elif self.rule in ("lvq1", "olvq1"):
             self.kohonen_first(x, self.units[right], self.units[wrong], distances[right], distances[wrong])
         else:
             self.kohonen_second(x, c, distances)
 
-    def descend(self, x: Array, slopes: Array) -> None:
+    def descend(self, x: Array, slopes: Array, taught: list[int]) -> None:
         """All gradients are taken first, then everything moves."""
-        taught = [(u, s) for u, s in zip(self.units, slopes, strict=True) if s != 0]
-        gradients = [
-            distance_gradients(self.kind, self.omega_of(u), self.difference(x, u)) for u, _ in taught
-        ]
+        gradients = {
+            j: distance_gradients(self.kind, self.omega_of(u), self.difference(x, u))
+            for j, u in enumerate(self.units)
+            if j in taught
+        }
         collected: dict[int, tuple[Metric, Array]] = {}
-        for (u, s), (by_prototype, by_metric) in zip(taught, gradients, strict=True):
-            metric = self.metric_of(u)
+        if self.shared is not None and (taught or self.rule == "rslvq"):
+            collected[id(self.shared)] = (self.shared, np.zeros_like(self.shared.omega))
+        for j in taught:
+            by_prototype, by_metric = gradients[j]
+            metric = self.metric_of(self.units[j])
             if metric is not None and by_metric is not None:
                 before = collected.get(id(metric), (metric, np.zeros_like(metric.omega)))[1]
-                collected[id(metric)] = (metric, before + s * by_metric)
-            self.move_prototype(x, u, s, by_prototype)
+                collected[id(metric)] = (metric, before + slopes[j] * by_metric)
+            self.move_prototype(x, self.units[j], slopes[j], by_prototype)
         for metric, gradient in collected.values():
             if self.p.step == "constant":
                 metric.constant(gradient, self.p.metric_learning_rate)
@@ -492,6 +494,7 @@ class NaiveLVQ:
         for scale, value in zip(self.scales, x, strict=True):
             if not np.isnan(value):
                 scale.observe(float(value))
+        self.inverse = np.array([s.inverse(self.p.standardize) for s in self.scales])
 
     def count(self, x: Array, c: int) -> None:
         self.class_count[c] += 1
@@ -528,6 +531,7 @@ class NaiveLVQ:
         old_rows, old_d = self.start.shape
         self.d += count
         self.scales += [Scale(self.forget, self.p.scale_floor) for _ in range(count)]
+        self.inverse = np.append(self.inverse, np.zeros(count))
         self.start = self.start_at(self.d)
         for u in self.units:
             u.w = np.append(u.w, np.full(count, np.nan))

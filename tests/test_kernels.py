@@ -32,21 +32,27 @@ QUIET: dict[str, Any] = {"rehearsal": 0}
 SMALL: dict[str, Any] = {"rehearsal": 2, "buffer_size": 25, "max_prototypes_per_class": 3}
 CONSTANT: dict[str, Any] = {"step": "constant", "learning_rate": 0.02}
 
+# Steps as long as the clips allow: rounding errors grow tenfold every few samples.
+WILD: list[dict[str, Any]] = [
+    {**SMALL, **CONSTANT, "learning_rate": 2.0},
+    {**SMALL, **CONSTANT, "metric_learning_rate": 50.0},
+]
+
 CASES: list[tuple[list[str], dict[str, Any]]] = [
-    (ALL, {}),
+    (ALL, {"rehearsal": 8}),
     (ALL, QUIET),
     (ALL, {**SMALL, "half_life": 40.0}),
     (ALL, {**SMALL, "prototypes_per_class": 2, "max_prototypes_per_class": 2}),
     (ALL, {**SMALL, "standardize": False, "scale_floor": 0.0}),
     (GRADIENT, {**SMALL, **CONSTANT}),
-    (GRADIENT, {**SMALL, **CONSTANT, "learning_rate": 2.0}),  # every step is clipped
+    (GRADIENT, WILD[0]),
     (GRADIENT, {**SMALL, "step_decay": 0.9, "half_life": 100.0}),
     (ACTIVATED, {**SMALL, "activation": "sigmoid", "slope": 5.0}),
     (ACTIVATED, {**QUIET, **CONSTANT, "activation": "sigmoid"}),
     (MATRIX, {**SMALL, "rank": 2}),
     (MATRIX, {**SMALL, **CONSTANT, "rank": 2, "seed": 7}),
     (MATRIX, {**SMALL, "rank": None}),
-    (METRIC, {**SMALL, **CONSTANT, "metric_learning_rate": 50.0}),  # clipped metric steps
+    (METRIC, WILD[1]),
     (["RSLVQ", "MRSLVQ", "LMRSLVQ"], {**SMALL, "sigma": 0.5}),
     (["LVQ21", "LVQ3"], {**SMALL, "window": 0.6, "learning_rate": 0.1}),
     (["LVQ3"], {**SMALL, "epsilon": 0.5, "prototypes_per_class": 3}),
@@ -105,7 +111,9 @@ def run_both(name: str, params: dict[str, Any], X: Array, y: Any) -> tuple[Any, 
 @pytest.mark.parametrize("case", EVERY_CASE, ids=case_id)
 def test_kernel_equals_oracle(case: tuple[str, dict[str, Any]]) -> None:
     name, params = case
-    n = SAMPLES if params.get("rehearsal") == 0 else SAMPLES // 2
+    n = SAMPLES if params["rehearsal"] == 0 else SAMPLES // 2 if params["rehearsal"] < 8 else SAMPLES // 3
+    if params in WILD:
+        n = 40
     X, y = blobs(n, D, 3, seed=3)
     if params.get("standardize") is False:
         X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -114,7 +122,9 @@ def test_kernel_equals_oracle(case: tuple[str, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("step", ["adagrad", "constant"])
 def test_kernel_equals_oracle_with_missing_values(name: str, step: str) -> None:
-    params = {**SMALL, "step": step} if name in GRADIENT else SMALL
+    params = dict(SMALL)
+    if name in GRADIENT:
+        params |= {"step": step, "learning_rate": 0.03 if step == "adagrad" else 0.005}
     if step == "constant" and name not in GRADIENT:
         pytest.skip("has no choice of steps")
     X, y = blobs(SAMPLES // 2, D, 3, seed=5, missing=0.3)
@@ -252,9 +262,9 @@ def test_temperature_step_descends_the_log_loss() -> None:
     t, h = np.array([1.3]), 1e-4
     slope = numeric(loss, t)[0]
     bend = (loss(t + h) - 2 * loss(t) + loss(t - h)) / h**2
-    new, curvature = naive.newton(1.3, 0.0, scores, 1)
-    assert curvature == pytest.approx(bend, rel=1e-5)
-    assert new == pytest.approx(1.3 - slope / (bend + 0.5), rel=1e-6)
+    new, curvature = naive.newton(1.3, 10.0, scores, 1)
+    assert curvature == pytest.approx(9.99 + bend, rel=1e-5)
+    assert new == pytest.approx(1.3 - slope / (9.99 + bend + 0.5), rel=1e-6)
 
 
 # --- and the kernels go down the costs ------------------------------------------------------------
@@ -306,7 +316,8 @@ def test_constant_step_goes_down_the_cost(name: str, c: int) -> None:
     if name in METRIC:
         model.metric_learning_rate = RATE
     before = Snapshot(model)
-    reading = blobs(41, D, 2, seed=13)[0][40] + 0.1 / before.inverse
+    pair = before.V[[np.argmax(before.labels == k) for k in (0, 1)]]
+    reading = (np.array([0.55, 0.45]) @ pair + 0.1) / before.inverse  # near a border
     model.learn_one(readings(reading[None])[0], c)
     after = Snapshot(model)
     # The scales moved on after the step: compare in the old ones.

@@ -13,7 +13,7 @@ from streamlvq.kernels.calibration import (
     to_probabilities,
 )
 from streamlvq.kernels.compile import helper, kernel
-from streamlvq.kernels.distance import closest_pair, distances, has_gaps
+from streamlvq.kernels.distance import closest_pair, distances, finite, has_gaps
 from streamlvq.kernels.views import metric_of, reading, row, vector
 from streamlvq.kernels.rules import learn_from
 from streamlvq.kernels.scaling import observe, observe_class
@@ -25,9 +25,10 @@ MODULUS, MULTIPLIER = 2147483647, 48271  # Park and Miller's generator: exact in
 @helper
 def infinite_feature(x):
     """0 if all is finite or missing, else 1 + the index of an infinity."""
-    for i in range(x.shape[0]):
-        if isinf(x[i]):
-            return i + 1
+    if not finite(x):
+        for i in range(x.shape[0]):
+            if isinf(x[i]):
+                return i + 1
     return 0
 
 

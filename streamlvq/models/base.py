@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,16 @@ from streamlvq.models import insight
 from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
 from streamlvq.records import Explanation, Prototype
-from streamlvq.vectorize import Reading, Rows, Vectorizer, name_order, refuse_infinities, to_rows
+from streamlvq.vectorize import (
+    Reading,
+    Rows,
+    Vectorizer,
+    dictionary_maker,
+    name_order,
+    refuse_infinities,
+    to_number,
+    to_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +63,7 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         self._vectorizer = Vectorizer(())
         self._labels: list[Label] = []
         self._codes: dict[Label, int] = {}
+        self._by_label = dictionary_maker(())
         self._check()
 
     # --- parameters ------------------------------------------------------------------------------
@@ -151,19 +162,24 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
             self._vectorizer = Vectorizer((*self.features, *names))
         return self._engine
 
+    def _classes_changed(self, engine: Engine) -> None:
+        self._labels = list(self._codes)
+        self._by_label = dictionary_maker(self._labels)
+        engine.classes_changed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_by_label"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._by_label = dictionary_maker(self._labels)
+
     def _prepare(self, x: Reading) -> Engine:
         """Put a reading into the engine, admitting new features once its numbers are known good."""
         engine = self._engine
-        if engine is not None and len(x) == self._vectorizer.width:
-            try:
-                self._vectorizer.pack(engine.buffer, 0, *self._vectorizer.pick(x))
-            except Exception:  # other features or odd values: the slow way says which
-                pass
-            else:
-                return engine
         new = self._vectorizer.unknown(x)
         if new:
-            _refuse_infinite_reading(x)
+            _refuse_bad_reading(x)
         if new or engine is None:
             engine = self._admit(new)
         self._vectorizer.fill(engine.buffer, x)
@@ -175,27 +191,34 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         """Learn a labelled reading."""
         code = self._codes.get(y)
         if code is None:
-            _refuse_label(y)
-            code = len(self._labels)
-        engine = self._prepare(x)
-        if code == len(self._labels):
-            self._learn_new_class(engine, x, y)
+            self._learn_new_class(x, y)
             return
+        engine, vectorizer = self._engine, self._vectorizer
+        # What follows is `_prepare` for a reading of just the known features, spelt out because a
+        # call costs a tenth of the whole.
+        if engine is not None and len(x) == vectorizer.width:
+            try:
+                vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
+            except Exception:  # the slow way says what is wrong with it
+                engine = self._prepare(x)
+        else:
+            engine = self._prepare(x)
         status = engine.learn(code)
         if status:
             raise self._infinite(status)
 
-    def _learn_new_class(self, engine: Engine, x: Reading, y: Label) -> None:
+    def _learn_new_class(self, x: Reading, y: Label) -> None:
+        _refuse_label(y)
         code = len(self._labels)
+        engine = self._prepare(x)
         if code >= engine.state.size(at.CLASSES):
             engine.make_room_for_classes(code + 1)
             self._vectorizer.fill(engine.buffer, x)
         status = engine.learn(code)
         if status:
             raise self._infinite(status)
-        self._labels.append(y)
         self._codes[y] = code
-        engine.classes_changed()
+        self._classes_changed(engine)
 
     def observe_one(self, x: Reading) -> None:
         """Let a reading without a label teach the feature scales."""
@@ -211,23 +234,36 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
 
     def _answer(self, x: Reading) -> Engine | None:
         """Fill in the engine's probabilities for a reading; None before anything was learnt."""
-        engine = self._engine
+        engine, vectorizer = self._engine, self._vectorizer
         if engine is None or not self._labels:
             return None
-        self._vectorizer.fill(engine.buffer, x)
-        status = engine.predict()
+        if len(x) == vectorizer.width:
+            try:
+                vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
+            except Exception:  # the slow way says what is wrong with it
+                vectorizer.fill(engine.buffer, x)
+        else:
+            vectorizer.fill(engine.buffer, x)
+        status = engine.predict_kernel(*engine.memory)
         if status:
             raise self._infinite(status)
         return engine
 
-    def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
+    def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """The probability of every class learnt so far."""
+        engine, vectorizer = self._engine, self._vectorizer
+        # The inside of `_answer` once more, see `learn_one`.
+        try:
+            if len(x) == vectorizer.width:
+                vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))  # type: ignore[union-attr]
+                if not engine.predict_kernel(*engine.memory):  # type: ignore[union-attr]
+                    return self._by_label(*engine.probabilities.tolist())  # type: ignore[union-attr]
+        except Exception:
+            pass
         engine = self._answer(x)
-        if engine is None:
-            return {}
-        return dict(zip(self._labels, engine.probabilities.tolist(), strict=True))
+        return {} if engine is None else self._by_label(*engine.probabilities.tolist())
 
-    def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
+    def predict_one(self, x: Reading) -> Label | None:
         """The most probable class; None before anything was learnt."""
         engine = self._answer(x)
         if engine is None:
@@ -268,7 +304,6 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
                 codes[label] = len(codes)
         engine.make_room_for_classes(len(codes))
         self._codes = codes
-        self._labels = list(codes)
         return np.array([codes[label] for label in labels], np.int64)
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
@@ -290,7 +325,7 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
             return
         engine, rows = self._admit_rows(X, features)
         engine.learn_rows(rows, self._encode(engine, y))
-        engine.classes_changed()
+        self._classes_changed(engine)
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Class probabilities, a row for each reading and a column for each of `classes`."""
@@ -366,7 +401,7 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
             raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
         engine, rows = self._admit_rows(X, features)
         train(engine, rows, self._encode(engine, y), epochs, seed, progress)
-        engine.classes_changed()
+        self._classes_changed(engine)
 
     # --- insight ---------------------------------------------------------------------------------
 
@@ -412,7 +447,8 @@ def _refuse_label(y: Any) -> None:
         raise ValueError(f"expected a label, got {y!r}; for readings without one use observe_one")
 
 
-def _refuse_infinite_reading(x: Reading) -> None:
+def _refuse_bad_reading(x: Reading) -> None:
+    """Raise before a reading with a new feature changes the shape of the model."""
     for name, value in x.items():
-        if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        if math.isinf(to_number(name, value)):
             raise ValueError(f"feature {name!r}: expected a finite number, got {value}")

@@ -1,0 +1,92 @@
+"""The examples, run as a new user would run them, and judged by what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(script: str, *arguments: str) -> str:
+    """What a script prints; it fails the test if the script does."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def numbers(output: str, line_start: str) -> list[float]:
+    """The numbers after `line_start` in the line that starts with it."""
+    line = next(line for line in output.splitlines() if line.startswith(line_start))
+    return [float(number) for number in re.findall(r"\d+\.?\d*", line[len(line_start) :])]
+
+
+def test_quickstart() -> None:
+    output = run("quickstart.py")
+    assert numbers(output, "Share recognised before they were learnt:")[0] >= 0.93
+    assert "rather than" in output
+    shares = [float(share) for share in re.findall(r"(\d+\.\d)%", output)]
+    assert len(shares) == 5
+    assert shares == sorted(shares, reverse=True)
+    assert 20 < sum(shares) < 100
+
+
+def test_river_pipeline() -> None:
+    output = run("river_pipeline.py")
+    rival, rival_time = numbers(output, "StandardScaler | logistic regression")
+    ours, _ = numbers(output, "LGMLVQ ")
+    assert ours >= 0.93 > 0.85 > rival
+    assert 0.8 < numbers(output, "Select(colours) | LGMLVQ")[0] < ours
+    fast, fast_time = numbers(output, "GLVQ(rehearsal=0)")
+    assert fast > rival
+    assert fast_time < rival_time
+
+
+def test_explain(tmp_path: Path) -> None:
+    output = run("explain.py", str(tmp_path / "pictures"))
+    accuracy = float(re.findall(r"accuracy before learning each: (\d\.\d+)", output)[0])
+    assert accuracy >= 0.91
+    similarities = [float(found) for found in re.findall(r"RelSim (\d\.\d+)", output)]
+    assert len(similarities) == 3
+    assert "A patch of sky is called 'sky'" in output
+    for name in ("projection", "relevances", "prototypes"):
+        picture = tmp_path / "pictures" / f"{name}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert 10_000 < picture.stat().st_size < 300_000
+
+
+def test_drifting_sensor() -> None:
+    output = run("drifting_sensor.py", "--samples", "12000")
+    never, slow, short = (
+        numbers(output, f"GLVQ({settings})")[-1]
+        for settings in ("", "half_life=200", "buffer_size=200")
+    )
+    assert slow > never + 0.03
+    assert short > never + 0.03
+    assert slow > 0.92
+
+
+def test_drifting_sensor_without_drift() -> None:
+    output = run("drifting_sensor.py", "--samples", "4000", "--swing", "0")
+    for settings in ("", "half_life=200", "half_life=200, buffer_size=200"):
+        assert numbers(output, f"GLVQ({settings})")[-1] > 0.96
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_every_example_is_tested_and_explains_itself(script: str) -> None:
+    assert f'run("{script}"' in Path(__file__).read_text(encoding="utf-8")
+    source = (EXAMPLES / script).read_text(encoding="utf-8")
+    assert source.startswith('"""')
+    assert 'if __name__ == "__main__":\n    main()\n' in source
