@@ -168,11 +168,16 @@ class Engine:
             status = self.learn_kernel(*self.memory, c)
         return status
 
-    def learn_rows(self, rows: Rows, classes: Ints) -> None:
-        """As `learn` for each row; the rows hold no infinities."""
+    def learn_rows(self, rows: Rows, classes: Ints, before: Rows | None = None) -> None:
+        """As `learn` for each row; the rows hold no infinities.
+
+        `before` (rows x classes) is given the probabilities of each sample before it was learnt.
+        """
+        if before is None:
+            before = np.empty((0, 0))
         done = 0
         while done < len(rows):
-            done = kernels().learn_array(self.floats, self.ints, self.work, rows, classes, done)
+            done = kernels().learn_array(*self.memory, rows, classes, done, before)
             if done < len(rows):
                 self.make_room_for_prototypes()
 

@@ -47,6 +47,8 @@ SECTIONS = {
     "label": Section(at.LABEL, (at.SLOTS,), -1),
     "class_size": Section(at.CLASS_SIZE, (at.CLASSES,), 0),
     "buffer_y": Section(at.BUFFER_Y, (at.BUFFER,), 0),
+    "buffer_right": Section(at.BUFFER_RIGHT, (at.BUFFER,), -1),
+    "buffer_wrong": Section(at.BUFFER_WRONG, (at.BUFFER,), -1),
 }
 FIXED = {
     "parameters": (at.PARAMETERS, at.PARAMETER_COUNT),

@@ -58,6 +58,16 @@ def helper(function: F) -> F:
     return compiled
 
 
+def inner(function: F) -> F:
+    """A helper that runs for every prototype: put in place, because handing over arrays costs more
+    than a short loop. Everywhere else that would only make compiling slower.
+    """
+    compiled: F = numba.njit(
+        forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS
+    )(function)
+    return compiled
+
+
 def kernel(signature: str) -> Callable[[F], F]:
     """A function that Python calls; compiled when its module is imported.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
-from streamlvq.kernels.compile import helper
+from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 FAR = 1e300
@@ -99,7 +99,7 @@ def distance_with_gaps(floats, ints, work, x, p):
     return factor * quadratic(kind, omega, z, FAR)
 
 
-@helper
+@inner
 def euclidean(x, w, p, inverse):
     total = 0.0
     for i in range(x.shape[0]):
@@ -108,7 +108,7 @@ def euclidean(x, w, p, inverse):
     return total / x.shape[0]
 
 
-@helper
+@inner
 def diagonal(x, w, p, inverse, omega, m):
     total = 0.0
     for i in range(x.shape[0]):
@@ -117,7 +117,7 @@ def diagonal(x, w, p, inverse, omega, m):
     return total
 
 
-@helper
+@inner
 def matrix(x, w, p, inverse, omega, first, rank, z, bound):
     """Anything above `bound` once the sum over the rows exceeds it."""
     d = x.shape[0]
@@ -135,13 +135,13 @@ def matrix(x, w, p, inverse, omega, first, rank, z, bound):
 
 
 @helper
-def distances(floats, ints, work, x, gaps, c):
+def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
     """Measure the reading against the prototypes.
 
     With c < 0: the closest prototype of every class, into `class_distance` and `class_winner`.
     With a class c: only the closest of that class (returned first) and of the others. Prototypes
-    that cannot be among them are given up early. The rules that need every distance ask with
-    c == -2 and find them in `slot_distance`.
+    that cannot be among them are given up early, all the earlier if the guesses (prototypes, or -1)
+    are good. The rules that need every distance ask with c == -2 and find them in `slot_distance`.
     """
     d, slots, rank = ints[at.FEATURES], ints[at.SLOTS], ints[at.RANK]
     kind = ints[at.KIND]
@@ -159,7 +159,14 @@ def distances(floats, ints, work, x, gaps, c):
         for k in range(ints[at.KNOWN]):
             best[k] = FAR
             winner[k] = -1.0
-    for p in range(ints[at.PROTOTYPES]):
+    for k in range(-2, ints[at.PROTOTYPES]):
+        p = k
+        if k < 0:
+            p = guess_right if k == -2 else guess_wrong
+            if p < 0:
+                continue
+        elif k == guess_right or k == guess_wrong:
+            continue
         label = labels[p]
         bound = FAR
         if c >= 0:

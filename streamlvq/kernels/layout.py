@@ -45,7 +45,8 @@ BUFFER_X, BUFFER_MARGIN = 22, 23
 FLOAT_SECTIONS = 24
 # --- sections of `ints` --------------------------------------------------------------------------
 LABEL, CLASS_SIZE, BUFFER_Y = 24, 25, 26
-ALL_SECTIONS = 27
+BUFFER_RIGHT, BUFFER_WRONG = 27, 28  # where a stored sample last found its closest prototypes
+ALL_SECTIONS = 29
 HEADER = SECTIONS + ALL_SECTIONS
 
 # --- parameters ----------------------------------------------------------------------------------

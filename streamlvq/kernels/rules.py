@@ -12,8 +12,10 @@ from streamlvq.kernels.views import metric_of, row, vector
 from streamlvq.kernels.steps import (
     add_metric_gradient,
     apply_metric,
+    clear,
     fill_gaps,
-    step_metric,
+    step_collected,
+    step_own_metric,
     step_prototype,
 )
 
@@ -21,15 +23,11 @@ NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
 
 
 @helper
-def clear_metric_gradient(ints, work):
-    gradient = views.metric_gradient(work, ints)
-    for k in range(gradient.shape[0]):
-        gradient[k] = 0.0
+def move(floats, ints, work, x, p, slope, gaps):
+    """Move prototype p down the gradient `slope` * its distance.
 
-
-@helper
-def pull_prototype(floats, ints, work, x, p, slope, gaps):
-    """Move prototype p down `slope` * its distance; its metric's gradient is added up in `work`."""
+    A metric of its own is moved as well; for a shared one the gradient is added up in `work`.
+    """
     d = ints[at.FEATURES]
     kind = ints[at.KIND]
     z = views.difference(work, ints)
@@ -41,20 +39,12 @@ def pull_prototype(floats, ints, work, x, p, slope, gaps):
         slope *= max(0.0, blank_gaps(kind, omega, x, w, z))
     projection = views.projection(work, ints)
     apply_metric(kind, omega, z, projection, views.pull(work, ints))
-    if ints[at.METRICS] > 0:
+    if ints[at.METRICS] == 1:
         gradient = views.metric_gradient(work, ints)
         add_metric_gradient(kind, omega, z, projection, slope, gradient)
+    elif ints[at.METRICS] > 1:
+        step_own_metric(floats, ints, work, p, slope)
     step_prototype(floats, ints, work, x, p, slope)
-
-
-@helper
-def move(floats, ints, work, x, p, slope, gaps):
-    """As `pull_prototype`; a metric of its own is moved at once, a shared one later."""
-    if ints[at.METRICS] > 1:
-        clear_metric_gradient(ints, work)
-    pull_prototype(floats, ints, work, x, p, slope, gaps)
-    if ints[at.METRICS] > 1:
-        step_metric(floats, ints, work, p)
 
 
 @helper
@@ -73,11 +63,11 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
         s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
         slope = 4.0 * s * (1.0 - s)
     if ints[at.METRICS] == 1:
-        clear_metric_gradient(ints, work)
+        clear(views.metric_gradient(work, ints))
     move(floats, ints, work, x, right, slope * 2.0 * other / (total * total), gaps)
     move(floats, ints, work, x, wrong, -slope * 2.0 * near / (total * total), gaps)
     if ints[at.METRICS] == 1:
-        step_metric(floats, ints, work, right)
+        step_collected(floats, ints, work, 0)
 
 
 @helper
@@ -100,7 +90,7 @@ def rslvq(floats, ints, work, x, c, gaps):
         if labels[p] == c:
             own += weights[p]
     if ints[at.METRICS] == 1:
-        clear_metric_gradient(ints, work)
+        clear(views.metric_gradient(work, ints))
     for p in range(count):
         responsibility = -weights[p] / everyone
         if labels[p] == c and own > 0.0:
@@ -108,7 +98,7 @@ def rslvq(floats, ints, work, x, c, gaps):
         if abs(responsibility) > NEGLIGIBLE:
             move(floats, ints, work, x, p, precision * responsibility, gaps)
     if ints[at.METRICS] == 1:
-        step_metric(floats, ints, work, count - 1)
+        step_collected(floats, ints, work, 0)
 
 
 @helper

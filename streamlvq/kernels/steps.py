@@ -20,6 +20,12 @@ FARTHEST = 0.5  # a constant step goes at most half the way
 
 
 @helper
+def clear(values):
+    for i in range(values.shape[0]):
+        values[i] = 0.0
+
+
+@helper
 def apply_metric(kind, omega, z, projection, pull):
     """pull = Lambda z, and the projection Omega z on the way."""
     d = z.shape[0]
@@ -152,11 +158,40 @@ def step_metric_adaptive(omega, gradient, rate, decay, rows, columns, total, m, 
 
 
 @helper
-def step_metric(floats, ints, work, p):
-    """Move the metric of prototype p by the gradient collected in `work` and keep its norm."""
+def step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, total, m, factor):
+    """`step_metric_adaptive` for the gradient 2 slope projection z', which is never written out.
+
+    The metric of a single prototype is moved by one such product. What the general step adds up
+    over a whole matrix is then a product of two short sums; this is where most of the time goes.
+    """
+    d = z.shape[0]
+    length = 4.0 * slope * slope
+    z_norm, u_norm = squared_norm(z), length * squared_norm(projection)
+    total[m] = decay * total[m] + u_norm * z_norm
+    scale = 2.0 * slope * rate * sqrt(total[m])
+    for i in range(d):
+        columns[i] = decay * columns[i] + u_norm * z[i] * z[i]
+        factor[i] = z[i] / (sqrt(columns[i]) + TINY)
+    norm = 0.0
+    for r in range(projection.shape[0]):
+        start = r * d
+        rows[r] = decay * rows[r] + length * projection[r] * projection[r] * z_norm
+        step = scale * projection[r] / (sqrt(rows[r]) + TINY)
+        for i in range(d):
+            value = omega[start + i] - step * factor[i]
+            omega[start + i] = value
+            norm += value * value
+    if norm > 0.0:
+        shrink = 1.0 / sqrt(norm)
+        for k in range(omega.shape[0]):
+            omega[k] *= shrink
+
+
+@helper
+def step_collected(floats, ints, work, m):
+    """Move metric m by the gradient collected in `work` and keep its norm."""
     d = ints[at.FEATURES]
-    m = p if ints[at.METRICS] > 1 else 0
-    omega = metric_of(floats, ints, p)
+    omega = row(floats, ints, at.OMEGA, m, ints[at.RANK] * d)
     gradient = views.metric_gradient(work, ints)
     rate = floats[at.METRIC_RATE]
     if ints[at.ADAPTIVE] == 0:
@@ -165,15 +200,31 @@ def step_metric(floats, ints, work, p):
         rows = row(floats, ints, at.ROW_MOMENT, m, ints[at.RANK])
         columns = row(floats, ints, at.COLUMN_MOMENT, m, d)
         total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
+        factor = views.column_factor(work, ints)
+        decay = floats[at.STEP_DECAY]
         step_metric_adaptive(
-            omega,
-            gradient,
-            rate / sqrt(d),
-            floats[at.STEP_DECAY],
-            rows,
-            columns,
-            total,
-            m,
-            views.column_factor(work, ints),
+            omega, gradient, rate / sqrt(d), decay, rows, columns, total, m, factor
         )
     normalise(omega)
+
+
+@helper
+def step_own_metric(floats, ints, work, p, slope):
+    """Move the metric of prototype p alone, given its difference and projection in `work`."""
+    d = ints[at.FEATURES]
+    omega = metric_of(floats, ints, p)
+    z, projection = views.difference(work, ints), views.projection(work, ints)
+    if ints[at.KIND] == at.MATRIX and ints[at.ADAPTIVE] == 1:
+        rows = row(floats, ints, at.ROW_MOMENT, p, ints[at.RANK])
+        columns = row(floats, ints, at.COLUMN_MOMENT, p, d)
+        total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
+        rate, decay = floats[at.METRIC_RATE] / sqrt(d), floats[at.STEP_DECAY]
+        factor = views.column_factor(work, ints)
+        step_metric_outer(
+            omega, projection, z, slope, rate, decay, rows, columns, total, p, factor
+        )
+        return
+    gradient = views.metric_gradient(work, ints)
+    clear(gradient)
+    add_metric_gradient(ints[at.KIND], omega, z, projection, slope, gradient)
+    step_collected(floats, ints, work, p)

@@ -17,6 +17,7 @@ from streamlvq.kernels.distance import closest_pair, distances, finite, has_gaps
 from streamlvq.kernels.views import metric_of, reading, row, vector
 from streamlvq.kernels.rules import learn_from
 from streamlvq.kernels.scaling import observe, observe_class
+from streamlvq.kernels.steps import clear
 
 REPLAY_AFTER = 10  # samples in the buffer before rehearsal starts
 MODULUS, MULTIPLIER = 2147483647, 48271  # Park and Miller's generator: exact in 64-bit integers
@@ -48,7 +49,8 @@ def needs_every_distance(ints):
 @helper
 def measure(floats, ints, work, x, gaps):
     """Distances and scores of the reading, for every known class."""
-    distances(floats, ints, work, x, gaps, -2 if needs_every_distance(ints) else -1)
+    which = -2 if needs_every_distance(ints) else -1
+    distances(floats, ints, work, x, gaps, which, -1, -1)
     if ints[at.RULE] == at.RULE_RSLVQ:
         score_by_likelihood(floats, ints, work)
     else:
@@ -71,12 +73,6 @@ def least_useful(floats, ints, c):
 def copy(source, target):
     for i in range(source.shape[0]):
         target[i] = source[i]
-
-
-@helper
-def clear(target):
-    for i in range(target.shape[0]):
-        target[i] = 0.0
 
 
 @helper
@@ -178,16 +174,28 @@ def store(floats, ints, x, c):
     copy(x, row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES]))
     vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position] = c
     set_margin(floats, ints, position, 1.0, 0.0)
+    vector(ints, ints, at.BUFFER_RIGHT, ints[at.BUFFER])[position] = -1
+    vector(ints, ints, at.BUFFER_WRONG, ints[at.BUFFER])[position] = -1
     ints[at.STORED] += 1
 
 
 @helper
-def find_pair(floats, ints, work, x, c, gaps):
-    """Closest prototype of class c and of any other, with what the rule needs besides."""
+def find_pair(floats, ints, work, x, c, gaps, position):
+    """Closest prototype of the class of a stored sample and of any other.
+
+    The sample remembers them, because next time they will be good guesses.
+    """
+    last_right = vector(ints, ints, at.BUFFER_RIGHT, ints[at.BUFFER])
+    last_wrong = vector(ints, ints, at.BUFFER_WRONG, ints[at.BUFFER])
     if needs_every_distance(ints):
-        distances(floats, ints, work, x, gaps, -2)
+        distances(floats, ints, work, x, gaps, -2, -1, -1)
         return closest_pair(ints, work, c)
-    return distances(floats, ints, work, x, gaps, c)
+    near, other, right, wrong = distances(
+        floats, ints, work, x, gaps, c, last_right[position], last_wrong[position]
+    )
+    last_right[position] = right
+    last_wrong[position] = wrong
+    return near, other, right, wrong
 
 
 @helper
@@ -232,7 +240,9 @@ def learn_row(floats, ints, work, x, c):
             sample = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
             label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
             gaps = has_gaps(floats, ints, sample)
-            near, other, right, wrong = find_pair(floats, ints, work, sample, label, gaps)
+            near, other, right, wrong = find_pair(
+                floats, ints, work, sample, label, gaps, position
+            )
             set_margin(floats, ints, position, near, other)
         if wrong >= 0:
             learn_from(floats, ints, work, sample, label, near, other, right, wrong, gaps)
@@ -251,12 +261,24 @@ def learn(floats, ints, work, c):
     return learn_row(floats, ints, work, x, c)
 
 
-@kernel("int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64)")
-def learn_array(floats, ints, work, rows, classes, start):
-    """Learn rows from `start` on; returns how far it came before it needed another slot."""
+@kernel(
+    "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, "
+    "float64[:, ::1])"
+)
+def learn_array(floats, ints, work, rows, classes, start, before):
+    """Learn rows from `start` on; returns how far it came before it needed another slot.
+
+    `before`, if it has rows, is given the probabilities of each sample before it was learnt; they
+    stay as they are for samples that cannot be judged, such as the first of a class.
+    """
     for k in range(start, rows.shape[0]):
+        known = ints[at.KNOWN]
         if learn_row(floats, ints, work, rows[k], classes[k]) == at.NEEDS_SLOT:
             return k
+        if before.shape[0] > 0 and classes[k] < known and known > 1:
+            p = views.probabilities(work, ints)
+            for c in range(known):
+                before[k, c] = p[c]
     return rows.shape[0]
 
 
