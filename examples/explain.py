@@ -1,25 +1,23 @@
 """What a model has learnt: an explanation in words and three pictures.
 
 Learns River's ImageSegments once, explains its decision about a few patches, and saves the pictures
-of `streamlvq.plot`: the decision regions, the relevances and the prototypes.
+of `streamlvq.plot`: the decision regions, the relevances and the prototypes. Pictures need
+matplotlib: `pip install ".[plot]"`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")  # files only, no window
-
-from matplotlib import pyplot
 from river import datasets
 
 import streamlvq
 from streamlvq import plot
 
 HERE = Path(__file__).parent
+os.environ["MPLBACKEND"] = "Agg"  # matplotlib writes files and opens no window
 
 
 def learnt(X: list[dict[str, float]], y: list[str]) -> streamlvq.GMLVQ:
@@ -49,7 +47,6 @@ def draw(model: streamlvq.GMLVQ, X: list[dict[str, float]], y: list[str], folder
     }.items():
         path = folder / f"{name}.png"
         axes.figure.savefig(path, dpi=90, pil_kwargs={"optimize": True})
-        pyplot.close(axes.figure)
         print(f"Saved {path}")
 
 

@@ -31,7 +31,7 @@ def main() -> None:
         print(f"  {name:>20} {share:6.1%}")
 
     print(f"\nWhat the model keeps: {len(model.prototypes())} typical patches.")
-    print("Next: examples/explain.py draws it, README.md says which model to choose.")
+    print('Next: pip install ".[plot]" && python examples/explain.py draws a model like this one.')
 
 
 if __name__ == "__main__":

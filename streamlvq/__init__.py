@@ -12,6 +12,7 @@ from streamlvq.models import (
     LVQ1,
     LVQ21,
     LVQ3,
+    LVQCommittee,
     MRSLVQ,
     OLVQ1,
     RSLVQ,
@@ -19,4 +20,4 @@ from streamlvq.models import (
 
 __version__ = "0.1.0"
 
-__all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LGRLVQ", "LMRSLVQ", "LVQ1", "LVQ21", "LVQ3", "MRSLVQ", "OLVQ1", "RSLVQ"]
+__all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LGRLVQ", "LMRSLVQ", "LVQ1", "LVQ21", "LVQ3", "LVQCommittee", "MRSLVQ", "OLVQ1", "RSLVQ"]

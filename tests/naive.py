@@ -418,7 +418,9 @@ class NaiveLVQ:
             taught = np.flatnonzero(np.abs(slopes) * 2 * self.p.sigma > 1e-6).tolist()
             self.descend(x, slopes, taught)
         elif self.rule in ("lvq1", "olvq1"):
-            self.kohonen_first(x, self.units[right], self.units[wrong], distances[right], distances[wrong])
+            self.kohonen_first(
+                x, self.units[right], self.units[wrong], distances[right], distances[wrong]
+            )
         else:
             self.kohonen_second(x, c, distances)
 
@@ -504,7 +506,9 @@ class NaiveLVQ:
 
     def class_moments(self, c: int) -> Array:
         """Mean and variance of every feature of a class; zeros while nothing is known."""
-        rows = [weighted_moments(h, self.forget) if h else (0.0, 0.0) for h in self.class_history[c]]
+        rows = [
+            weighted_moments(h, self.forget) if h else (0.0, 0.0) for h in self.class_history[c]
+        ]
         return np.array(rows).T
 
     def rehearse(self) -> None:
@@ -516,7 +520,10 @@ class NaiveLVQ:
             drawn.append(recent[min(max(age, 0), len(recent) - 1)])
         stored = drawn[1] if drawn[1].margin > drawn[0].margin else drawn[0]
         distances, labels = self.distances(stored.x), self.labels
-        right, wrong = closest(distances, labels == stored.c), closest(distances, labels != stored.c)
+        right, wrong = (
+            closest(distances, labels == stored.c),
+            closest(distances, labels != stored.c),
+        )
         if wrong is None:
             stored.margin = -1.0
             return

@@ -56,7 +56,7 @@ def test_layers() -> None:
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="already without compilation")
 def test_kernels_without_compilation() -> None:
-    """The same arithmetic in plain Python, where indices are checked and errors are not undefined."""
+    """The same arithmetic in plain Python, where every index is checked."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert " passed" in run(*command, "tests/test_kernels.py", NUMBA_DISABLE_JIT="1")
 

@@ -12,6 +12,7 @@ from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 FAR = 1e300
+BLOCK = 64  # features that are summed before asking whether to go on
 
 
 @helper
@@ -100,12 +101,17 @@ def distance_with_gaps(floats, ints, work, x, p):
 
 
 @inner
-def euclidean(x, w, p, inverse):
+def euclidean(x, w, p, inverse, bound):
+    """Anything above `bound` once a block of features has exceeded it."""
+    d = x.shape[0]
     total = 0.0
-    for i in range(x.shape[0]):
-        z = (x[i] - w[p, i]) * inverse[i]
-        total += z * z
-    return total / x.shape[0]
+    for start in range(0, d, BLOCK):
+        for i in range(start, min(start + BLOCK, d)):
+            z = (x[i] - w[p, i]) * inverse[i]
+            total += z * z
+        if total > bound * d:
+            break
+    return total / d
 
 
 @inner
@@ -176,7 +182,7 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
         if gaps == 1:
             value = distance_with_gaps(floats, ints, work, x, p)
         elif kind == at.EUCLIDEAN:
-            value = euclidean(x, w, p, inverse)
+            value = euclidean(x, w, p, inverse, bound)
         elif kind == at.DIAGONAL:
             value = diagonal(x, w, p, inverse, omega, p * local)
         else:

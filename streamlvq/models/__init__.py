@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.glvq import GLVQ
 from streamlvq.models.gmlvq import GMLVQ
 from streamlvq.models.grlvq import GRLVQ
@@ -15,4 +16,4 @@ from streamlvq.models.mrslvq import MRSLVQ
 from streamlvq.models.olvq1 import OLVQ1
 from streamlvq.models.rslvq import RSLVQ
 
-__all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LGRLVQ", "LMRSLVQ", "LVQ1", "LVQ21", "LVQ3", "MRSLVQ", "OLVQ1", "RSLVQ"]
+__all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LGRLVQ", "LMRSLVQ", "LVQ1", "LVQ21", "LVQ3", "LVQCommittee", "MRSLVQ", "OLVQ1", "RSLVQ"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 import secrets
 from collections.abc import Hashable, Sequence
@@ -35,8 +36,58 @@ if TYPE_CHECKING:
 Label = Hashable
 
 
+class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
+    """River's mini-batch interface for everything that can learn and predict arrays."""
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    @abc.abstractmethod
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of their appearance."""
+
+    @abc.abstractmethod
+    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+        """Learn the rows of an array one after the other."""
+
+    @abc.abstractmethod
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Class probabilities, a row for each reading and a column for each of `classes`."""
+
+    def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
+        """The most probable class of each row."""
+        probabilities = self.predict_proba_array(X, features)
+        known = list(self.classes)
+        if not known:
+            return np.full(len(probabilities), None)
+        labels = np.array(known)
+        if labels.ndim != 1 or labels.tolist() != known:  # labels that numpy would convert
+            labels = np.empty(len(known), object)
+            labels[:] = known
+        return np.asarray(labels[probabilities.argmax(axis=1)])
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn a data frame, row by row."""
+        self.learn_array(X, y)
+
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Class probabilities, a column for each class."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.predict_proba_array(X), index=X.index, columns=list(self.classes))
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """The most probable class of each row."""
+        import pandas as pd  # noqa: PLC0415
+
+        labels = self.predict_array(X)
+        return pd.Series(list(labels), index=X.index, dtype=None if len(labels) else object)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
+class LVQClassifier(ArrayClassifier):
     """Base of the models; it knows no learning rule.
 
     A model is a rule, a kind of metric, and whether each prototype has a metric of its own. Its
@@ -50,9 +101,9 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
 
     prototypes_per_class: int = 1
     max_prototypes_per_class: int = 8
-    learning_rate: float = 0.03
+    learning_rate: float = 0.02
     standardize: bool = True
-    scale_floor: float = 1 / 3
+    scale_floor: float = 0.4
     rehearsal: int = 8
     buffer_size: int = 2000
     half_life: float | None = None
@@ -136,10 +187,6 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         )
 
     # --- features and classes --------------------------------------------------------------------
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
 
     @property
     def features(self) -> tuple[Hashable, ...]:
@@ -319,13 +366,35 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
             The names of the columns. By default those of `features`, or 0, 1, 2 ... in a new model.
 
         """
+        self._learn_array(X, y, features, watched=False)
+
+    def learn_array_watched(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None
+    ) -> tuple[Rows, npt.NDArray[np.int64]]:
+        """As `learn_array`; returns what the model would have said of each row before learning it.
+
+        Returns the probabilities (rows x classes; -1 where nothing could be said, such as for
+        classes not seen yet) and the number of each row's class in `classes`.
+        """
+        return self._learn_array(X, y, features, watched=True)
+
+    def _learn_array(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None, watched: bool
+    ) -> tuple[Rows, npt.NDArray[np.int64]]:
         if len(X) != len(y):
             raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
         if len(X) == 0:
-            return
+            return np.empty((0, len(self._labels))), np.empty(0, np.int64)
         engine, rows = self._admit_rows(X, features)
-        engine.learn_rows(rows, self._encode(engine, y))
+        codes = self._encode(engine, y)
+        before = np.full((len(rows), len(self._codes)) if watched else (0, 0), -1.0)
+        engine.learn_rows(rows, codes, before)
         self._classes_changed(engine)
+        return before, codes
+
+    def last_probabilities(self) -> Rows:
+        """Of the last prediction; after `learn_one`, those of the sample before it was learnt."""
+        return np.empty(0) if self._engine is None else self._engine.probabilities
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Class probabilities, a row for each reading and a column for each of `classes`."""
@@ -335,36 +404,6 @@ class LVQClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         if self._engine is None or not self._labels:
             return np.empty((len(rows), 0))
         return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
-
-    def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
-        """The most probable class of each row."""
-        probabilities = self.predict_proba_array(X, features)
-        if not self._labels:
-            return np.full(len(probabilities), None)
-        labels = np.array(self._labels)
-        if labels.ndim != 1 or labels.tolist() != self._labels:  # labels that numpy would convert
-            labels = np.empty(len(self._labels), object)
-            labels[:] = self._labels
-        return np.asarray(labels[probabilities.argmax(axis=1)])
-
-    # --- River: mini-batches ---------------------------------------------------------------------
-
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn a data frame, row by row."""
-        self.learn_array(X, y)
-
-    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Class probabilities, a column for each class."""
-        import pandas as pd  # noqa: PLC0415
-
-        return pd.DataFrame(self.predict_proba_array(X), index=X.index, columns=self._labels)
-
-    def predict_many(self, X: pd.DataFrame) -> pd.Series:
-        """The most probable class of each row."""
-        import pandas as pd  # noqa: PLC0415
-
-        labels = self.predict_array(X)
-        return pd.Series(list(labels), index=X.index, dtype=None if len(labels) else object)
 
     # --- recorded training sets ------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class GradientLVQ(LVQClassifier):
 class MetricLVQ(GradientLVQ):
     """Base of the models that learn a metric as well."""
 
-    metric_learning_rate: float = 0.04
+    metric_learning_rate: float = 0.05
 
     def _check(self) -> None:
         super()._check()
@@ -57,7 +57,7 @@ class MetricLVQ(GradientLVQ):
 class MatrixLVQ(MetricLVQ):
     """Base of the models whose metric is a matrix."""
 
-    rank: int | None = 16
+    rank: int | None = 12
 
     def _check(self) -> None:
         super()._check()

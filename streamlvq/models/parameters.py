@@ -52,6 +52,10 @@ DESCRIPTIONS = {
         "step sizes and in which prototypes are still useful). A class at its limit then replaces "
         "its least useful prototype on an error. None never forgets."
     ),
+    "learner": "The member that learns metrics; None for `LGMLVQ()`.",
+    "follower": (
+        "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."
+    ),
     "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
 }
 

@@ -1,0 +1,146 @@
+"""LVQCommittee."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from streamlvq.models.base import ArrayClassifier, Label, LVQClassifier
+from streamlvq.models.glvq import GLVQ
+from streamlvq.models.lgmlvq import LGMLVQ
+from streamlvq.models.parameters import documented
+from streamlvq.records import Explanation
+from streamlvq.vectorize import Reading, Rows, to_rows
+
+
+def _kernels() -> ModuleType:
+    from streamlvq.kernels import pool  # noqa: PLC0415
+
+    return pool
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class LVQCommittee(ArrayClassifier):
+    """Two models that complement each other: one that learns metrics, one that follows what moves.
+
+    Both learn every sample. Their probabilities are multiplied, each raised to a weight that is
+    fitted on samples before they are learnt; whoever is right more often has more to say. Choose
+    it when you do not know whether your stream drifts.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.LVQCommittee()
+    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    Accuracy: @@LVQCommittee@@
+
+    """
+
+    learner: LVQClassifier | None = None
+    follower: LVQClassifier | None = None
+
+    def __post_init__(self) -> None:
+        self._members: tuple[LVQClassifier, LVQClassifier] = (
+            self.learner or LGMLVQ(),
+            self.follower
+            or GLVQ(
+                max_prototypes_per_class=20,
+                learning_rate=0.2,
+                step_decay=0.99,
+                scale_floor=0.0,
+                rehearsal=10,
+                buffer_size=300,
+                half_life=1000,
+            ),
+        )
+        # Weights, and the curvature of the log loss along each of them.
+        self._fitted = np.array([[0.5, 0.5], [0.0, 0.0]])
+
+    @property
+    def features(self) -> tuple[Hashable, ...]:
+        """The features seen so far, in the order of the columns."""
+        return self._members[0].features
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of their appearance."""
+        return self._members[0].classes
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """How much each member has to say."""
+        return dict(zip(("learner", "follower"), self._fitted[0].tolist(), strict=True))
+
+    def learn_one(self, x: Reading, y: Label) -> None:
+        """Learn a labelled reading."""
+        known = len(self.classes)
+        judged = y in self.classes
+        for member in self._members:
+            member.learn_one(x, y)
+        if judged and known > 1:
+            opinions = self._opinions(known)
+            code = np.array([self.classes.index(y)])
+            out = np.empty((1, known))
+            _kernels().fit(opinions, np.array([known]), code, self._fitted, out)
+
+    def observe_one(self, x: Reading) -> None:
+        """Let a reading without a label teach the feature scales."""
+        for member in self._members:
+            member.observe_one(x)
+
+    def _opinions(self, known: int) -> Rows:
+        """What the members' engines have just said, as members x 1 x classes."""
+        opinions = np.empty((2, 1, known))
+        for m, member in enumerate(self._members):
+            opinions[m, 0] = member.last_probabilities()[:known]
+        return opinions
+
+    def predict_proba_one(self, x: Reading) -> dict[Label, float]:
+        """The probability of every class learnt so far."""
+        known = len(self.classes)
+        answers = [member.predict_proba_one(x) for member in self._members]
+        if known < 2:
+            return answers[0]
+        out = np.empty((1, known))
+        _kernels().pool(self._opinions(known), known, self._fitted, out)
+        return dict(zip(self.classes, out[0].tolist(), strict=True))
+
+    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+        """Learn the rows of an array one after the other, exactly as `learn_one` would."""
+        before = [member.learn_array_watched(X, y, features) for member in self._members]
+        opinions = np.ascontiguousarray([probabilities for probabilities, _ in before])
+        codes = before[0][1]
+        # A row is judged by the classes that were known when it came: those with an opinion.
+        known = (opinions[0] >= 0.0).sum(axis=1)
+        _kernels().fit(opinions, known, codes, self._fitted, np.empty(opinions.shape[1:]))
+
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Class probabilities, a row for each reading and a column for each of `classes`."""
+        answers = [member.predict_proba_array(X, features) for member in self._members]
+        if len(self.classes) < 2:
+            return answers[0]
+        out = np.empty_like(answers[0])
+        _kernels().pool(np.ascontiguousarray(answers), len(self.classes), self._fitted, out)
+        return out
+
+    def train(self, X: Any, y: Any, **options: Any) -> None:
+        """Let both members train on a recorded set, see `LVQClassifier.train`."""
+        rows, names = to_rows(X, options.pop("features", None))
+        for member in self._members:
+            member.train(rows, y, features=names, **options)
+
+    def explain_one(self, x: Reading) -> Explanation:
+        """The explanation of the member with the larger weight."""
+        return self._members[int(self._fitted[0].argmax())].explain_one(x)
