@@ -1,7 +1,7 @@
 """Reproduce tables of the thesis: several passes over training sets, cross-validated.
 
-    python benchmarks/tables.py --table 2.2                  # 5 x 5 folds, all data sets
-    python benchmarks/tables.py --table 2.2 --data segment --repeats 1
+python benchmarks/tables.py --table 2.2                  # 5 x 5 folds, all data sets
+python benchmarks/tables.py --table 2.2 --data segment --repeats 1
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from common import Table, progress, show, verdict
-from datasets import table_set
 from numpy.typing import NDArray
 
 import streamlvq
+from common import Table, progress, show, verdict
+from datasets import table_set
 
 FOLDS = 5
 COMPONENTS = 30  # of the principal components where there are more features
@@ -72,10 +73,16 @@ def folds(n: int, repeats: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.i
 
 def make(model: str, prototypes: int) -> streamlvq.GLVQ:
     """The thesis's model: a fixed number of prototypes, full matrices."""
-    options = {"prototypes_per_class": prototypes, "max_prototypes_per_class": prototypes}
-    if model != "GLVQ":
-        options["rank"] = None
-    built: streamlvq.GLVQ = getattr(streamlvq, model)(rehearsal=0, **options)
+    options: dict[str, Any] = {} if model == "GLVQ" else {"rank": None}
+    built: streamlvq.GLVQ = getattr(streamlvq, model)(
+        prototypes_per_class=prototypes,
+        max_prototypes_per_class=prototypes,
+        learning_rate=0.1,
+        activation="sigmoid",
+        slope=5.0,
+        rehearsal=0,
+        **options,
+    )
     return built
 
 

@@ -10,14 +10,28 @@ from streamlvq.models import (
     LGRLVQ,
     LMRSLVQ,
     LVQ1,
-    LVQ21,
     LVQ3,
-    LVQCommittee,
+    LVQ21,
     MRSLVQ,
     OLVQ1,
     RSLVQ,
+    LVQCommittee,
 )
 
 __version__ = "0.1.0"
 
-__all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LGRLVQ", "LMRSLVQ", "LVQ1", "LVQ21", "LVQ3", "LVQCommittee", "MRSLVQ", "OLVQ1", "RSLVQ"]
+__all__ = [
+    "GLVQ",
+    "GMLVQ",
+    "GRLVQ",
+    "LGMLVQ",
+    "LGRLVQ",
+    "LMRSLVQ",
+    "LVQ1",
+    "LVQ3",
+    "LVQ21",
+    "MRSLVQ",
+    "OLVQ1",
+    "RSLVQ",
+    "LVQCommittee",
+]

@@ -70,7 +70,7 @@ class Design:
         else:
             gaussian = np.random.default_rng(self.seed).standard_normal((features, rows))
             start = np.linalg.qr(gaussian)[0].T
-        return np.ascontiguousarray(start / max(np.linalg.norm(start), 1e-300))
+        return np.ascontiguousarray(start / max(float(np.linalg.norm(start)), 1e-300))
 
 
 class Engine:

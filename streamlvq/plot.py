@@ -183,10 +183,8 @@ def _filled(rows: Floats, values: Floats) -> Floats:
 
 
 def _inverse_scales(model: LVQClassifier) -> Floats:
-    """From raw units to feature scales; 0 for a feature that counts for nothing."""
-    raw, scaled = np.diag(model.metric(raw=True)), np.diag(model.metric(raw=False))
-    ratio = np.divide(raw, scaled, out=np.zeros_like(raw), where=scaled > 0)
-    return np.asarray(np.sqrt(ratio), np.float64)
+    """One over the unit of each feature; zero for those that never changed."""
+    return np.array([1.0 / scale for scale in model.scales().values()])
 
 
 # --- the plane -----------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def test_no_such_prototype(name: str) -> None:
 
 def test_no_such_class() -> None:
     model, _ = learnt("GLVQ", n=20)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match=r"expected one of the labels .*, got 'unheard of'"):
         model.relevances("unheard of")
 
 

@@ -1,8 +1,8 @@
 """Class probabilities: scores through one temperature, fitted on scores taken before learning.
 
-Rules that decide by the closest prototype score a class by minus the logarithm of its distance, so
-that `p_c ~ d_c ** -temperature` whatever the unit of the distances. Robust soft LVQ has a likelihood
-of its own and scores by its logarithm.
+Rules that decide by the closest prototype score a class by minus the logarithm of its distance,
+so that `p_c ~ d_c ** -temperature` whatever the unit of the distances. Robust soft LVQ has a
+likelihood of its own and scores by its logarithm.
 """
 
 from __future__ import annotations

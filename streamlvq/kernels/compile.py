@@ -1,4 +1,4 @@
-"""How a kernel is compiled: eagerly, with an explicit signature, from a cache that cannot go stale."""
+"""How a kernel is compiled: with an explicit signature, from a cache that cannot go stale."""
 
 from __future__ import annotations
 

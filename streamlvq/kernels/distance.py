@@ -203,7 +203,7 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
 
 @helper
 def closest_pair(ints, work, c):
-    """From the closest prototype of every class: the distances to class c and to the closest other one."""
+    """The distance and the prototype of class c and of the closest other class."""
     best = views.class_distance(work, ints)
     winner = views.class_winner(work, ints)
     other = FAR
@@ -213,5 +213,3 @@ def closest_pair(ints, work, c):
             other = best[k]
             wrong = int(winner[k])
     return best[c], other, int(winner[c]), wrong
-
-

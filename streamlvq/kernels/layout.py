@@ -1,4 +1,4 @@
-"""The memory of a model: one array of floats and one of integers, and where everything lies in them.
+"""The memory of a model: an array of floats, one of integers, and where everything lies in them.
 
 Passing an array to a compiled function costs about as much as a dot product over a reading, so a
 model hands over three arrays whatever it has learnt: `floats`, `ints` and `work`. The first

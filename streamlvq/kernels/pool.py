@@ -1,4 +1,4 @@
-"""Several opinions into one: a log-linear pool whose weights are fitted before each sample is learnt.
+"""Several opinions into one: a log-linear pool, fitted on samples before they are learnt.
 
 The same idea as the temperature of a single model, with one temperature for each member.
 """
@@ -42,7 +42,7 @@ def pool(opinions, known, fitted, out):
 
 @kernel("void(float64[:, :, ::1], int64[::1], int64[::1], float64[:, ::1], float64[:, ::1])")
 def fit(opinions, known, classes, fitted, out):
-    """One Newton step of the weights for each row, on its log loss; `fitted[1]` is the curvature."""
+    """One Newton step on the log loss of each row; `fitted` holds weights and curvatures."""
     weights, curvature = fitted[0], fitted[1]
     for k in range(opinions.shape[1]):
         if known[k] < 2 or classes[k] >= known[k]:

@@ -8,7 +8,6 @@ from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
 from streamlvq.kernels.distance import FAR, blank_gaps, subtract
-from streamlvq.kernels.views import metric_of, row, vector
 from streamlvq.kernels.steps import (
     add_metric_gradient,
     apply_metric,
@@ -18,6 +17,7 @@ from streamlvq.kernels.steps import (
     step_own_metric,
     step_prototype,
 )
+from streamlvq.kernels.views import metric_of, row, vector
 
 NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
 

@@ -220,9 +220,7 @@ def step_own_metric(floats, ints, work, p, slope):
         total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
         rate, decay = floats[at.METRIC_RATE] / sqrt(d), floats[at.STEP_DECAY]
         factor = views.column_factor(work, ints)
-        step_metric_outer(
-            omega, projection, z, slope, rate, decay, rows, columns, total, p, factor
-        )
+        step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, total, p, factor)
         return
     gradient = views.metric_gradient(work, ints)
     clear(gradient)

@@ -14,10 +14,10 @@ from streamlvq.kernels.calibration import (
 )
 from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.distance import closest_pair, distances, finite, has_gaps
-from streamlvq.kernels.views import metric_of, reading, row, vector
 from streamlvq.kernels.rules import learn_from
 from streamlvq.kernels.scaling import observe, observe_class
 from streamlvq.kernels.steps import clear
+from streamlvq.kernels.views import metric_of, reading, row, vector
 
 REPLAY_AFTER = 10  # samples in the buffer before rehearsal starts
 MODULUS, MULTIPLIER = 2147483647, 48271  # Park and Miller's generator: exact in 64-bit integers
@@ -240,9 +240,7 @@ def learn_row(floats, ints, work, x, c):
             sample = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
             label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
             gaps = has_gaps(floats, ints, sample)
-            near, other, right, wrong = find_pair(
-                floats, ints, work, sample, label, gaps, position
-            )
+            near, other, right, wrong = find_pair(floats, ints, work, sample, label, gaps, position)
             set_margin(floats, ints, position, near, other)
         if wrong >= 0:
             learn_from(floats, ints, work, sample, label, near, other, right, wrong, gaps)

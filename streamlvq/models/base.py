@@ -461,6 +461,10 @@ class LVQClassifier(ArrayClassifier):
         """
         return insight.metric(self._engine, prototype, raw)
 
+    def scales(self) -> dict[Hashable, float]:
+        """The unit in which each feature is measured; infinite while it is constant."""
+        return insight.scales(self._engine, self.features)
+
     def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
         """How much each feature counts; the relevances add up to one.
 
@@ -472,6 +476,8 @@ class LVQClassifier(ArrayClassifier):
             Per squared unit of the sensor instead of per squared feature scale.
 
         """
+        if label is not None and label not in self._codes:
+            raise ValueError(f"expected one of the labels {self._labels}, got {label!r}")
         code = None if label is None else self._codes[label]
         return insight.relevances(self._engine, self.features, code, raw)
 

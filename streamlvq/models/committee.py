@@ -43,8 +43,9 @@ class LVQCommittee(ArrayClassifier):
     >>> import streamlvq
 
     >>> model = streamlvq.LVQCommittee()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LVQCommittee@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.94
 
     """
 
@@ -79,21 +80,24 @@ class LVQCommittee(ArrayClassifier):
         return self._members[0].classes
 
     @property
+    def members(self) -> tuple[LVQClassifier, LVQClassifier]:
+        """The learner and the follower, to look inside."""
+        return self._members
+
+    @property
     def weights(self) -> dict[str, float]:
         """How much each member has to say."""
         return dict(zip(("learner", "follower"), self._fitted[0].tolist(), strict=True))
 
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
-        known = len(self.classes)
-        judged = y in self.classes
+        known = self.classes
         for member in self._members:
             member.learn_one(x, y)
-        if judged and known > 1:
-            opinions = self._opinions(known)
-            code = np.array([self.classes.index(y)])
-            out = np.empty((1, known))
-            _kernels().fit(opinions, np.array([known]), code, self._fitted, out)
+        if y in known and len(known) > 1:
+            sizes, code = np.array([len(known)]), np.array([known.index(y)])
+            out = np.empty((1, len(known)))
+            _kernels().fit(self._opinions(len(known)), sizes, code, self._fitted, out)
 
     def observe_one(self, x: Reading) -> None:
         """Let a reading without a label teach the feature scales."""

@@ -27,11 +27,14 @@ class GLVQ(Activation):
     >>> import streamlvq
 
     >>> model = streamlvq.GLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@GLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.92
 
     References
     ----------
     - Sato, A., Yamada, K. (1996). Generalized learning vector quantization. NIPS 8, 423-429.
 
     """
+
+    learning_rate: float = 0.1

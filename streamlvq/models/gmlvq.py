@@ -28,8 +28,9 @@ class GMLVQ(MatrixLVQ, Activation):
     >>> import streamlvq
 
     >>> model = streamlvq.GMLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@GMLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.94
 
     References
     ----------
@@ -39,3 +40,5 @@ class GMLVQ(MatrixLVQ, Activation):
     """
 
     _kind = at.MATRIX
+
+    learning_rate: float = 0.05

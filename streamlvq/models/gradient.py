@@ -99,7 +99,7 @@ class Likelihood(GradientLVQ):
     _rule = at.RULE_RSLVQ
     _start_temperature = 1.0
 
-    sigma: float = 0.1
+    sigma: float = 0.05
 
     def _check(self) -> None:
         super()._check()

@@ -25,8 +25,9 @@ class GRLVQ(MetricLVQ, Activation):
     >>> import streamlvq
 
     >>> model = streamlvq.GRLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@GRLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.94
 
     References
     ----------
@@ -35,3 +36,5 @@ class GRLVQ(MetricLVQ, Activation):
     """
 
     _kind = at.DIAGONAL
+
+    learning_rate: float = 0.05

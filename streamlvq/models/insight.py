@@ -68,6 +68,14 @@ def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
     return matrix
 
 
+def scales(engine: Engine | None, features: Sequence[Hashable]) -> dict[Hashable, float]:
+    inverse = _learnt(engine).state["inverse"]
+    return {
+        name: 1.0 / value if value > 0.0 else float("inf")
+        for name, value in zip(features, inverse.tolist(), strict=True)
+    }
+
+
 def relevances(
     engine: Engine | None, features: Sequence[Hashable], code: int | None, raw: bool
 ) -> dict[Hashable, float]:

@@ -27,8 +27,9 @@ class LGMLVQ(GMLVQ):
     >>> import streamlvq
 
     >>> model = streamlvq.LGMLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LGMLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.94
 
     References
     ----------
@@ -38,3 +39,5 @@ class LGMLVQ(GMLVQ):
     """
 
     _local = True
+
+    learning_rate: float = 0.02

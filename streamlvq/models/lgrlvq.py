@@ -24,8 +24,9 @@ class LGRLVQ(GRLVQ):
     >>> import streamlvq
 
     >>> model = streamlvq.LGRLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LGRLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.92
 
     References
     ----------

@@ -24,8 +24,9 @@ class LMRSLVQ(MRSLVQ):
     >>> import streamlvq
 
     >>> model = streamlvq.LMRSLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LMRSLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.95
 
     References
     ----------
@@ -34,3 +35,5 @@ class LMRSLVQ(MRSLVQ):
     """
 
     _local = True
+
+    learning_rate: float = 0.02

@@ -27,8 +27,9 @@ class LVQ1(LVQClassifier):
     >>> import streamlvq
 
     >>> model = streamlvq.LVQ1()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LVQ1@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.91
 
     References
     ----------

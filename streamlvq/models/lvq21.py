@@ -27,8 +27,9 @@ class LVQ21(LVQClassifier):
     >>> import streamlvq
 
     >>> model = streamlvq.LVQ21()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LVQ21@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.91
 
     References
     ----------

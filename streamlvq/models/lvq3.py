@@ -27,8 +27,9 @@ class LVQ3(LVQ21):
     >>> import streamlvq
 
     >>> model = streamlvq.LVQ3()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@LVQ3@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.92
 
     References
     ----------

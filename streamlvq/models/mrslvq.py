@@ -25,8 +25,9 @@ class MRSLVQ(MatrixLVQ, Likelihood):
     >>> import streamlvq
 
     >>> model = streamlvq.MRSLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@MRSLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.94
 
     References
     ----------
@@ -35,3 +36,5 @@ class MRSLVQ(MatrixLVQ, Likelihood):
     """
 
     _kind = at.MATRIX
+
+    learning_rate: float = 0.05

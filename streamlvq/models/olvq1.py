@@ -28,8 +28,9 @@ class OLVQ1(LVQClassifier):
     >>> import streamlvq
 
     >>> model = streamlvq.OLVQ1()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@OLVQ1@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.91
 
     References
     ----------

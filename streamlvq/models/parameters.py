@@ -30,9 +30,7 @@ DESCRIPTIONS = {
         "Share of the squared gradients that is kept from one step to the next: 1 for ever smaller "
         "steps, less for steps that stay ready to follow a change."
     ),
-    "activation": (
-        '`"identity"`: every sample counts; `"sigmoid"`: mostly those near a border.'
-    ),
+    "activation": ('`"identity"`: every sample counts; `"sigmoid"`: mostly those near a border.'),
     "slope": "Steepness of the sigmoid.",
     "sigma": "Variance of the mixture components; the smaller, the more only close samples count.",
     "window": "Relative width of the region around a border in which samples count.",
@@ -73,7 +71,13 @@ def documented(cls: T) -> T:
 
 
 def check_range(
-    owner: str, name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
+    owner: str,
+    name: str,
+    value: Any,
+    low: float,
+    high: float = float("inf"),
+    *,
+    whole: bool = False,
 ) -> None:
     """Raise unless low <= value <= high (and, if asked, value is a whole number)."""
     kind = "a whole number" if whole else "a number"

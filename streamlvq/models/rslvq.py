@@ -26,11 +26,14 @@ class RSLVQ(Likelihood):
     >>> import streamlvq
 
     >>> model = streamlvq.RSLVQ()
-    >>> evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
-    Accuracy: @@RSLVQ@@
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.93
 
     References
     ----------
     - Seo, S., Obermayer, K. (2003). Soft learning vector quantization. Neural Computation 15, 1589-1604.
 
     """
+
+    learning_rate: float = 0.1

@@ -9,10 +9,11 @@ import numpy as np
 
 from streamlvq.engine import Engine, Rows, kernels
 from streamlvq.kernels import layout as at
-from streamlvq.state import Ints
+from streamlvq.state import Floats, Ints
 
 HELD_OUT = 0.1  # share of the samples that the temperature is fitted on
 ENOUGH = 50  # samples; with fewer none are held out
+LLOYD_STEPS = 10
 
 
 def watched(epochs: int, progress: bool | None) -> Iterable[int]:
@@ -30,43 +31,64 @@ def watched(epochs: int, progress: bool | None) -> Iterable[int]:
 def train(
     engine: Engine, rows: Rows, classes: Ints, epochs: int, seed: int | None, progress: bool | None
 ) -> None:
-    """Scales from all samples first, then shuffled epochs of learning alone.
+    """Scales from all samples first, then prototypes at the centres of the data, then epochs.
 
-    Scores of samples that were learnt before say nothing about those to come. So a tenth of the
-    samples is kept back until the last epoch, and the temperature is fitted on it just before.
+    Learning rates fall to zero over the epochs. Scores of samples that were learnt before say
+    nothing about those to come, so a tenth of the samples is kept back until the last epoch, and
+    the temperature is fitted on it just before.
     """
     random = np.random.default_rng(seed)
     kernels().observe_array(engine.floats, engine.ints, rows)
     order = random.permutation(len(rows))
     held = order[: int(HELD_OUT * len(rows)) if len(rows) >= ENOUGH and epochs > 1 else 0]
     kept = order[len(held) :]
+    before = {which: float(engine.floats[which]) for which in (at.LEARNING_RATE, at.METRIC_RATE)}
     rehearsal = engine.state.size(at.REHEARSAL)
-    engine.set_parameters({}, {at.REHEARSAL: 0})
+    engine.set_parameters({}, {at.REHEARSAL: 0, at.PASSIVE: 1})
     try:
+        _place_prototypes(engine, rows, classes, random)
         for epoch in watched(epochs, progress):
             last = epoch == epochs - 1
             if last and len(held):
                 _calibrate(engine, rows[held], classes[held])
+            share = 1.0 - epoch / epochs
+            engine.set_parameters({which: share * rate for which, rate in before.items()}, {})
             order = random.permutation(np.concatenate([kept, held]) if last else kept)
-            if epoch == 0:
-                order = _first_seen(order, classes, engine.known)
-            engine.set_parameters({}, {at.PASSIVE: 1})
             engine.learn_rows(rows[order], classes[order])
     finally:
-        engine.set_parameters({}, {at.PASSIVE: 0, at.REHEARSAL: rehearsal})
+        engine.set_parameters(before, {at.PASSIVE: 0, at.REHEARSAL: rehearsal})
     kernels().count_classes(engine.floats, engine.ints, rows, classes)
 
 
 def _calibrate(engine: Engine, rows: Rows, classes: Ints) -> None:
     for _ in range(5):
-        kernels().calibrate_array(engine.floats, engine.ints, engine.work, rows, classes)
+        kernels().calibrate_array(*engine.memory, rows, classes)
 
 
-def _first_seen(order: Ints, classes: Ints, known: int) -> Ints:
-    """Put one sample of every new class in front, in the order of the class numbers.
+def _place_prototypes(
+    engine: Engine, rows: Rows, classes: Ints, random: np.random.Generator
+) -> None:
+    """Give every new class its prototypes, at the centres of its samples.
 
-    Kernels expect classes to be born in that order.
+    The centres are learnt as if they were samples, in the order of the class numbers: the first
+    ones of a class become its prototypes.
     """
-    first = [order[np.argmax(classes[order] == c)] for c in range(known, int(classes.max()) + 1)]
-    rest = order[~np.isin(order, first)]
-    return np.concatenate([np.array(first, np.int64), rest])
+    count = engine.design.initial
+    for c in range(engine.known, int(classes.max()) + 1):
+        centres = _centres(rows[classes == c], engine.state["inverse"], count, random)
+        engine.learn_rows(centres, np.full(len(centres), c))
+
+
+def _centres(rows: Rows, inverse: Floats, count: int, random: np.random.Generator) -> Rows:
+    """k-means in units of the feature scales; features that are missing do not count."""
+    centres = rows[random.permutation(len(rows))[:count]].copy()
+    for _ in range(LLOYD_STEPS):
+        difference = (rows[:, None, :] - centres) * inverse
+        nearest = np.nansum(difference**2, axis=2).argmin(axis=1)
+        for k in range(len(centres)):
+            mine = rows[nearest == k]
+            known = ~np.isnan(mine)
+            total = known.sum(axis=0)
+            mean = np.where(known, mine, 0.0).sum(axis=0) / np.maximum(total, 1)
+            centres[k] = np.where(total > 0, mean, centres[k])
+    return centres
