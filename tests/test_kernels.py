@@ -61,6 +61,19 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
 ]
 
 
+def pinned(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Gentle rates where a case asks for none, so that rounding errors stay what they are.
+
+    The defaults are tuned for accuracy; some of them are chaotic under constant steps.
+    """
+    gentle: dict[str, Any] = {}
+    if naive.MODELS[name][0] == "rslvq":
+        gentle["sigma"] = 0.2
+    if name in METRIC and params.get("step") == "constant":
+        gentle["metric_learning_rate"] = 0.01
+    return gentle | params
+
+
 def case_id(case: tuple[str, dict[str, Any]]) -> str:
     return case[0] + "".join(f"-{k}={v}" for k, v in case[1].items())
 
@@ -118,24 +131,20 @@ def test_kernel_equals_oracle(case: tuple[str, dict[str, Any]]) -> None:
     X, y = blobs(n, D, 3, seed=3)
     if params.get("standardize") is False:
         X = (X - X.mean(axis=0)) / X.std(axis=0)
-    run_both(name, params, X, y)
+    run_both(name, pinned(name, params), X, y)
 
 
 @pytest.mark.parametrize("step", ["adagrad", "constant"])
 def test_kernel_equals_oracle_with_missing_values(name: str, step: str) -> None:
     params = dict(SMALL)
     if name in GRADIENT:
-        params["step"] = step
-    if name in GRADIENT and step == "constant":
-        params["learning_rate"] = 0.005
-    if name in METRIC and step == "constant":
-        params["metric_learning_rate"] = 0.005
+        params |= {"step": step, "learning_rate": 0.03 if step == "adagrad" else 0.005}
     if step == "constant" and name not in GRADIENT:
         pytest.skip("has no choice of steps")
     X, y = blobs(SAMPLES // 2, D, 3, seed=5, missing=0.3)
     # Without a feature in common all distances are 1, and any of them may win.
     X[:, 0] = np.where(np.isnan(X[:, 0]), 0.5, X[:, 0])
-    run_both(name, params, X, y)
+    run_both(name, pinned(name, params), X, y)
 
 
 def test_nothing_in_common_is_a_distance_of_one(name: str) -> None:

@@ -112,7 +112,6 @@ def test_training_goes_on_after_learning(name: str) -> None:
     assert {p.label for p in model.prototypes()} == {"early", 0, 1, 2}
 
 
-@pytest.mark.xfail(strict=True, reason="a class may be held out as a whole")
 def test_a_class_with_a_single_sample() -> None:
     X, y = blobs(120, 3, 2, seed=0)
     labels = ["rare", *y[1:].tolist()]
