@@ -147,8 +147,15 @@ class Engine:
 
     def make_room_for_classes(self, count: int) -> None:
         room = self.state.size(at.CLASSES)
-        if count > room:
-            self._adopt(self.state.resized({at.CLASSES: max(count, 2 * room)}))
+        while room < count:
+            room *= 2
+        if room > self.state.size(at.CLASSES):
+            self._adopt(self.state.resized({at.CLASSES: room}))
+
+    def make_room_for_rehearsal(self, samples: int) -> None:
+        """A buffer for a model that was built without one."""
+        if self.state.size(at.BUFFER) == 0 and samples > 0:
+            self._adopt(self.state.resized({at.BUFFER: samples}))
 
     def make_room_for_prototypes(self) -> None:
         slots = 2 * self.state.size(at.SLOTS)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.kernels.layout import LARGEST
+
 Reading = Mapping[Any, Any]
 Rows = npt.NDArray[np.float64]
 
@@ -45,8 +47,7 @@ class Vectorizer:
     def __init__(self, features: Sequence[Hashable]) -> None:
         self.features = tuple(features)
         self._index = {name: i for i, name in enumerate(self.features)}
-        if len(self._index) < len(self.features):
-            raise ValueError(f"feature names must differ, got {list(features)!r}")
+        _distinct(list(self.features))
         self._make_fast_path()
 
     def _make_fast_path(self) -> None:
@@ -110,23 +111,36 @@ def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Has
     Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array.
     """
     if hasattr(X, "columns"):
-        return np.ascontiguousarray(X.to_numpy(dtype=np.float64, na_value=np.nan)), list(X.columns)
+        names = list(X.columns)
+        return _writable(X.to_numpy(dtype=np.float64, na_value=np.nan)), _distinct(names)
     if not isinstance(X, np.ndarray) and len(X) > 0 and isinstance(X[0], Mapping):
         names = name_order({name for x in X for name in x})
         vectorizer = Vectorizer(names)
         return np.array([vectorizer.vector(x) for x in X], np.float64), names
-    rows = np.ascontiguousarray(X, dtype=np.float64)
+    rows = _writable(np.asarray(X, dtype=np.float64))
     if rows.ndim != 2:
         raise ValueError(f"expected a two-dimensional array, got shape {rows.shape}")
     if features is not None and len(features) != rows.shape[1]:
         raise ValueError(f"expected {rows.shape[1]} feature names, got {len(features)}")
-    return rows, None if features is None else list(features)
+    return rows, None if features is None else _distinct(list(features))
+
+
+def _writable(rows: Rows) -> Rows:
+    """The kernels' signatures take no read-only arrays, though they never write to a batch."""
+    return np.require(rows, np.float64, ["C", "W"])
+
+
+def _distinct(names: list[Hashable]) -> list[Hashable]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"feature names must differ, got {names!r}")
+    return names
 
 
 def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
     """Raise before anything is learnt from a batch that holds an infinity."""
-    if np.isinf(rows).any():
-        row, column = np.argwhere(np.isinf(rows))[0]
+    bad = np.abs(rows) > LARGEST
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
         raise ValueError(
             f"feature {names[column]!r} of row {row}: expected a finite number, "
             f"got {rows[row, column]}"

@@ -379,7 +379,6 @@ def test_metrics_keep_their_norm_and_distances_stay_positive(name: str) -> None:
         assert explanation.runner_up_distance >= 0
 
 
-@pytest.mark.xfail(strict=True, reason="rslvq: the weights of the own class underflow to 0")
 @pytest.mark.parametrize("name", ["RSLVQ", "MRSLVQ", "LMRSLVQ"])
 def test_narrow_components_still_learn_from_errors(name: str) -> None:
     """Far from its own prototypes a sample must pull them, however small sigma is."""

@@ -12,22 +12,24 @@ from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 FAR = 1e300
+OVERFLOW = 1e208  # times anything beyond `LARGEST` is infinite
+FARTHEST = 1e200  # what a distance that cannot be computed counts as
 BLOCK = 64  # features that are summed before asking whether to go on
 
 
 @helper
-def finite(x):
-    """Whether the reading holds no infinity and no NaN; a loop without branches."""
+def ordinary(x):
+    """Whether no value is missing, infinite or absurdly large; a loop without branches."""
     total = 0.0
     for i in range(x.shape[0]):
-        total += x[i] - x[i]
+        total += x[i] * OVERFLOW - x[i] * OVERFLOW  # NaN or infinite unless ordinary
     return total == 0.0
 
 
 @helper
 def has_gaps(floats, ints, x):
     """1 if a feature is missing in the reading or in any prototype, else 0."""
-    return 0 if ints[at.GAPS] == 0 and finite(x) else 1
+    return 0 if ints[at.GAPS] == 0 and ordinary(x) else 1
 
 
 @helper
@@ -187,6 +189,8 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
             value = diagonal(x, w, p, inverse, omega, p * local)
         else:
             value = matrix(x, w, p, inverse, omega, p * local * rank, rank, z, bound)
+        if not value < FARTHEST:
+            value = FARTHEST
         if c < 0:
             if c == -2:
                 every[p] = value

@@ -73,7 +73,8 @@ RULE_LVQ1, RULE_OLVQ1, RULE_LVQ21, RULE_LVQ3, RULE_GLVQ, RULE_RSLVQ = 0, 1, 2, 3
 # --- what a kernel answers -----------------------------------------------------------------------
 DONE = 0
 NEEDS_SLOT = -1  # nothing was changed: make room for prototypes and call again
-# a positive answer is 1 + the index of a feature that is infinite
+LARGEST = 1e100  # a value beyond this is refused like an infinity: its square would overflow
+# a positive answer is 1 + the index of a feature that is beyond it
 
 
 def work_size(features: int, classes: int, rank: int, slots: int) -> int:

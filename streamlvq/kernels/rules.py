@@ -19,6 +19,7 @@ from streamlvq.kernels.steps import (
 )
 from streamlvq.kernels.views import metric_of, row, vector
 
+TINY = 1e-12
 NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
 
 
@@ -79,22 +80,24 @@ def rslvq(floats, ints, work, x, c, gaps):
     precision = 0.5 / floats[at.SIGMA]
     count = ints[at.PROTOTYPES]
     labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
-    weights = views.slot_distance(work, ints)
-    closest = FAR
+    distances = views.slot_distance(work, ints)
+    # Each sum is taken relative to its own largest term: the own class may be very far away.
+    closest, closest_own = FAR, FAR
     for p in range(count):
-        closest = min(closest, weights[p])
+        closest = min(closest, distances[p])
+        if labels[p] == c:
+            closest_own = min(closest_own, distances[p])
     everyone, own = 0.0, 0.0
     for p in range(count):
-        weights[p] = exp(precision * (closest - weights[p]))
-        everyone += weights[p]
+        everyone += exp(precision * (closest - distances[p]))
         if labels[p] == c:
-            own += weights[p]
+            own += exp(precision * (closest_own - distances[p]))
     if ints[at.METRICS] == 1:
         clear(views.metric_gradient(work, ints))
     for p in range(count):
-        responsibility = -weights[p] / everyone
-        if labels[p] == c and own > 0.0:
-            responsibility += weights[p] / own
+        responsibility = -exp(precision * (closest - distances[p])) / everyone
+        if labels[p] == c:
+            responsibility += exp(precision * (closest_own - distances[p])) / own
         if abs(responsibility) > NEGLIGIBLE:
             move(floats, ints, work, x, p, precision * responsibility, gaps)
     if ints[at.METRICS] == 1:
@@ -133,7 +136,7 @@ def lvq1(floats, ints, work, x, c, near, other, right, wrong):
         attract(floats, ints, x, winner, sign * floats[at.LEARNING_RATE])
         return
     rates = vector(floats, ints, at.RATE, ints[at.SLOTS])
-    rate = min(floats[at.LEARNING_RATE], rates[winner] / (1.0 + sign * rates[winner]))
+    rate = min(floats[at.LEARNING_RATE], rates[winner] / max(TINY, 1.0 + sign * rates[winner]))
     rates[winner] = rate
     attract(floats, ints, x, winner, sign * rate)
 

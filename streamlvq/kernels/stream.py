@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import isinf
-
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.calibration import (
@@ -13,7 +11,7 @@ from streamlvq.kernels.calibration import (
     to_probabilities,
 )
 from streamlvq.kernels.compile import helper, kernel
-from streamlvq.kernels.distance import closest_pair, distances, finite, has_gaps
+from streamlvq.kernels.distance import closest_pair, distances, has_gaps, ordinary
 from streamlvq.kernels.rules import learn_from
 from streamlvq.kernels.scaling import observe, observe_class
 from streamlvq.kernels.steps import clear
@@ -25,10 +23,10 @@ MODULUS, MULTIPLIER = 2147483647, 48271  # Park and Miller's generator: exact in
 
 @helper
 def infinite_feature(x):
-    """0 if all is finite or missing, else 1 + the index of an infinity."""
-    if not finite(x):
+    """0 if all is finite or missing, else 1 + the index of a value that is not."""
+    if not ordinary(x):
         for i in range(x.shape[0]):
-            if isinf(x[i]):
+            if abs(x[i]) > at.LARGEST:
                 return i + 1
     return 0
 

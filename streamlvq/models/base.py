@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 import secrets
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -128,6 +127,10 @@ class LVQClassifier(ArrayClassifier):
         check_range(owner, "scale_floor", self.scale_floor, 0, 1)
         check_range(owner, "rehearsal", self.rehearsal, 0, whole=True)
         check_range(owner, "buffer_size", self.buffer_size, 1, whole=True)
+        if self.seed is not None:
+            check_range(owner, "seed", self.seed, 0, whole=True)
+        if not isinstance(self.standardize, bool):
+            raise ValueError(f"{owner}(standardize=...): expected a bool, got {self.standardize!r}")
         if self.half_life is not None:
             check_range(owner, "half_life", self.half_life, 1)
 
@@ -137,8 +140,7 @@ class LVQClassifier(ArrayClassifier):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A mutable parameter takes effect at once, however it is set; a bad value changes nothing."""
-        engine = self.__dict__.get("_engine")
-        if engine is None or name not in self._mutable_attributes:
+        if "_engine" not in self.__dict__ or name not in self._mutable_attributes:
             object.__setattr__(self, name, value)
             return
         before = getattr(self, name)
@@ -148,7 +150,9 @@ class LVQClassifier(ArrayClassifier):
         except ValueError:
             object.__setattr__(self, name, before)
             raise
-        engine.set_parameters(self._parameters(), self._switches())
+        if self._engine is not None:
+            self._engine.make_room_for_rehearsal(self._buffer())
+            self._engine.set_parameters(self._parameters(), self._switches())
 
     def _parameters(self) -> dict[int, float]:
         """The numbers that the kernels go by."""
@@ -256,6 +260,7 @@ class LVQClassifier(ArrayClassifier):
 
     def _learn_new_class(self, x: Reading, y: Label) -> None:
         _refuse_label(y)
+        _refuse_bad_reading(x)
         code = len(self._labels)
         engine = self._prepare(x)
         if code >= engine.state.size(at.CLASSES):
@@ -341,17 +346,25 @@ class LVQClassifier(ArrayClassifier):
         assert self._engine is not None
         return self._engine, self._vectorizer.arrange(rows, names)
 
-    def _encode(self, engine: Engine, y: Any) -> npt.NDArray[np.int64]:
-        """Class numbers of labels; new ones are numbered as they appear."""
+    def _admit_samples(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None
+    ) -> tuple[Engine, Rows, npt.NDArray[np.int64]]:
+        """Labelled rows and their class numbers; new classes are numbered as they appear.
+
+        Nothing is admitted unless all labels and all numbers are good.
+        """
+        if len(X) != len(y):
+            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
         labels = y.tolist() if hasattr(y, "tolist") else list(y)
         codes = dict(self._codes)
         for label in labels:
             if label not in codes:
                 _refuse_label(label)
                 codes[label] = len(codes)
+        engine, rows = self._admit_rows(X, features)
         engine.make_room_for_classes(len(codes))
         self._codes = codes
-        return np.array([codes[label] for label in labels], np.int64)
+        return engine, rows, np.array([codes[label] for label in labels], np.int64)
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array one after the other, exactly as `learn_one` would.
@@ -381,12 +394,9 @@ class LVQClassifier(ArrayClassifier):
     def _learn_array(
         self, X: Any, y: Any, features: Sequence[Hashable] | None, watched: bool
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
-        if len(X) != len(y):
-            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
-        if len(X) == 0:
+        if len(X) == 0 == len(y):
             return np.empty((0, len(self._labels))), np.empty(0, np.int64)
-        engine, rows = self._admit_rows(X, features)
-        codes = self._encode(engine, y)
+        engine, rows, codes = self._admit_samples(X, y, features)
         before = np.full((len(rows), len(self._codes)) if watched else (0, 0), -1.0)
         engine.learn_rows(rows, codes, before)
         self._classes_changed(engine)
@@ -436,10 +446,8 @@ class LVQClassifier(ArrayClassifier):
 
         """
         check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
-        if len(X) != len(y):
-            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
-        engine, rows = self._admit_rows(X, features)
-        train(engine, rows, self._encode(engine, y), epochs, seed, progress)
+        engine, rows, codes = self._admit_samples(X, y, features)
+        train(engine, rows, codes, epochs, seed, progress)
         self._classes_changed(engine)
 
     # --- insight ---------------------------------------------------------------------------------
@@ -488,12 +496,16 @@ class LVQClassifier(ArrayClassifier):
 
 
 def _refuse_label(y: Any) -> None:
-    if y is None or y != y:
+    try:
+        missing = y is None or bool(y != y)
+    except (TypeError, ValueError):  # pandas' NA, arrays
+        missing = True
+    if missing:
         raise ValueError(f"expected a label, got {y!r}; for readings without one use observe_one")
 
 
 def _refuse_bad_reading(x: Reading) -> None:
     """Raise before a reading with a new feature changes the shape of the model."""
     for name, value in x.items():
-        if math.isinf(to_number(name, value)):
+        if abs(to_number(name, value)) > at.LARGEST:
             raise ValueError(f"feature {name!r}: expected a finite number, got {value}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.kohonen import KohonenLVQ
 from streamlvq.models.parameters import documented
 
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class LVQ1(LVQClassifier):
+class LVQ1(KohonenLVQ):
     """Learning vector quantization, the first: the winner moves to the sample or away from it.
 
     Kohonen's heuristic: cheap, easy to understand, and a base line for the others.

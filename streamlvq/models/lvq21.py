@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.kohonen import KohonenLVQ
 from streamlvq.models.parameters import check_range, documented
 
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class LVQ21(LVQClassifier):
+class LVQ21(KohonenLVQ):
     """LVQ2.1: the two nearest prototypes learn when a sample lies between their classes.
 
     It moves borders only, so it lives on the prototypes that errors give birth to.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.kohonen import KohonenLVQ
 from streamlvq.models.parameters import documented
 
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class OLVQ1(LVQClassifier):
+class OLVQ1(KohonenLVQ):
     """LVQ1 in which every prototype finds its own learning rate.
 
     A prototype that is right slows down, one that is wrong speeds up again, never beyond

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
@@ -84,7 +85,8 @@ def check_range(
     expected = f"{owner}({name}=...): expected {kind} "
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
     accepted = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, accepted) or not low <= value <= high:
+    good = isinstance(value, accepted) and not isinstance(value, bool)
+    if not good or not low <= value <= high or not math.isfinite(value):
         raise ValueError(f"{expected}, got {value!r}")
 
 
