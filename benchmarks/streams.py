@@ -20,7 +20,7 @@ from datasets import STREAMS, Stream, stream
 from peers import PEERS, RIVER
 from progressive import Result, evaluate
 
-OURS = "LGMLVQ"
+OURS = "LVQCommittee"
 RIVER_VERSION = version("river")
 
 # Progressive accuracy to reach, in at most this part of the best River peer's time.

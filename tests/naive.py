@@ -297,6 +297,9 @@ class NaiveLVQ:
         self.class_count: list[int] = []
         self.units: list[Unit] = []
         self.buffer: list[Stored] = []
+        self.reach = model.buffer_size
+        if model.half_life is not None:
+            self.reach = min(self.reach, int(model.half_life))
         self.random = ParkMiller(model.seed)
         self.temperature = 1.0 if self.rule == "rslvq" else 2.0
         self.curvature = 0.0
@@ -513,7 +516,7 @@ class NaiveLVQ:
 
     def rehearse(self) -> None:
         """Of two draws that favour recent samples the one with the larger margin."""
-        recent = self.buffer[::-1][: self.p.buffer_size]
+        recent = self.buffer[::-1][: self.reach]
         drawn = []
         for _ in range(2):
             age = int(len(recent) ** math.sqrt(self.random.uniform())) - 1

@@ -70,18 +70,16 @@ def test_explain(tmp_path: Path) -> None:
 
 def test_drifting_sensor() -> None:
     output = run("drifting_sensor.py", "--samples", "12000")
-    never, slow, short = (
-        numbers(output, f"GLVQ({settings})")[-1]
-        for settings in ("", "half_life=200", "buffer_size=200")
+    never, forgets = (
+        numbers(output, f"GLVQ({settings})")[-1] for settings in ("", "half_life=300")
     )
-    assert slow > never + 0.03
-    assert short > never + 0.03
-    assert slow > 0.92
+    assert forgets > never + 0.1
+    assert forgets > 0.92
 
 
 def test_drifting_sensor_without_drift() -> None:
     output = run("drifting_sensor.py", "--samples", "4000", "--swing", "0")
-    for settings in ("", "half_life=200", "half_life=200, buffer_size=200"):
+    for settings in ("", "half_life=1000", "half_life=300"):
         assert numbers(output, f"GLVQ({settings})")[-1] > 0.96
 
 

@@ -30,7 +30,8 @@ GAPS = 17  # prototype coordinates that are still unknown
 SAMPLES = 18  # labelled samples learnt
 ADAPTIVE = 19  # 1: adagrad steps, 0: constant steps
 PASSIVE = 20  # 1: scaling and class statistics stay as they are (epochs of `train`)
-SECTIONS = 21  # the start of each section is kept from here on
+REACH = 21  # how many samples rehearsal may look back
+SECTIONS = 22  # the start of each section is kept from here on
 
 # --- sections of `floats` ------------------------------------------------------------------------
 PARAMETERS = 0

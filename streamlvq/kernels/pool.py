@@ -1,6 +1,7 @@
-"""Several opinions into one: a log-linear pool, fitted on samples before they are learnt.
+"""Two opinions into one: a log-linear pool, fitted on samples before they are learnt.
 
-The same idea as the temperature of a single model, with one temperature for each member.
+The same idea as the temperature of a single model, with one temperature for each member. `fitted`
+holds the two weights and then the curvature of the log loss along each of them.
 """
 
 from __future__ import annotations
@@ -16,44 +17,63 @@ LARGEST = 10.0
 
 
 @helper
-def pool_row(opinions, k, known, weights, out):
-    """out_c ~ product over members of p_mc ** weight_m."""
+def pool_row(first, second, known, fitted, out):
+    """out_c ~ first_c ** weight * second_c ** weight."""
     top = -1e300
     for c in range(known):
-        score = 0.0
-        for m in range(opinions.shape[0]):
-            score += weights[m] * log(opinions[m, k, c] + TINY)
-        out[k, c] = score
-        top = max(top, score)
+        out[c] = fitted[0] * log(first[c] + TINY) + fitted[1] * log(second[c] + TINY)
+        top = max(top, out[c])
     total = 0.0
     for c in range(known):
-        out[k, c] = exp(out[k, c] - top)
-        total += out[k, c]
+        out[c] = exp(out[c] - top)
+        total += out[c]
     for c in range(known):
-        out[k, c] /= total
+        out[c] /= total
 
 
-@kernel("void(float64[:, :, ::1], int64, float64[:, ::1], float64[:, ::1])")
-def pool(opinions, known, fitted, out):
-    """Pool the opinions (members x rows x classes) with the weights `fitted[0]`."""
-    for k in range(opinions.shape[1]):
-        pool_row(opinions, k, known, fitted[0], out)
+@helper
+def fit_weight(opinion, known, code, fitted, member, out):
+    """One Newton step of a member's weight on the log loss of the pool in `out`."""
+    mean, square = 0.0, 0.0
+    for c in range(known):
+        score = log(opinion[c] + TINY)
+        mean += out[c] * score
+        square += out[c] * score * score
+    fitted[2 + member] = DECAY * fitted[2 + member] + square - mean * mean
+    step = (log(opinion[code] + TINY) - mean) / (fitted[2 + member] + PRIOR)
+    fitted[member] = min(LARGEST, max(0.0, fitted[member] + step))
 
 
-@kernel("void(float64[:, :, ::1], int64[::1], int64[::1], float64[:, ::1], float64[:, ::1])")
-def fit(opinions, known, classes, fitted, out):
-    """One Newton step on the log loss of each row; `fitted` holds weights and curvatures."""
-    weights, curvature = fitted[0], fitted[1]
-    for k in range(opinions.shape[1]):
-        if known[k] < 2 or classes[k] >= known[k]:
-            continue
-        pool_row(opinions, k, known[k], weights, out)
-        for m in range(opinions.shape[0]):
-            mean, square = 0.0, 0.0
-            for c in range(known[k]):
-                score = log(opinions[m, k, c] + TINY)
-                mean += out[k, c] * score
-                square += out[k, c] * score * score
-            curvature[m] = DECAY * curvature[m] + square - mean * mean
-            step = log(opinions[m, k, classes[k]] + TINY) - mean
-            weights[m] = min(LARGEST, max(0.0, weights[m] + step / (curvature[m] + PRIOR)))
+@helper
+def fit_row(first, second, known, code, fitted, out):
+    pool_row(first, second, known, fitted, out)
+    fit_weight(first, known, code, fitted, 0, out)
+    fit_weight(second, known, code, fitted, 1, out)
+
+
+@kernel("void(float64[::1], float64[::1], float64[::1], float64[::1])")
+def pool(first, second, fitted, out):
+    """Pool two opinions about one reading."""
+    pool_row(first, second, first.shape[0], fitted, out)
+
+
+@kernel("void(float64[::1], float64[::1], int64, float64[::1], float64[::1])")
+def fit(first, second, code, fitted, out):
+    """Let one sample of class `code` teach the weights."""
+    fit_row(first, second, first.shape[0], code, fitted, out)
+
+
+@kernel("void(float64[:, ::1], float64[:, ::1], float64[::1], float64[:, ::1])")
+def pool_array(first, second, fitted, out):
+    for k in range(first.shape[0]):
+        pool_row(first[k], second[k], first.shape[1], fitted, out[k])
+
+
+@kernel(
+    "void(float64[:, ::1], float64[:, ::1], int64[::1], int64[::1], float64[::1], float64[:, ::1])"
+)
+def fit_array(first, second, known, codes, fitted, out):
+    """As `fit` for each row, of which the first `known` classes were known; 0 or 1 is skipped."""
+    for k in range(first.shape[0]):
+        if known[k] > 1:
+            fit_row(first[k], second[k], known[k], codes[k], fitted, out[k])

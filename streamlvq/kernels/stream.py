@@ -146,7 +146,7 @@ def credit(floats, ints, winner, correct):
 @helper
 def pick_rehearsed(floats, ints):
     """A stored sample: of two draws that favour recent ones, the one that is further from safe."""
-    stored = min(ints[at.STORED], ints[at.BUFFER])
+    stored = min(ints[at.STORED], ints[at.REACH])
     margin = vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])
     chosen = -1
     for _ in range(2):

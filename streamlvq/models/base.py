@@ -167,7 +167,11 @@ class LVQClassifier(ArrayClassifier):
     def _switches(self) -> dict[int, int]:
         return {
             at.LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
-            at.REHEARSAL: self.rehearsal if self._buffer() else 0,
+            at.REHEARSAL: self.rehearsal,
+            # What counts less than half is not worth learning again.
+            at.REACH: self.buffer_size
+            if self.half_life is None
+            else min(self.buffer_size, int(self.half_life)),
             at.RENEW: int(self.half_life is not None),
         }
 
@@ -401,6 +405,10 @@ class LVQClassifier(ArrayClassifier):
         engine.learn_rows(rows, codes, before)
         self._classes_changed(engine)
         return before, codes
+
+    def class_number(self, label: Label) -> int:
+        """The place of a label in `classes`, -1 if it was not learnt yet."""
+        return self._codes.get(label, -1)
 
     def last_probabilities(self) -> Rows:
         """Of the last prediction; after `learn_one`, those of the sample before it was learnt."""

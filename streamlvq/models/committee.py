@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -17,6 +18,7 @@ from streamlvq.records import Explanation
 from streamlvq.vectorize import Reading, Rows, to_rows
 
 
+@functools.cache
 def _kernels() -> ModuleType:
     from streamlvq.kernels import pool  # noqa: PLC0415
 
@@ -67,7 +69,7 @@ class LVQCommittee(ArrayClassifier):
             ),
         )
         # Weights, and the curvature of the log loss along each of them.
-        self._fitted = np.array([[0.5, 0.5], [0.0, 0.0]])
+        self._fitted = np.array([0.5, 0.5, 0.0, 0.0])
 
     @property
     def features(self) -> tuple[Hashable, ...]:
@@ -87,56 +89,50 @@ class LVQCommittee(ArrayClassifier):
     @property
     def weights(self) -> dict[str, float]:
         """How much each member has to say."""
-        return dict(zip(("learner", "follower"), self._fitted[0].tolist(), strict=True))
+        return dict(zip(("learner", "follower"), self._fitted[:2].tolist(), strict=True))
 
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
-        known = self.classes
-        for member in self._members:
-            member.learn_one(x, y)
-        if y in known and len(known) > 1:
-            sizes, code = np.array([len(known)]), np.array([known.index(y)])
-            out = np.empty((1, len(known)))
-            _kernels().fit(self._opinions(len(known)), sizes, code, self._fitted, out)
+        first, second = self._members
+        known, code = len(first.classes), first.class_number(y)
+        first.learn_one(x, y)
+        second.learn_one(x, y)
+        if code >= 0 and known > 1:
+            opinions = first.last_probabilities(), second.last_probabilities()
+            _kernels().fit(*opinions, code, self._fitted, np.empty(known))
 
     def observe_one(self, x: Reading) -> None:
         """Let a reading without a label teach the feature scales."""
         for member in self._members:
             member.observe_one(x)
 
-    def _opinions(self, known: int) -> Rows:
-        """What the members' engines have just said, as members x 1 x classes."""
-        opinions = np.empty((2, 1, known))
-        for m, member in enumerate(self._members):
-            opinions[m, 0] = member.last_probabilities()[:known]
-        return opinions
-
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """The probability of every class learnt so far."""
-        known = len(self.classes)
-        answers = [member.predict_proba_one(x) for member in self._members]
-        if known < 2:
-            return answers[0]
-        out = np.empty((1, known))
-        _kernels().pool(self._opinions(known), known, self._fitted, out)
-        return dict(zip(self.classes, out[0].tolist(), strict=True))
+        first, second = self._members
+        answer = first.predict_proba_one(x)
+        if len(answer) < 2:
+            return answer
+        second.predict_proba_one(x)
+        out = np.empty(len(answer))
+        opinions = first.last_probabilities(), second.last_probabilities()
+        _kernels().pool(*opinions, self._fitted, out)
+        return dict(zip(answer, out.tolist(), strict=True))
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array one after the other, exactly as `learn_one` would."""
-        before = [member.learn_array_watched(X, y, features) for member in self._members]
-        opinions = np.ascontiguousarray([probabilities for probabilities, _ in before])
-        codes = before[0][1]
+        first, codes = self._members[0].learn_array_watched(X, y, features)
+        second, _ = self._members[1].learn_array_watched(X, y, features)
         # A row is judged by the classes that were known when it came: those with an opinion.
-        known = (opinions[0] >= 0.0).sum(axis=1)
-        _kernels().fit(opinions, known, codes, self._fitted, np.empty(opinions.shape[1:]))
+        known = (first >= 0.0).sum(axis=1)
+        _kernels().fit_array(first, second, known, codes, self._fitted, np.empty_like(first))
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Class probabilities, a row for each reading and a column for each of `classes`."""
-        answers = [member.predict_proba_array(X, features) for member in self._members]
-        if len(self.classes) < 2:
-            return answers[0]
-        out = np.empty_like(answers[0])
-        _kernels().pool(np.ascontiguousarray(answers), len(self.classes), self._fitted, out)
+        first, second = (member.predict_proba_array(X, features) for member in self._members)
+        if first.shape[1] < 2:
+            return first
+        out = np.empty_like(first)
+        _kernels().pool_array(first, second, self._fitted, out)
         return out
 
     def train(self, X: Any, y: Any, **options: Any) -> None:
@@ -147,4 +143,4 @@ class LVQCommittee(ArrayClassifier):
 
     def explain_one(self, x: Reading) -> Explanation:
         """The explanation of the member with the larger weight."""
-        return self._members[int(self._fitted[0].argmax())].explain_one(x)
+        return self._members[int(self._fitted[:2].argmax())].explain_one(x)

@@ -48,8 +48,9 @@ DESCRIPTIONS = {
     "buffer_size": "How many recent samples are kept for rehearsal.",
     "half_life": (
         "For sensors that drift: samples after which the past counts half (in means, deviations, "
-        "step sizes and in which prototypes are still useful). A class at its limit then replaces "
-        "its least useful prototype on an error. None never forgets."
+        "step sizes and in which prototypes are still useful); rehearsal looks back no further. A "
+        "class at its limit then replaces its least useful prototype on an error. None never "
+        "forgets."
     ),
     "learner": "The member that learns metrics; None for `LGMLVQ()`.",
     "follower": (
