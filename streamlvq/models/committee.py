@@ -59,11 +59,11 @@ class LVQCommittee(ArrayClassifier):
             self.learner or LGMLVQ(),
             self.follower
             or GLVQ(
-                max_prototypes_per_class=20,
+                max_prototypes_per_class=16,
                 learning_rate=0.2,
                 step_decay=0.99,
                 scale_floor=0.0,
-                rehearsal=10,
+                rehearsal=6,
                 buffer_size=300,
                 half_life=1000,
             ),
