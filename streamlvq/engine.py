@@ -121,7 +121,8 @@ class Engine:
             omega[...] = start
             size = np.linalg.norm(learnt)
             if size > 0.0:
-                share = np.linalg.norm(start[:old_rank, :old_features])
+                share = np.linalg.norm(start[:, :old_features])
+                omega[:, :old_features] = 0.0
                 omega[:old_rank, :old_features] = learnt * (share / size)
                 omega /= np.linalg.norm(omega)
 
@@ -180,6 +181,7 @@ class Engine:
 
         `before` (rows x classes) is given the probabilities of each sample before it was learnt.
         """
+        assert len(rows) == len(classes), "a kernel does not look where an array ends"
         if before is None:
             before = np.empty((0, 0))
         done = 0

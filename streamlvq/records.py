@@ -39,9 +39,9 @@ class Explanation:
     Parameters
     ----------
     label
-        The class of the closest prototype.
+        The most probable class.
     winner
-        The closest prototype.
+        The closest prototype of that class.
     runner_up
         The closest prototype of another class; None while there is only one class.
     distance

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from streamlvq.kernels.layout import LARGEST
 
+EXPECTED_NUMBER = f"expected a finite number of at most {LARGEST:g}"
+
 Reading = Mapping[Any, Any]
 Rows = npt.NDArray[np.float64]
 
@@ -142,6 +144,5 @@ def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"feature {names[column]!r} of row {row}: expected a finite number, "
-            f"got {rows[row, column]}"
+            f"feature {names[column]!r} of row {row}: {EXPECTED_NUMBER}, got {rows[row, column]}"
         )

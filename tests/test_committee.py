@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from river import checks, datasets, evaluate, metrics
+from river import checks, datasets, evaluate, linear_model, metrics
 
 import streamlvq
 
@@ -136,3 +136,18 @@ def test_default_is_accurate() -> None:
         datasets.ImageSegments(), streamlvq.LVQCommittee(), metrics.Accuracy()
     )
     assert score.get() > 0.93
+
+
+def test_members_start_afresh() -> None:
+    """What a model learnt before it joined would be about other classes in another order."""
+    taught = streamlvq.GLVQ()
+    for x, y in segments(40):
+        taught.learn_one(x, y)
+    model = streamlvq.LVQCommittee(learner=taught)
+    assert model.predict_proba_one(x) == {}
+    assert model.members[0].classes == ()
+
+
+def test_strangers_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected a model of streamlvq"):
+        streamlvq.LVQCommittee(learner=linear_model.LogisticRegression())

@@ -127,7 +127,7 @@ def test_contributions_add_up(name: str) -> None:
         strengths = [abs(v) for v in e.features.values()]
         assert strengths == sorted(strengths, reverse=True)
         total = e.runner_up_distance + e.distance
-        assert e.relsim == pytest.approx(difference / total)
+        assert e.relsim == pytest.approx(max(0.0, difference / total))
         if name not in LIKELIHOOD:
             assert 0 <= e.relsim <= 1
 

@@ -183,7 +183,9 @@ def test_failed_training_leaves_the_switches_as_they_were() -> None:
     model.train(X, y, epochs=2)
     before = frozen(model)
     X[3, 1] = np.inf
-    with pytest.raises(ValueError, match="feature 1 of row 3: expected a finite number, got inf"):
+    with pytest.raises(
+        ValueError, match=r"feature 1 of row 3: expected a finite number .* got inf"
+    ):
         model.train(X, y, epochs=2)
     assert frozen(model) == before
 

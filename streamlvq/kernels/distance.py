@@ -12,7 +12,7 @@ from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 FAR = 1e300
-OVERFLOW = 1e208  # times anything beyond `LARGEST` is infinite
+OVERFLOW = 1.7e248  # times anything beyond `LARGEST` is infinite
 FARTHEST = 1e200  # what a distance that cannot be computed counts as
 BLOCK = 64  # features that are summed before asking whether to go on
 

@@ -29,7 +29,7 @@ RANDOM = 16  # state of the random numbers
 GAPS = 17  # prototype coordinates that are still unknown
 SAMPLES = 18  # labelled samples learnt
 ADAPTIVE = 19  # 1: adagrad steps, 0: constant steps
-PASSIVE = 20  # 1: scaling and class statistics stay as they are (epochs of `train`)
+PASSIVE = 20  # epochs of `train`: SCORED or SILENT
 REACH = 21  # how many samples rehearsal may look back
 SECTIONS = 22  # the start of each section is kept from here on
 
@@ -71,10 +71,13 @@ CALIBRATION_COUNT = 2
 EUCLIDEAN, DIAGONAL, MATRIX = 0, 1, 2
 RULE_LVQ1, RULE_OLVQ1, RULE_LVQ21, RULE_LVQ3, RULE_GLVQ, RULE_RSLVQ = 0, 1, 2, 3, 4, 5
 
+# --- epochs of `train`: scales and class statistics stay as they are ------------------------------
+SCORED, SILENT = 1, 2  # with and without calibration
+
 # --- what a kernel answers -----------------------------------------------------------------------
 DONE = 0
 NEEDS_SLOT = -1  # nothing was changed: make room for prototypes and call again
-LARGEST = 1e100  # a value beyond this is refused like an infinity: its square would overflow
+LARGEST = 1e60  # a value beyond this is refused like an infinity: its fourth power may overflow
 # a positive answer is 1 + the index of a feature that is beyond it
 
 

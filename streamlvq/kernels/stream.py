@@ -221,7 +221,7 @@ def learn_row(floats, ints, work, x, c):
     if place == ints[at.SLOTS]:
         return at.NEEDS_SLOT
     if right >= 0:
-        if wrong >= 0 and ints[at.PASSIVE] == 0:
+        if wrong >= 0 and ints[at.PASSIVE] != at.SILENT:
             to_probabilities(floats, ints, work)
             calibrate(floats, ints, work, c)
         credit(floats, ints, right if near < other else wrong, near < other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import secrets
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +19,7 @@ from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
 from streamlvq.records import Explanation, Prototype
 from streamlvq.vectorize import (
+    EXPECTED_NUMBER,
     Reading,
     Rows,
     Vectorizer,
@@ -61,10 +62,13 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         known = list(self.classes)
         if not known:
             return np.full(len(probabilities), None)
-        labels = np.array(known)
-        if labels.ndim != 1 or labels.tolist() != known:  # labels that numpy would convert
+        kinds = {type(label) for label in known}
+        if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+            labels = np.array(known)
+        else:  # labels that numpy would convert
             labels = np.empty(len(known), object)
-            labels[:] = known
+            for code, label in enumerate(known):
+                labels[code] = label
         return np.asarray(labels[probabilities.argmax(axis=1)])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
@@ -113,7 +117,8 @@ class LVQClassifier(ArrayClassifier):
         self._vectorizer = Vectorizer(())
         self._labels: list[Label] = []
         self._codes: dict[Label, int] = {}
-        self._by_label = dictionary_maker(())
+        self._by_label: Callable[..., dict[Label, float]] = self._first_answer
+        self._column_names: list[Hashable] | None = None
         self._check()
 
     # --- parameters ------------------------------------------------------------------------------
@@ -172,8 +177,11 @@ class LVQClassifier(ArrayClassifier):
             at.REACH: self.buffer_size
             if self.half_life is None
             else min(self.buffer_size, int(self.half_life)),
-            at.RENEW: int(self.half_life is not None),
+            at.RENEW: int(self.half_life is not None and self._grows()),
         }
+
+    def _grows(self) -> bool:
+        return self.max_prototypes_per_class > self.prototypes_per_class
 
     def _buffer(self) -> int:
         return self.buffer_size if self.rehearsal else 0
@@ -218,16 +226,22 @@ class LVQClassifier(ArrayClassifier):
         return self._engine
 
     def _classes_changed(self, engine: Engine) -> None:
-        self._labels = list(self._codes)
-        self._by_label = dictionary_maker(self._labels)
+        self._labels = list(self._codes)[: engine.known]
+        self._codes = {label: code for code, label in enumerate(self._labels)}
+        self._by_label = self._first_answer
         engine.classes_changed()
+
+    def _first_answer(self, *values: float) -> dict[Label, float]:
+        """Stands in for the dictionary maker until it is needed: many classes may still come."""
+        self._by_label = dictionary_maker(self._labels)
+        return self._by_label(*values)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_by_label"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._by_label = dictionary_maker(self._labels)
+        self._by_label = self._first_answer
 
     def _prepare(self, x: Reading) -> Engine:
         """Put a reading into the engine, admitting new features once its numbers are known good."""
@@ -258,9 +272,12 @@ class LVQClassifier(ArrayClassifier):
                 engine = self._prepare(x)
         else:
             engine = self._prepare(x)
-        status = engine.learn(code)
+        status = engine.learn_kernel(*engine.memory, code)
         if status:
-            raise self._infinite(status)
+            if status == at.NEEDS_SLOT:
+                status = engine.learn(code)
+            if status:
+                raise self._infinite(status)
 
     def _learn_new_class(self, x: Reading, y: Label) -> None:
         _refuse_label(y)
@@ -286,7 +303,7 @@ class LVQClassifier(ArrayClassifier):
         name = self.features[status - 1]
         engine = self._engine
         value = engine.work[status - 1] if engine else float("inf")
-        return ValueError(f"feature {name!r}: expected a finite number, got {value}")
+        return ValueError(f"feature {name!r}: {EXPECTED_NUMBER}, got {value}")
 
     def _answer(self, x: Reading) -> Engine | None:
         """Fill in the engine's probabilities for a reading; None before anything was learnt."""
@@ -331,6 +348,8 @@ class LVQClassifier(ArrayClassifier):
     def _names(self, width: int, names: Sequence[Hashable] | None) -> list[Hashable]:
         if names is not None:
             return list(names)
+        if self._column_names is not None and len(self._column_names) == width:
+            return self._column_names
         if self._engine is None:
             return list(range(width))
         if width != self._vectorizer.width:
@@ -347,6 +366,7 @@ class LVQClassifier(ArrayClassifier):
         new = name_order(set(names) - set(self.features))
         if self._engine is None or new:
             self._admit(new)
+        self._column_names = None if tuple(names) == self.features else names
         assert self._engine is not None
         return self._engine, self._vectorizer.arrange(rows, names)
 
@@ -357,9 +377,13 @@ class LVQClassifier(ArrayClassifier):
 
         Nothing is admitted unless all labels and all numbers are good.
         """
-        if len(X) != len(y):
-            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(y)}")
+        if getattr(y, "ndim", 1) != 1:
+            raise ValueError(f"expected one label for each row, got labels of shape {y.shape}")
         labels = y.tolist() if hasattr(y, "tolist") else list(y)
+        if len(X) != len(labels):
+            raise ValueError(f"expected as many labels as rows ({len(X)}), got {len(labels)}")
+        if not labels:
+            raise ValueError("expected at least one sample, got none")
         codes = dict(self._codes)
         for label in labels:
             if label not in codes:
@@ -380,12 +404,13 @@ class LVQClassifier(ArrayClassifier):
         y
             The labels.
         features
-            The names of the columns. By default those of `features`, or 0, 1, 2 ... in a new model.
+            The names of the columns. By default those of the last array that was learnt, else
+            `features`, or 0, 1, 2 ... in a new model. All are known from the first row on.
 
         """
         self._learn_array(X, y, features, watched=False)
 
-    def learn_array_watched(
+    def _learn_array_watched(
         self, X: Any, y: Any, features: Sequence[Hashable] | None = None
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
         """As `learn_array`; returns what the model would have said of each row before learning it.
@@ -402,15 +427,17 @@ class LVQClassifier(ArrayClassifier):
             return np.empty((0, len(self._labels))), np.empty(0, np.int64)
         engine, rows, codes = self._admit_samples(X, y, features)
         before = np.full((len(rows), len(self._codes)) if watched else (0, 0), -1.0)
-        engine.learn_rows(rows, codes, before)
-        self._classes_changed(engine)
+        try:
+            engine.learn_rows(rows, codes, before)
+        finally:  # Ctrl-C comes between two kernels: keep what was learnt until then
+            self._classes_changed(engine)
         return before, codes
 
-    def class_number(self, label: Label) -> int:
+    def _class_number(self, label: Label) -> int:
         """The place of a label in `classes`, -1 if it was not learnt yet."""
         return self._codes.get(label, -1)
 
-    def last_probabilities(self) -> Rows:
+    def _last_probabilities(self) -> Rows:
         """Of the last prediction; after `learn_one`, those of the sample before it was learnt."""
         return np.empty(0) if self._engine is None else self._engine.probabilities
 
@@ -455,8 +482,10 @@ class LVQClassifier(ArrayClassifier):
         """
         check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
         engine, rows, codes = self._admit_samples(X, y, features)
-        train(engine, rows, codes, epochs, seed, progress)
-        self._classes_changed(engine)
+        try:
+            train(engine, rows, codes, epochs, seed, progress)
+        finally:
+            self._classes_changed(engine)
 
     # --- insight ---------------------------------------------------------------------------------
 
@@ -516,4 +545,4 @@ def _refuse_bad_reading(x: Reading) -> None:
     """Raise before a reading with a new feature changes the shape of the model."""
     for name, value in x.items():
         if abs(to_number(name, value)) > at.LARGEST:
-            raise ValueError(f"feature {name!r}: expected a finite number, got {value}")
+            raise ValueError(f"feature {name!r}: {EXPECTED_NUMBER}, got {value}")

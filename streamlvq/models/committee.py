@@ -55,10 +55,17 @@ class LVQCommittee(ArrayClassifier):
     follower: LVQClassifier | None = None
 
     def __post_init__(self) -> None:
+        for name, member in (("learner", self.learner), ("follower", self.follower)):
+            if member is not None and not isinstance(member, LVQClassifier):
+                raise ValueError(
+                    f"LVQCommittee({name}=...): expected a model of streamlvq, got {member!r}"
+                )
+        # Copies that have learnt nothing: members must have seen the same classes from the start.
         self._members: tuple[LVQClassifier, LVQClassifier] = (
-            self.learner or LGMLVQ(),
-            self.follower
-            or GLVQ(
+            LGMLVQ() if self.learner is None else self.learner.clone(),
+            self.follower.clone()
+            if self.follower is not None
+            else GLVQ(
                 max_prototypes_per_class=16,
                 learning_rate=0.2,
                 step_decay=0.99,
@@ -94,11 +101,11 @@ class LVQCommittee(ArrayClassifier):
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
         first, second = self._members
-        known, code = len(first.classes), first.class_number(y)
+        known, code = len(first.classes), first._class_number(y)
         first.learn_one(x, y)
         second.learn_one(x, y)
         if code >= 0 and known > 1:
-            opinions = first.last_probabilities(), second.last_probabilities()
+            opinions = first._last_probabilities(), second._last_probabilities()
             _kernels().fit(*opinions, code, self._fitted, np.empty(known))
 
     def observe_one(self, x: Reading) -> None:
@@ -114,14 +121,14 @@ class LVQCommittee(ArrayClassifier):
             return answer
         second.predict_proba_one(x)
         out = np.empty(len(answer))
-        opinions = first.last_probabilities(), second.last_probabilities()
+        opinions = first._last_probabilities(), second._last_probabilities()
         _kernels().pool(*opinions, self._fitted, out)
         return dict(zip(answer, out.tolist(), strict=True))
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array one after the other, exactly as `learn_one` would."""
-        first, codes = self._members[0].learn_array_watched(X, y, features)
-        second, _ = self._members[1].learn_array_watched(X, y, features)
+        first, codes = self._members[0]._learn_array_watched(X, y, features)
+        second, _ = self._members[1]._learn_array_watched(X, y, features)
         # A row is judged by the classes that were known when it came: those with an opinion.
         known = (first >= 0.0).sum(axis=1)
         _kernels().fit_array(first, second, known, codes, self._fitted, np.empty_like(first))
@@ -136,11 +143,17 @@ class LVQCommittee(ArrayClassifier):
         return out
 
     def train(self, X: Any, y: Any, **options: Any) -> None:
-        """Let both members train on a recorded set, see `LVQClassifier.train`."""
+        """Let both members train on a recorded set, see `LVQClassifier.train`.
+
+        Their weights stay as they are.
+        """
         rows, names = to_rows(X, options.pop("features", None))
         for member in self._members:
             member.train(rows, y, features=names, **options)
 
     def explain_one(self, x: Reading) -> Explanation:
-        """The explanation of the member with the larger weight."""
-        return self._members[int(self._fitted[:2].argmax())].explain_one(x)
+        """The explanation of the member with more weight, of those that share the decision."""
+        label = self.predict_one(x)
+        order = np.argsort(-self._fitted[:2], kind="stable")
+        explanations = [self._members[m].explain_one(x) for m in order]
+        return next((e for e in explanations if e.label == label), explanations[0])

@@ -127,6 +127,7 @@ def explain(
         runner_up=_prototype(engine, features, labels, second),
         distance=near,
         runner_up_distance=other,
-        relsim=(other - near) / (other + near) if other + near > 0 else 0.0,
+        # The likeliest class of a mixture need not have the closest prototype.
+        relsim=max(0.0, (other - near) / (other + near)) if other + near > 0 else 0.0,
         features={features[i]: float(decided[i]) for i in ranked},
     )

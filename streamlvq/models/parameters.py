@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
@@ -85,7 +86,7 @@ def check_range(
     kind = "a whole number" if whole else "a number"
     expected = f"{owner}({name}=...): expected {kind} "
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
-    accepted = (int,) if whole else (int, float)
+    accepted = numbers.Integral if whole else numbers.Real
     good = isinstance(value, accepted) and not isinstance(value, bool)
     if not good or not low <= value <= high or not math.isfinite(value):
         raise ValueError(f"{expected}, got {value!r}")

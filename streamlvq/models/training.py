@@ -44,7 +44,7 @@ def train(
     kept = order[len(held) :]
     before = {which: float(engine.floats[which]) for which in (at.LEARNING_RATE, at.METRIC_RATE)}
     rehearsal = engine.state.size(at.REHEARSAL)
-    engine.set_parameters({}, {at.REHEARSAL: 0, at.PASSIVE: 1})
+    engine.set_parameters({}, {at.REHEARSAL: 0, at.PASSIVE: at.SILENT})
     try:
         _place_prototypes(engine, rows, classes, random)
         for epoch in watched(epochs, progress):
@@ -54,6 +54,9 @@ def train(
             share = 1.0 - epoch / epochs
             engine.set_parameters({which: share * rate for which, rate in before.items()}, {})
             order = random.permutation(np.concatenate([kept, held]) if last else kept)
+            # With too few samples to hold any out, the first pass is the only honest judge.
+            scored = epoch == 0 and not len(held)
+            engine.set_parameters({}, {at.PASSIVE: at.SCORED if scored else at.SILENT})
             engine.learn_rows(rows[order], classes[order])
     finally:
         engine.set_parameters(before, {at.PASSIVE: 0, at.REHEARSAL: rehearsal})
@@ -83,8 +86,8 @@ def _centres(rows: Rows, inverse: Floats, count: int, random: np.random.Generato
     """k-means in units of the feature scales; features that are missing do not count."""
     centres = rows[random.permutation(len(rows))[:count]].copy()
     for _ in range(LLOYD_STEPS):
-        difference = (rows[:, None, :] - centres) * inverse
-        nearest = np.nansum(difference**2, axis=2).argmin(axis=1)
+        distances = [np.nansum(((rows - centre) * inverse) ** 2, axis=1) for centre in centres]
+        nearest = np.argmin(distances, axis=0)
         for k in range(len(centres)):
             mine = rows[nearest == k]
             known = ~np.isnan(mine)
