@@ -115,15 +115,13 @@ class LVQCommittee(ArrayClassifier):
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """The probability of every class learnt so far."""
-        first, second = self._members
-        answer = first.predict_proba_one(x)
-        if len(answer) < 2:
-            return answer
-        second.predict_proba_one(x)
-        out = np.empty(len(answer))
-        opinions = first._last_probabilities(), second._last_probabilities()
-        _kernels().pool(*opinions, self._fitted, out)
-        return dict(zip(answer, out.tolist(), strict=True))
+        first, second = (member._answer(x) for member in self._members)
+        if first is None or second is None:
+            return {}
+        out = first.probabilities.copy()
+        if len(out) > 1:
+            _kernels().pool(first.probabilities, second.probabilities, self._fitted, out)
+        return dict(zip(self.classes, out.tolist(), strict=True))
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array one after the other, exactly as `learn_one` would."""
