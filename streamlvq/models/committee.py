@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from streamlvq.models.base import ArrayClassifier, Label, LVQClassifier
+from streamlvq.models.array_classifier import ArrayClassifier, Label
+from streamlvq.models.base import LVQClassifier
 from streamlvq.models.glvq import GLVQ
 from streamlvq.models.lgmlvq import LGMLVQ
 from streamlvq.models.parameters import documented
