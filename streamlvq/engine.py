@@ -6,6 +6,7 @@ Classes are numbers here, features are columns. The engine makes room before a k
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,9 +27,8 @@ def kernels() -> ModuleType:
     """The compiled kernels; imported late, because that takes a while the first time."""
     from streamlvq.kernels import compile  # noqa: PLC0415
 
-    first_time = not compile.cache_folder().exists()
-    if first_time and sys.stderr.isatty():
-        print("streamlvq: compiling its kernels, once (about 20 s) ...", file=sys.stderr)
+    if sys.stderr.isatty() and not os.path.exists(compile.cache_folder()):
+        print("streamlvq: compiling its kernels, once (about half a minute) ...", file=sys.stderr)
     from streamlvq.kernels import stream  # noqa: PLC0415
 
     Engine.learn_kernel = staticmethod(stream.learn)
