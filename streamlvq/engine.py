@@ -6,8 +6,8 @@ Classes are numbers here, features are columns. The engine makes room before a k
 from __future__ import annotations
 
 import functools
-import os
-import sys
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -21,16 +21,21 @@ from streamlvq.state import Floats, Ints, State
 
 Rows = npt.NDArray[np.float64]
 
+PATIENCE = 3.0  # seconds; from the cache the kernels are there in less than one
+COMPILING = "compiling the kernels, once for this installation: up to a minute"
+_LOG = logging.getLogger("streamlvq")
+
 
 @functools.cache
 def kernels() -> ModuleType:
     """The compiled kernels; imported late, because that takes a while the first time."""
-    from streamlvq.kernels import compile  # noqa: PLC0415
-
-    if sys.stderr.isatty() and not os.path.exists(compile.cache_folder()):
-        print("streamlvq: compiling its kernels, once (about half a minute) ...", file=sys.stderr)
-    from streamlvq.kernels import stream  # noqa: PLC0415
-
+    notice = threading.Timer(PATIENCE, _LOG.warning, [COMPILING])
+    notice.daemon = True
+    notice.start()
+    try:
+        from streamlvq.kernels import stream  # noqa: PLC0415
+    finally:
+        notice.cancel()
     Engine.learn_kernel = staticmethod(stream.learn)
     Engine.predict_kernel = staticmethod(stream.predict)
     return stream

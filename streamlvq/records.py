@@ -53,8 +53,10 @@ class Explanation:
         (runner_up_distance - distance) / (runner_up_distance + distance): 0 on the border, 1 on
         the winner.
     features
-        How much each feature spoke for the winner and against the runner-up, strongest first. The
-        contributions add up to `runner_up_distance - distance`.
+        How much each feature spoke for the winner (positive) or for the runner-up (negative),
+        strongest first. The contributions add up to `runner_up_distance - distance`.
+    reading
+        The values that were explained; NaN where one was missing.
 
     """
 
@@ -65,6 +67,7 @@ class Explanation:
     runner_up_distance: float
     relsim: float
     features: dict[Hashable, float]
+    reading: dict[Hashable, float]
 
     def __str__(self) -> str:
         if self.runner_up is None:
@@ -75,5 +78,7 @@ class Explanation:
             f"RelSim {self.relsim:.2f})"
         ]
         for name, share in list(self.features.items())[:5]:
-            lines.append(f"  {name!s:>20} {share:+.3g}")
+            typical = f"{self.winner.values[name]:.4g} or {self.runner_up.values[name]:.4g}"
+            reads = f"reads {self.reading[name]:.4g}, typical {typical}"
+            lines.append(f"  {name!s:>20} {share:+.3g} ({reads})")
         return "\n".join(lines)

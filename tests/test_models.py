@@ -784,3 +784,11 @@ def test_labels_of_any_shape() -> None:
     model = streamlvq.GLVQ()
     model.learn_array(X, [labels[c] for c in y])
     assert set(model.predict_array(X)) <= set(labels)
+
+
+def test_a_reading_that_is_no_dictionary_is_refused() -> None:
+    model = streamlvq.GLVQ()
+    for label in "ab":
+        with pytest.raises(TypeError, match="expected a dictionary of features, got"):
+            model.learn_one([1.0, 2.0], label)  # type: ignore[arg-type]
+    assert model.classes == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -187,6 +187,8 @@ class LVQClassifier(ArrayClassifier):
     def _prepare(self, x: Reading) -> Engine:
         """Put a reading into the engine, admitting new features once its numbers are known good."""
         engine = self._engine
+        if not isinstance(x, Mapping):
+            raise TypeError(f"expected a dictionary of features, got {x!r}")
         new = self._vectorizer.unknown(x)
         if new:
             _refuse_bad_reading(x)
@@ -222,7 +224,8 @@ class LVQClassifier(ArrayClassifier):
 
     def _learn_new_class(self, x: Reading, y: Label) -> None:
         _refuse_label(y)
-        _refuse_bad_reading(x)
+        if isinstance(x, Mapping):
+            _refuse_bad_reading(x)
         code = len(self._labels)
         engine = self._prepare(x)
         if code >= engine.state.size(at.CLASSES):

@@ -114,8 +114,9 @@ def explain(
     best = int(engine.probabilities.argmax())
     first, near = int(winners[best]), float(distances[best])
     winner = _prototype(engine, features, labels, first)
+    reading = dict(zip(features, x.tolist(), strict=True))
     if known < 2:
-        return Explanation(winner.label, winner, None, near, float("inf"), 1.0, {})
+        return Explanation(winner.label, winner, None, near, float("inf"), 1.0, {}, reading)
     distances[best] = np.inf
     next_best = int(distances.argmin())
     second, other = int(winners[next_best]), float(distances[next_best])
@@ -130,4 +131,5 @@ def explain(
         # The likeliest class of a mixture need not have the closest prototype.
         relsim=max(0.0, (other - near) / (other + near)) if other + near > 0 else 0.0,
         features={features[i]: float(decided[i]) for i in ranked},
+        reading=reading,
     )
