@@ -71,7 +71,7 @@ class LVQCommittee(ArrayClassifier):
                 learning_rate=0.2,
                 step_decay=0.99,
                 scale_floor=0.0,
-                rehearsal=6,
+                rehearsal=8,
                 buffer_size=300,
                 half_life=1000,
             ),
