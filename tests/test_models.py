@@ -254,7 +254,7 @@ def test_infinities_are_refused_and_change_nothing(act: str, value: float) -> No
     X, y = blobs(60, 3, 2, seed=9)
     model = taught(streamlvq.LGMLVQ(), X, y.tolist())
     before = frozen(model)
-    with pytest.raises(ValueError, match=r"feature 'f01'.*expected a finite number of at most 1e\+60, got -?inf"):
+    with pytest.raises(ValueError, match=r"feature 'f01'.*expected a finite .*, got -?inf"):
         ACTS[act](model, {"f00": 1.0, "f01": value, "f02": 1.0})
     assert frozen(model) == before
 
