@@ -58,7 +58,7 @@ class LVQClassifier(ArrayClassifier):
         self._vectorizer = Vectorizer(())
         self._labels: list[Label] = []
         self._codes: dict[Label, int] = {}
-        self._by_label: Callable[..., dict[Label, float]] = self._first_answer
+        self._by_label: Callable[..., dict[Label, float]] | None = None
         self._column_names: list[Hashable] | None = None
         self._check()
 
@@ -169,20 +169,15 @@ class LVQClassifier(ArrayClassifier):
     def _classes_changed(self, engine: Engine) -> None:
         self._labels = list(self._codes)[: engine.known]
         self._codes = {label: code for code, label in enumerate(self._labels)}
-        self._by_label = self._first_answer
+        self._by_label = None  # made anew when it is needed: many classes may still come
         engine.classes_changed()
-
-    def _first_answer(self, *values: float) -> dict[Label, float]:
-        """Stands in for the dictionary maker until it is needed: many classes may still come."""
-        self._by_label = dictionary_maker(self._labels)
-        return self._by_label(*values)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_by_label"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._by_label = self._first_answer
+        self._by_label = None
 
     def _prepare(self, x: Reading) -> Engine:
         """Put a reading into the engine, admitting new features once its numbers are known good."""
@@ -274,11 +269,15 @@ class LVQClassifier(ArrayClassifier):
             if len(x) == vectorizer.width:
                 vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))  # type: ignore[union-attr]
                 if not engine.predict_kernel(*engine.memory):  # type: ignore[union-attr]
-                    return self._by_label(*engine.probabilities.tolist())  # type: ignore[union-attr]
-        except Exception:
+                    return self._by_label(*engine.probabilities.tolist())  # type: ignore[union-attr, misc]
+        except Exception:  # nothing learnt, a new class, or odd values: the slow way knows
             pass
         engine = self._answer(x)
-        return {} if engine is None else self._by_label(*engine.probabilities.tolist())
+        if engine is None:
+            return {}
+        if self._by_label is None:
+            self._by_label = dictionary_maker(self._labels)
+        return self._by_label(*engine.probabilities.tolist())
 
     def predict_one(self, x: Reading) -> Label | None:
         """The most probable class; None before anything was learnt."""
