@@ -27,7 +27,7 @@ def ordinary(x):
 
 
 @helper
-def has_gaps(floats, ints, x):
+def has_gaps(ints, x):
     """1 if a feature is missing in the reading or in any prototype, else 0."""
     return 0 if ints[at.GAPS] == 0 and ordinary(x) else 1
 
@@ -39,13 +39,13 @@ def subtract(x, w, inverse, z):
 
 
 @helper
-def blank_gaps(kind, omega, x, w, z):
+def blank_gaps(kind, omega, z):
     """Set unknown differences to zero; return the factor that makes up for what is missing.
 
     The factor is the metric's total weight over the weight of the features that are there, or -1
     when they carry no weight at all.
     """
-    d = x.shape[0]
+    d = z.shape[0]
     total = 0.0
     known = 0.0
     for i in range(d):
@@ -65,8 +65,8 @@ def blank_gaps(kind, omega, x, w, z):
 
 
 @helper
-def quadratic(kind, omega, z, bound):
-    """The squared length of z under the metric, or anything above `bound` once it exceeds that."""
+def quadratic(kind, omega, z):
+    """The squared length of z under the metric."""
     d = z.shape[0]
     total = 0.0
     if kind == at.EUCLIDEAN:
@@ -82,8 +82,6 @@ def quadratic(kind, omega, z, bound):
         for i in range(d):
             dot += omega[start + i] * z[i]
         total += dot * dot
-        if total > bound:
-            return total
     return total
 
 
@@ -96,10 +94,10 @@ def distance_with_gaps(floats, ints, work, x, p):
     w = row(floats, ints, at.W, p, d)
     z = views.difference(work, ints)
     subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
-    factor = blank_gaps(kind, omega, x, w, z)
+    factor = blank_gaps(kind, omega, z)
     if factor < 0.0:
         return 1.0  # nothing in common: as far as an average reading
-    return factor * quadratic(kind, omega, z, FAR)
+    return factor * quadratic(kind, omega, z)
 
 
 @inner

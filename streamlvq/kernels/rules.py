@@ -37,7 +37,7 @@ def move(floats, ints, work, x, p, slope, gaps):
     subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
     if gaps == 1:
         # The distance of what is there was scaled up, and so is its gradient.
-        slope *= max(0.0, blank_gaps(kind, omega, x, w, z))
+        slope *= max(0.0, blank_gaps(kind, omega, z))
     projection = views.projection(work, ints)
     apply_metric(kind, omega, z, projection, views.pull(work, ints))
     if ints[at.METRICS] == 1:
@@ -128,7 +128,7 @@ def two_nearest(ints, work):
 
 
 @helper
-def lvq1(floats, ints, work, x, c, near, other, right, wrong):
+def lvq1(floats, ints, x, near, other, right, wrong):
     """Only the winner learns; OLVQ1 with a rate of its own for each prototype."""
     winner = right if near <= other else wrong
     sign = 1.0 if near <= other else -1.0
@@ -178,4 +178,4 @@ def learn_from(floats, ints, work, x, c, near, other, right, wrong, gaps):
     elif rule == at.RULE_LVQ21 or rule == at.RULE_LVQ3:
         lvq2(floats, ints, work, x, c)
     else:
-        lvq1(floats, ints, work, x, c, near, other, right, wrong)
+        lvq1(floats, ints, x, near, other, right, wrong)

@@ -210,7 +210,7 @@ def remember(floats, ints, x, c):
 @helper
 def learn_row(floats, ints, work, x, c):
     """Learn one sample of class c, then rehearse; c == KNOWN announces a new class."""
-    gaps = has_gaps(floats, ints, x)
+    gaps = has_gaps(ints, x)
     known = ints[at.KNOWN]
     near, other, right, wrong = 1.0, 0.0, -1, -1
     if known > 0:
@@ -237,7 +237,7 @@ def learn_row(floats, ints, work, x, c):
             position = pick_rehearsed(floats, ints)
             sample = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
             label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
-            gaps = has_gaps(floats, ints, sample)
+            gaps = has_gaps(ints, sample)
             near, other, right, wrong = find_pair(floats, ints, work, sample, label, gaps, position)
             set_margin(floats, ints, position, near, other)
         if wrong >= 0:
@@ -300,7 +300,7 @@ def predict(floats, ints, work):
     infinite = infinite_feature(x)
     if infinite > 0:
         return infinite
-    measure(floats, ints, work, x, has_gaps(floats, ints, x))
+    measure(floats, ints, work, x, has_gaps(ints, x))
     to_probabilities(floats, ints, work)
     return at.DONE
 
@@ -311,7 +311,7 @@ def predict_array(floats, ints, work, rows, out):
     p = views.probabilities(work, ints)
     for k in range(rows.shape[0]):
         x = rows[k]
-        measure(floats, ints, work, x, has_gaps(floats, ints, x))
+        measure(floats, ints, work, x, has_gaps(ints, x))
         to_probabilities(floats, ints, work)
         for c in range(ints[at.KNOWN]):
             out[k, c] = p[c]
@@ -322,7 +322,7 @@ def calibrate_array(floats, ints, work, rows, classes):
     """Fit the temperature on samples that were not learnt."""
     for k in range(rows.shape[0]):
         x = rows[k]
-        measure(floats, ints, work, x, has_gaps(floats, ints, x))
+        measure(floats, ints, work, x, has_gaps(ints, x))
         to_probabilities(floats, ints, work)
         calibrate(floats, ints, work, classes[k])
 
