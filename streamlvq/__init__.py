@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from streamlvq.models import (
     GLVQ,
     GMLVQ,
@@ -35,3 +38,11 @@ __all__ = [
     "RSLVQ",
     "LVQCommittee",
 ]
+
+_ON_DEMAND = ("coupling", "metrics", "plot", "robustness")  # modules not every program needs
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_DEMAND:
+        return importlib.import_module(f"streamlvq.{name}")
+    raise AttributeError(f"module 'streamlvq' has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -82,3 +83,70 @@ class Explanation:
             reads = f"reads {self.reading[name]:.4g}, typical {typical}"
             lines.append(f"  {name!s:>20} {share:+.3g} ({reads})")
         return "\n".join(lines)
+
+
+class Integrated(NamedTuple):
+    """What successive readings of a device say together.
+
+    Parameters
+    ----------
+    label
+        The most probable class.
+    probabilities
+        The probability of every class.
+    delay
+        The decision is about the reading this many readings ago; 0 for the latest one.
+    t
+        The time of that reading, if times were given.
+    count
+        Readings that were combined.
+
+    """
+
+    label: Hashable
+    probabilities: dict[Hashable, float]
+    delay: int
+    t: float | None
+    count: int
+
+
+class Decision(NamedTuple):
+    """A label, or why there is none.
+
+    Parameters
+    ----------
+    label
+        What the classifier would say, also when it is rejected; None if it knows no class yet.
+    certainty
+        What was compared with the threshold: RelSim or the largest probability.
+    accepted
+        Whether the label is to be trusted.
+    reason
+        Why not: `"ambiguous"` (another class is about as likely), `"outlier"` (far from
+        everything that was learnt), `"no_model"` (too few classes learnt yet to compare any);
+        None if accepted.
+    threshold
+        The certainty that was asked for.
+    winner
+        The class of the closest prototype, or the most probable class.
+    runner_up
+        The next best class; None while there is only one.
+    distance
+        Squared distance to the winner; None where certainty is a probability.
+    runner_up_distance
+        Squared distance to the runner-up; None where certainty is a probability.
+    probabilities
+        The probability of every class.
+
+    """
+
+    label: Hashable
+    certainty: float
+    accepted: bool
+    reason: str | None
+    threshold: float
+    winner: Hashable
+    runner_up: Hashable
+    distance: float | None
+    runner_up_distance: float | None
+    probabilities: dict[Hashable, float]
