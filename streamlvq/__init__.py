@@ -19,6 +19,7 @@ from streamlvq.models import (
     OLVQ1,
     RSLVQ,
     LVQCommittee,
+    PairwiseLVQ,
 )
 
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ __all__ = [
     "OLVQ1",
     "RSLVQ",
     "LVQCommittee",
+    "PairwiseLVQ",
 ]
 
 _ON_DEMAND = ("coupling", "metrics", "plot", "robustness")  # modules not every program needs

@@ -61,9 +61,25 @@ class Design:
         return 1 if self.kind == at.DIAGONAL else 0
 
     def metrics(self, slots: int) -> int:
+        if self.rule == at.RULE_PAIRWISE:
+            return slots // 2
         if self.kind == at.EUCLIDEAN:
             return 0
         return slots if self.local else 1
+
+    def metric_of(self, prototype: int) -> int:
+        """The number of the metric that a prototype measures with."""
+        if self.rule == at.RULE_PAIRWISE:
+            return prototype // 2
+        return prototype if self.local else 0
+
+    def room(self, classes: int) -> dict[int, int]:
+        """Sizes that go with room for that many classes."""
+        sizes = {at.CLASSES: classes}
+        if self.rule == at.RULE_PAIRWISE:
+            pairs = classes * (classes - 1) // 2
+            sizes |= {at.PAIRS: pairs, at.SLOTS: 2 * pairs, at.METRICS: pairs}
+        return sizes
 
     def start_metric(self, features: int) -> Floats:
         """The metric before learning: all features alike, or a random projection if rank is low."""
@@ -94,9 +110,10 @@ class Engine:
         header[at.KIND] = design.kind
         header[at.STANDARDIZE] = design.standardize
         header[at.SLOTS] = 4
-        header[at.CLASSES] = 4
-        header[at.RANK] = design.rows(features)
         header[at.METRICS] = design.metrics(4)
+        for which, size in design.room(4).items():
+            header[which] = size
+        header[at.RANK] = design.rows(features)
         header[at.BUFFER] = design.buffer
         header[at.INITIAL] = design.initial
         header[at.RANDOM] = 1 + design.seed % 2147483646
@@ -156,7 +173,7 @@ class Engine:
         while room < count:
             room *= 2
         if room > self.state.size(at.CLASSES):
-            self._adopt(self.state.resized({at.CLASSES: room}))
+            self._adopt(self.state.resized(self.design.room(room)))
 
     def make_room_for_rehearsal(self, samples: int) -> None:
         """A buffer for a model that was built without one."""

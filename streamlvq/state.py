@@ -19,6 +19,7 @@ class Section(NamedTuple):
     number: int
     sizes: tuple[int, ...]
     start: float
+    columns: tuple[int, ...] = ()  # lengths that are the same in every model
 
 
 SECTIONS = {
@@ -44,12 +45,14 @@ SECTIONS = {
     "class_variance": Section(at.CLASS_VARIANCE, (at.CLASSES, at.FEATURES), 0.0),
     "buffer_x": Section(at.BUFFER_X, (at.BUFFER, at.FEATURES), np.nan),
     "buffer_margin": Section(at.BUFFER_MARGIN, (at.BUFFER,), 0.0),
+    "platt": Section(at.PLATT, (at.PAIRS,), 0.0, (at.PLATT_COUNT,)),
     "label": Section(at.LABEL, (at.SLOTS,), -1),
     "class_size": Section(at.CLASS_SIZE, (at.CLASSES,), 0),
     "buffer_y": Section(at.BUFFER_Y, (at.BUFFER,), 0),
     "buffer_right": Section(at.BUFFER_RIGHT, (at.BUFFER,), -1),
     "buffer_wrong": Section(at.BUFFER_WRONG, (at.BUFFER,), -1),
 }
+WORK_SIZES = (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS, at.PAIRS)
 FIXED = {
     "parameters": (at.PARAMETERS, at.PARAMETER_COUNT),
     "calibration": (at.CALIBRATION, at.CALIBRATION_COUNT),
@@ -82,7 +85,7 @@ class State:
         self._make_room_to_work()
 
     def _make_room_to_work(self) -> None:
-        sizes = [int(self.ints[k]) for k in (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS)]
+        sizes = [int(self.ints[k]) for k in WORK_SIZES]
         # A bytearray, because `struct.pack_into` is twice as fast on it as on an array.
         self.buffer = bytearray(8 * at.work_size(*sizes))
         self.work: Floats = np.frombuffer(self.buffer, np.float64)
@@ -92,7 +95,8 @@ class State:
             number, length = FIXED[name]
             return number, (length,)
         section = SECTIONS[name]
-        return section.number, tuple(int(self.ints[size]) for size in section.sizes)
+        sizes = tuple(int(self.ints[size]) for size in section.sizes)
+        return section.number, sizes + section.columns
 
     def __getitem__(self, name: str) -> Any:
         number, shape = self._place(name)

@@ -31,7 +31,9 @@ SAMPLES = 18  # labelled samples learnt
 ADAPTIVE = 19  # 1: adagrad steps, 0: constant steps
 PASSIVE = 20  # epochs of `train`: SCORED or SILENT
 REACH = 21  # how many samples rehearsal may look back
-SECTIONS = 22  # the start of each section is kept from here on
+PAIRS = 22  # room for pairs of classes; 0 unless each pair has a model of its own
+COUPLING = 23  # how pairs are coupled, see COUPLINGS
+SECTIONS = 24  # the start of each section is kept from here on
 
 # --- sections of `floats` ------------------------------------------------------------------------
 PARAMETERS = 0
@@ -43,11 +45,12 @@ OMEGA, ROW_MOMENT, COLUMN_MOMENT, TOTAL_MOMENT = 13, 14, 15, 16
 START = 17  # the metric of a class that has none yet
 CLASS_COUNT, CLASS_WEIGHT, CLASS_MEAN, CLASS_VARIANCE = 18, 19, 20, 21
 BUFFER_X, BUFFER_MARGIN = 22, 23
-FLOAT_SECTIONS = 24
+PLATT = 24  # of every pair of classes, see below
+FLOAT_SECTIONS = 25
 # --- sections of `ints` --------------------------------------------------------------------------
-LABEL, CLASS_SIZE, BUFFER_Y = 24, 25, 26
-BUFFER_RIGHT, BUFFER_WRONG = 27, 28  # where a stored sample last found its closest prototypes
-ALL_SECTIONS = 29
+LABEL, CLASS_SIZE, BUFFER_Y = 25, 26, 27
+BUFFER_RIGHT, BUFFER_WRONG = 28, 29  # where a stored sample last found its closest prototypes
+ALL_SECTIONS = 30
 HEADER = SECTIONS + ALL_SECTIONS
 
 # --- parameters ----------------------------------------------------------------------------------
@@ -67,12 +70,23 @@ TEMPERATURE = 0
 CURVATURE = 1
 CALIBRATION_COUNT = 2
 
+# --- Platt's sigmoid of a pair: 1 / (1 + exp(slope * score + offset)) ----------------------------
+PLATT_SLOPE, PLATT_OFFSET = 0, 1
+PLATT_CURVATURE = 2  # three numbers: slope twice, slope and offset, offset twice
+PLATT_FIRST, PLATT_SECOND = 5, 6  # scores seen of either class
+PLATT_COUNT = 7
+
 # --- kinds of metric, learning rules -------------------------------------------------------------
 EUCLIDEAN, DIAGONAL, MATRIX = 0, 1, 2
 RULE_LVQ1, RULE_OLVQ1, RULE_LVQ21, RULE_LVQ3, RULE_GLVQ, RULE_RSLVQ = 0, 1, 2, 3, 4, 5
+RULE_PAIRWISE = 6
 
 # --- epochs of `train`: scales and class statistics stay as they are ------------------------------
 SCORED, SILENT = 1, 2  # with and without calibration
+
+# --- ways to couple pairwise probabilities --------------------------------------------------------
+PKPD, HT, WLW1, WLW2, VOTE = 0, 1, 2, 3, 4
+COUPLINGS = {"pkpd": PKPD, "ht": HT, "wlw1": WLW1, "wlw2": WLW2, "vote": VOTE}
 
 # --- what a kernel answers -----------------------------------------------------------------------
 DONE = 0
@@ -81,6 +95,14 @@ LARGEST = 1e60  # a value beyond this is refused like an infinity: its fourth po
 # a positive answer is 1 + the index of a feature that is beyond it
 
 
-def work_size(features: int, classes: int, rank: int, slots: int) -> int:
+def work_size(features: int, classes: int, rank: int, slots: int, pairs: int) -> int:
     """How many floats `work` needs."""
-    return 4 * classes + 4 * features + rank + rank * features + slots
+    size = 4 * classes + 4 * features + rank + rank * features + slots
+    if pairs > 0:
+        size += 2 * classes * classes + coupling_scratch(classes)
+    return size
+
+
+def coupling_scratch(classes: int) -> int:
+    """How many floats `scratch` needs to couple the probabilities of pairs of classes."""
+    return classes * (classes + 2)

@@ -17,10 +17,16 @@ from streamlvq.kernels.steps import (
     step_own_metric,
     step_prototype,
 )
-from streamlvq.kernels.views import metric_of, row, vector
+from streamlvq.kernels.views import metric_number, metric_of, row, vector
 
 TINY = 1e-12
 NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
+
+
+@helper
+def shares_metric(ints):
+    """Whether the prototypes that learn from one sample have a metric in common."""
+    return ints[at.METRICS] == 1 or ints[at.PAIRS] > 0
 
 
 @helper
@@ -40,7 +46,7 @@ def move(floats, ints, work, x, p, slope, gaps):
         slope *= max(0.0, blank_gaps(kind, omega, z))
     projection = views.projection(work, ints)
     apply_metric(kind, omega, z, projection, views.pull(work, ints))
-    if ints[at.METRICS] == 1:
+    if shares_metric(ints):
         gradient = views.metric_gradient(work, ints)
         add_metric_gradient(kind, omega, z, projection, slope, gradient)
     elif ints[at.METRICS] > 1:
@@ -63,12 +69,12 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
     if steepness > 0.0:
         s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
         slope = 4.0 * s * (1.0 - s)
-    if ints[at.METRICS] == 1:
+    if shares_metric(ints):
         clear(views.metric_gradient(work, ints))
     move(floats, ints, work, x, right, slope * 2.0 * other / (total * total), gaps)
     move(floats, ints, work, x, wrong, -slope * 2.0 * near / (total * total), gaps)
-    if ints[at.METRICS] == 1:
-        step_collected(floats, ints, work, 0)
+    if shares_metric(ints):
+        step_collected(floats, ints, work, metric_number(ints, right))
 
 
 @helper

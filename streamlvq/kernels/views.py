@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from streamlvq.kernels.compile import helper
-from streamlvq.kernels.layout import CLASSES, FEATURES, METRICS, OMEGA, RANK, SECTIONS, SLOTS
+from streamlvq.kernels.layout import (
+    CLASSES,
+    FEATURES,
+    KNOWN,
+    METRICS,
+    OMEGA,
+    PAIRS,
+    RANK,
+    SECTIONS,
+    SLOTS,
+)
 
 
 @helper
@@ -26,12 +36,18 @@ def table(data, ints, section, rows, columns):
 
 
 @helper
+def metric_number(ints, prototype):
+    """Metrics are shared by all prototypes, by the two of a pair of classes, or not at all."""
+    if ints[PAIRS] > 0:
+        return prototype // 2
+    return prototype if ints[METRICS] > 1 else 0
+
+
+@helper
 def metric_of(floats, ints, prototype):
     """The metric that a prototype measures with: its rows, one after the other."""
     size = ints[RANK] * ints[FEATURES]
-    start = ints[SECTIONS + OMEGA]
-    if ints[METRICS] > 1:
-        start += prototype * size
+    start = ints[SECTIONS + OMEGA] + metric_number(ints, prototype) * size
     return floats[start : start + size]
 
 
@@ -101,6 +117,31 @@ def metric_gradient(work, ints):
 
 @helper
 def slot_distance(work, ints):
+    end = slots_end(ints)
+    return work[end - ints[SLOTS] : end]
+
+
+@helper
+def slots_end(ints):
     d, m = ints[FEATURES], ints[RANK]
-    start = 4 * ints[CLASSES] + 4 * d + m + m * d
-    return work[start : start + ints[SLOTS]]
+    return 4 * ints[CLASSES] + 4 * d + m + m * d + ints[SLOTS]
+
+
+@helper
+def pair_probabilities(work, ints):
+    """Models of pairs: the probability of the row's class if it is this one or the column's."""
+    start = slots_end(ints)
+    known = ints[KNOWN]
+    return work[start : start + known * known].reshape((known, known))
+
+
+@helper
+def pair_counts(work, ints):
+    c, known = ints[CLASSES], ints[KNOWN]
+    start = slots_end(ints) + c * c
+    return work[start : start + known * known].reshape((known, known))
+
+
+@helper
+def coupling_scratch(work, ints):
+    return work[slots_end(ints) + 2 * ints[CLASSES] * ints[CLASSES] :]

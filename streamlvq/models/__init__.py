@@ -14,6 +14,7 @@ from streamlvq.models.lvq3 import LVQ3
 from streamlvq.models.lvq21 import LVQ21
 from streamlvq.models.mrslvq import MRSLVQ
 from streamlvq.models.olvq1 import OLVQ1
+from streamlvq.models.pairwise import PairwiseLVQ
 from streamlvq.models.rslvq import RSLVQ
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "OLVQ1",
     "RSLVQ",
     "LVQCommittee",
+    "PairwiseLVQ",
 ]

@@ -46,7 +46,7 @@ def _lambda(engine: Engine, p: int) -> Floats:
     d = engine.state.size(at.FEATURES)
     if engine.design.kind == at.EUCLIDEAN:
         return np.eye(d) / d
-    omega = engine.state["omega"][p if engine.design.local else 0]
+    omega = engine.state["omega"][engine.design.metric_of(p)]
     if engine.design.kind == at.DIAGONAL:
         return np.diag(omega[0] ** 2)
     product: Floats = omega.T @ omega

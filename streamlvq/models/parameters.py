@@ -53,6 +53,10 @@ DESCRIPTIONS = {
         "class at its limit then replaces its least useful prototype on an error. None never "
         "forgets."
     ),
+    "coupling": (
+        'How the pairs become one probability for each class: `"pkpd"` (fastest), `"ht"`, `"wlw1"`, '
+        '`"wlw2"` or `"vote"`, see `streamlvq.coupling.couple`.'
+    ),
     "learner": "The member that learns metrics; None for `LGMLVQ()`.",
     "follower": (
         "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."

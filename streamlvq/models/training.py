@@ -39,6 +39,7 @@ def train(
     """
     random = np.random.default_rng(seed)
     kernels().observe_array(engine.floats, engine.ints, rows)
+    kernels().count_classes(engine.floats, engine.ints, rows, classes)
     order = random.permutation(len(rows))
     held = order[: int(HELD_OUT * len(rows)) if len(rows) >= ENOUGH and epochs > 1 else 0]
     kept = order[len(held) :]
@@ -60,7 +61,6 @@ def train(
             engine.learn_rows(rows[order], classes[order])
     finally:
         engine.set_parameters(before, {at.PASSIVE: 0, at.REHEARSAL: rehearsal})
-    kernels().count_classes(engine.floats, engine.ints, rows, classes)
 
 
 def _calibrate(engine: Engine, rows: Rows, classes: Ints) -> None:

@@ -1,0 +1,255 @@
+"""A model for every pair of classes: two prototypes, a metric and a sigmoid of their own.
+
+Pairs are numbered so that those of a new class come last: the pair of classes l < m is number
+m (m - 1) / 2 + l. Its prototypes are in the slots twice that number (class l) and the next one
+(class m). The score of a pair is the signed relative similarity of its classes, from -1 (on the
+prototype of m) to 1 (on the one of l).
+"""
+
+from __future__ import annotations
+
+from math import exp, log, nan
+
+from streamlvq.kernels import layout as at
+from streamlvq.kernels import views
+from streamlvq.kernels.births import copy, settle
+from streamlvq.kernels.calibration import calibrate, to_probabilities
+from streamlvq.kernels.compile import helper, inner
+from streamlvq.kernels.coupling import couple_row
+from streamlvq.kernels.distance import FARTHEST, distance_with_gaps, has_gaps
+from streamlvq.kernels.rehearsal import pick_rehearsed, remember, rounds_of_learning
+from streamlvq.kernels.rules import glvq
+from streamlvq.kernels.steps import clear, fill_gaps
+from streamlvq.kernels.views import row, table, vector
+
+SAFE = 0.9  # a sample with this score on the right side has nothing to teach a pair
+YOUNG = 10  # samples of a class whose mean its prototypes are, before gradients move them
+START_SLOPE = -4.0
+PRIOR = 1.0  # curvature that the fit of a sigmoid starts with, in samples
+DECAY = 0.999
+STEEPEST, FLATTEST = -100.0, -0.01
+FARTHEST_OFFSET = 30.0
+TINY = 1e-12
+
+
+@helper
+def pair_number(one, other):
+    return one * (one - 1) // 2 + other if one > other else other * (other - 1) // 2 + one
+
+
+@inner
+def measure_pair(x, w, k, inverse, omega, rank, z, y, squares):
+    """Squared distances of the reading to the two prototypes of pair k, in one pass."""
+    d = x.shape[0]
+    for i in range(d):
+        z[i] = (x[i] - w[2 * k, i]) * inverse[i]
+        y[i] = (x[i] - w[2 * k + 1, i]) * inverse[i]
+    first, second = 0.0, 0.0
+    for r in range(k * rank, (k + 1) * rank):
+        a, b = 0.0, 0.0
+        for i in range(d):
+            a += omega[r, i] * z[i]
+            b += omega[r, i] * y[i]
+        first += a * a
+        second += b * b
+    squares[2 * k] = first if first < FARTHEST else FARTHEST
+    squares[2 * k + 1] = second if second < FARTHEST else FARTHEST
+
+
+@helper
+def measure_pairs(floats, ints, work, x, gaps, c):
+    """Distances of the reading in the pairs of class c (-1: in all), into `slot_distance`."""
+    d, rank, known = ints[at.FEATURES], ints[at.RANK], ints[at.KNOWN]
+    inverse = vector(floats, ints, at.INVERSE, d)
+    w = table(floats, ints, at.W, ints[at.SLOTS], d)
+    omega = table(floats, ints, at.OMEGA, ints[at.METRICS] * rank, d)
+    squares = views.slot_distance(work, ints)
+    z, y = views.difference(work, ints), views.pull(work, ints)
+    for m in range(1, known):
+        for low in range(m):
+            if c >= 0 and c != low and c != m:
+                continue
+            k = m * (m - 1) // 2 + low
+            if gaps == 1:
+                squares[2 * k] = distance_with_gaps(floats, ints, work, x, 2 * k)
+                squares[2 * k + 1] = distance_with_gaps(floats, ints, work, x, 2 * k + 1)
+            else:
+                measure_pair(x, w, k, inverse, omega, rank, z, y, squares)
+
+
+@inner
+def pair_score(squares, k):
+    total = squares[2 * k] + squares[2 * k + 1]
+    return (squares[2 * k + 1] - squares[2 * k]) / total if total > 0.0 else 0.0
+
+
+@helper
+def score_by_pairs(floats, ints, work):
+    """Couple the sigmoids of all pairs; a class scores by the logarithm of its probability."""
+    known = ints[at.KNOWN]
+    platt = table(floats, ints, at.PLATT, ints[at.PAIRS], at.PLATT_COUNT)
+    squares = views.slot_distance(work, ints)
+    r = views.pair_probabilities(work, ints)
+    for m in range(1, known):
+        for low in range(m):
+            k = m * (m - 1) // 2 + low
+            s = platt[k, at.PLATT_SLOPE] * pair_score(squares, k) + platt[k, at.PLATT_OFFSET]
+            r[low, m] = 1.0 / (1.0 + exp(s))
+            r[m, low] = 1.0 / (1.0 + exp(-s))
+    counts = views.pair_counts(work, ints)
+    if ints[at.COUPLING] == at.HT:
+        count_pairs(vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES]), counts)
+    p = views.probabilities(work, ints)[:known]
+    couple_row(r, counts, ints[at.COUPLING], views.coupling_scratch(work, ints), p)
+    score = views.class_score(work, ints)
+    for c in range(known):
+        score[c] = log(p[c] + TINY)
+
+
+@helper
+def count_pairs(class_count, counts):
+    """Samples that each pair was learnt from."""
+    for c in range(counts.shape[0]):
+        for k in range(counts.shape[0]):
+            counts[c, k] = max(class_count[c] + class_count[k], 1.0)
+
+
+@helper
+def fit_sigmoid(platt, k, score, first):
+    """One Newton step on the log loss of a score taken before its sample was learnt.
+
+    The targets are Platt's: a class seen n times is certain to (n + 1) / (n + 2).
+    """
+    s = platt[k, at.PLATT_SLOPE] * score + platt[k, at.PLATT_OFFSET]
+    p = 1.0 / (1.0 + exp(s))
+    seen = at.PLATT_FIRST if first else at.PLATT_SECOND
+    sure = (platt[k, seen] + 1.0) / (platt[k, seen] + 2.0)
+    platt[k, seen] += 1.0
+    error = (sure if first else 1.0 - sure) - p
+    weight = p * (1.0 - p)
+    at_curvature = at.PLATT_CURVATURE
+    platt[k, at_curvature] = DECAY * platt[k, at_curvature] + weight * score * score
+    platt[k, at_curvature + 1] = DECAY * platt[k, at_curvature + 1] + weight * score
+    platt[k, at_curvature + 2] = DECAY * platt[k, at_curvature + 2] + weight
+    slopes, mixed = platt[k, at_curvature] + PRIOR, platt[k, at_curvature + 1]
+    offsets = platt[k, at_curvature + 2] + PRIOR
+    scale = error / (slopes * offsets - mixed * mixed)
+    slope = platt[k, at.PLATT_SLOPE] - scale * (offsets * score - mixed)
+    offset = platt[k, at.PLATT_OFFSET] - scale * (slopes - mixed * score)
+    platt[k, at.PLATT_SLOPE] = min(FLATTEST, max(STEEPEST, slope))
+    platt[k, at.PLATT_OFFSET] = min(FARTHEST_OFFSET, max(-FARTHEST_OFFSET, offset))
+
+
+@helper
+def calibrate_pairs(floats, ints, work, c):
+    """Fit the sigmoids of all pairs of class c, whose distances are in `slot_distance`."""
+    platt = table(floats, ints, at.PLATT, ints[at.PAIRS], at.PLATT_COUNT)
+    squares = views.slot_distance(work, ints)
+    for other in range(ints[at.KNOWN]):
+        if other != c:
+            k = pair_number(c, other)
+            fit_sigmoid(platt, k, pair_score(squares, k), c < other)
+
+
+@helper
+def class_mean(floats, ints, c, out):
+    """The mean reading of a class; missing where it has never had a feature."""
+    d = ints[at.FEATURES]
+    mean = row(floats, ints, at.CLASS_MEAN, c, d)
+    weight = row(floats, ints, at.CLASS_WEIGHT, c, d)
+    copy(mean, out)
+    for i in range(d):
+        if weight[i] == 0.0:
+            out[i] = nan
+
+
+@helper
+def pair_up(floats, ints, work, x, c):
+    """Pair a new class with all others: it starts at its first sample, they at their means."""
+    d, m = ints[at.FEATURES], ints[at.RANK]
+    start = vector(floats, ints, at.START, m * d)
+    total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
+    mean = views.difference(work, ints)
+    for other in range(c):
+        k = pair_number(c, other)
+        class_mean(floats, ints, other, mean)
+        settle(floats, ints, mean, other, 2 * k)
+        settle(floats, ints, x, c, 2 * k + 1)
+        copy(start, row(floats, ints, at.OMEGA, k, m * d))
+        clear(row(floats, ints, at.ROW_MOMENT, k, m))
+        clear(row(floats, ints, at.COLUMN_MOMENT, k, d))
+        total[k] = 0.0
+        platt = row(floats, ints, at.PLATT, k, at.PLATT_COUNT)
+        clear(platt)
+        platt[at.PLATT_SLOPE] = START_SLOPE
+        vector(ints, ints, at.CLASS_SIZE, ints[at.CLASSES])[other] += 1
+    vector(ints, ints, at.CLASS_SIZE, ints[at.CLASSES])[c] = c
+    ints[at.KNOWN] = c + 1
+    ints[at.PROTOTYPES] = c * (c + 1)
+
+
+@helper
+def follow_mean(floats, ints, x, p, count):
+    """Move a young prototype so that it stays the mean of its samples."""
+    d = ints[at.FEATURES]
+    w = row(floats, ints, at.W, p, d)
+    for i in range(d):
+        if x[i] == x[i] and w[i] == w[i]:
+            w[i] += (x[i] - w[i]) / (count + 1.0)
+
+
+@helper
+def teach_pairs(floats, ints, work, x, c, gaps, count):
+    """Let a sample of class c teach its pairs, given its distances.
+
+    Returns how far it is on the wrong side in its worst pair: -1 is safe, 1 is lost.
+    """
+    squares = views.slot_distance(work, ints)
+    wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
+    worst = -1.0
+    for other in range(ints[at.KNOWN]):
+        if other == c:
+            continue
+        k = pair_number(c, other)
+        right, wrong = (2 * k, 2 * k + 1) if c < other else (2 * k + 1, 2 * k)
+        side = pair_score(squares, k) if c < other else -pair_score(squares, k)
+        worst = max(worst, -side)
+        if side > 0.0:
+            wins[right] += 1.0
+        if gaps == 1:
+            fill_gaps(floats, ints, x, right)
+        if count < YOUNG:
+            follow_mean(floats, ints, x, right, count)
+        if side < SAFE:
+            near, far = squares[right], squares[wrong]
+            glvq(floats, ints, work, x, near, far, right, wrong, gaps)
+    return worst
+
+
+@helper
+def learn_row_in_pairs(floats, ints, work, x, c):
+    """Learn one sample of class c, then rehearse; c == KNOWN announces a new class."""
+    gaps = has_gaps(ints, x)
+    known = ints[at.KNOWN]
+    silent = ints[at.PASSIVE] == at.SILENT
+    if c >= known:
+        pair_up(floats, ints, work, x, c)
+    elif known > 1:
+        measure_pairs(floats, ints, work, x, gaps, c if silent else -1)
+        if not silent:
+            score_by_pairs(floats, ints, work)
+            to_probabilities(floats, ints, work)
+            calibrate(floats, ints, work, c)
+            calibrate_pairs(floats, ints, work, c)
+        count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
+        teach_pairs(floats, ints, work, x, c, gaps, count)
+    remember(floats, ints, x, c)
+    margin = vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])
+    for _ in range(1, rounds_of_learning(ints)):
+        position = pick_rehearsed(floats, ints)
+        sample = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
+        label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
+        gaps = has_gaps(ints, sample)
+        measure_pairs(floats, ints, work, sample, gaps, label)
+        margin[position] = teach_pairs(floats, ints, work, sample, label, gaps, YOUNG)
+    return at.DONE

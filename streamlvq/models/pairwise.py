@@ -1,0 +1,66 @@
+"""PairwiseLVQ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streamlvq.kernels import layout as at
+from streamlvq.models.gradient import Activation, MatrixLVQ
+from streamlvq.models.parameters import check_choice, documented
+
+
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class PairwiseLVQ(MatrixLVQ, Activation):
+    """A GMLVQ for every pair of classes, coupled into one probability for each class.
+
+    Every pair has a prototype for either class, a metric and a sigmoid that turns its score into
+    the probability of one class if it is one of the two. The sigmoids are fitted on scores taken
+    before their samples are learnt, and so is a temperature for the coupled probabilities, which
+    would otherwise be too modest: each of many sigmoids keeps a little doubt. Choose it when the
+    probabilities matter and classes are not too many: c classes make c (c - 1) / 2 pairs.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.PairwiseLVQ()
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()
+    0.93
+
+    References
+    ----------
+    - Platt, J. C. (1999). Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods. Advances in Large Margin Classifiers, 61-74.
+    - Price, D., Knerr, S., Personnaz, L., Dreyfus, G. (1994). Pairwise neural network classifiers with probabilistic outputs. NIPS 7, 1109-1116.
+    - Wu, T.-F., Lin, C.-J., Weng, R. C. (2004). Probability estimates for multi-class classification by pairwise coupling. Journal of Machine Learning Research 5, 975-1005.
+
+    """
+
+    _rule = at.RULE_PAIRWISE
+    _kind = at.MATRIX
+    _start_temperature = 1.0
+
+    prototypes_per_class: int = field(default=1, init=False)
+    max_prototypes_per_class: int = field(default=1, init=False)
+    coupling: str = "pkpd"
+    learning_rate: float = 0.05
+    metric_learning_rate: float = 0.15
+    rehearsal: int = 4
+
+    def _check(self) -> None:
+        super()._check()
+        check_choice(type(self).__name__, "coupling", self.coupling, tuple(at.COUPLINGS))
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return (super()._mutable_attributes | {"coupling"}) - {"max_prototypes_per_class"}
+
+    def _switches(self) -> dict[int, int]:
+        return {**super()._switches(), at.COUPLING: at.COUPLINGS[self.coupling]}
