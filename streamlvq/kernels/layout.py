@@ -97,7 +97,8 @@ LARGEST = 1e60  # a value beyond this is refused like an infinity: its fourth po
 
 def work_size(features: int, classes: int, rank: int, slots: int, pairs: int) -> int:
     """How many floats `work` needs."""
-    size = 4 * classes + 4 * features + rank + rank * features + slots
+    size = 4 * classes + 4 * features + rank + slots
+    size += max(rank * features, 2 * features + rank)
     if pairs > 0:
         size += 2 * classes * classes + coupling_scratch(classes)
     return size

@@ -94,8 +94,9 @@ def score_by_pairs(floats, ints, work):
         for low in range(m):
             k = m * (m - 1) // 2 + low
             s = platt[k, at.PLATT_SLOPE] * pair_score(squares, k) + platt[k, at.PLATT_OFFSET]
-            r[low, m] = 1.0 / (1.0 + exp(s))
-            r[m, low] = 1.0 / (1.0 + exp(-s))
+            odds = exp(s)  # of m; finite, because slope, score and offset are bounded
+            r[low, m] = 1.0 / (1.0 + odds)
+            r[m, low] = odds / (1.0 + odds)
     counts = views.pair_counts(work, ints)
     if ints[at.COUPLING] == at.HT:
         count_pairs(vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES]), counts)

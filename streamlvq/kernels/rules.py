@@ -13,7 +13,9 @@ from streamlvq.kernels.steps import (
     apply_metric,
     clear,
     fill_gaps,
+    project_both,
     step_collected,
+    step_metric_both,
     step_own_metric,
     step_prototype,
 )
@@ -45,13 +47,42 @@ def move(floats, ints, work, x, p, slope, gaps):
         # The distance of what is there was scaled up, and so is its gradient.
         slope *= max(0.0, blank_gaps(kind, omega, z))
     projection = views.projection(work, ints)
-    apply_metric(kind, omega, z, projection, views.pull(work, ints))
+    pull = views.pull(work, ints)
+    apply_metric(kind, omega, z, projection, pull)
     if shares_metric(ints):
         gradient = views.metric_gradient(work, ints)
         add_metric_gradient(kind, omega, z, projection, slope, gradient)
     elif ints[at.METRICS] > 1:
         step_own_metric(floats, ints, work, p, slope)
-    step_prototype(floats, ints, work, x, p, slope)
+    step_prototype(floats, ints, x, p, slope, pull)
+
+
+@helper
+def move_both(floats, ints, work, x, right, wrong, pull_slope, push_slope, gaps):
+    """`move` for two prototypes that share a matrix, and the matrix, in few passes over it."""
+    d = ints[at.FEATURES]
+    omega = metric_of(floats, ints, right)
+    inverse = vector(floats, ints, at.INVERSE, d)
+    z, y = views.difference(work, ints), views.other_difference(work, ints)
+    subtract(x, row(floats, ints, at.W, right, d), inverse, z)
+    subtract(x, row(floats, ints, at.W, wrong, d), inverse, y)
+    if gaps == 1:
+        pull_slope *= max(0.0, blank_gaps(at.MATRIX, omega, z))
+        push_slope *= max(0.0, blank_gaps(at.MATRIX, omega, y))
+    first, second = views.projection(work, ints), views.other_projection(work, ints)
+    pull, push = views.pull(work, ints), views.other_pull(work, ints)
+    project_both(omega, z, y, first, second, pull, push)
+    step_prototype(floats, ints, x, right, pull_slope, pull)
+    step_prototype(floats, ints, x, wrong, push_slope, push)
+    for r in range(first.shape[0]):
+        first[r] *= 2.0 * pull_slope
+        second[r] *= 2.0 * push_slope
+    m = metric_number(ints, right)
+    rows = row(floats, ints, at.ROW_MOMENT, m, ints[at.RANK])
+    columns = row(floats, ints, at.COLUMN_MOMENT, m, d)
+    total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
+    rate, decay = floats[at.METRIC_RATE] / sqrt(d), floats[at.STEP_DECAY]
+    step_metric_both(omega, first, second, z, y, rate, decay, rows, columns, total, m)
 
 
 @helper
@@ -69,10 +100,14 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
     if steepness > 0.0:
         s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
         slope = 4.0 * s * (1.0 - s)
+    pull, push = slope * 2.0 * other / (total * total), -slope * 2.0 * near / (total * total)
+    if shares_metric(ints) and ints[at.KIND] == at.MATRIX and ints[at.ADAPTIVE] == 1:
+        move_both(floats, ints, work, x, right, wrong, pull, push, gaps)
+        return
     if shares_metric(ints):
         clear(views.metric_gradient(work, ints))
-    move(floats, ints, work, x, right, slope * 2.0 * other / (total * total), gaps)
-    move(floats, ints, work, x, wrong, -slope * 2.0 * near / (total * total), gaps)
+    move(floats, ints, work, x, right, pull, gaps)
+    move(floats, ints, work, x, wrong, push, gaps)
     if shares_metric(ints):
         step_collected(floats, ints, work, metric_number(ints, right))
 

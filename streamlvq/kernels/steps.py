@@ -65,15 +65,14 @@ def add_metric_gradient(kind, omega, z, projection, slope, gradient):
 
 
 @helper
-def step_prototype(floats, ints, work, x, p, slope):
-    """Move prototype p by the gradient `slope` * d(distance)/dw, whose pull lies in `work`.
+def step_prototype(floats, ints, x, p, slope, pull):
+    """Move prototype p by the gradient `slope` * d(distance)/dw, given the pull of the sample.
 
     Features that are missing, or constant so far, stay where they are.
     """
     d = ints[at.FEATURES]
     w = row(floats, ints, at.W, p, d)
     inverse = vector(floats, ints, at.INVERSE, d)
-    pull = views.pull(work, ints)
     rate = floats[at.LEARNING_RATE]
     if ints[at.ADAPTIVE] == 0:
         rows = d if ints[at.KIND] != at.MATRIX else ints[at.RANK]
@@ -179,6 +178,72 @@ def step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, t
         step = scale * projection[r] / (sqrt(rows[r]) + TINY)
         for i in range(d):
             value = omega[start + i] - step * factor[i]
+            omega[start + i] = value
+            norm += value * value
+    if norm > 0.0:
+        shrink = 1.0 / sqrt(norm)
+        for k in range(omega.shape[0]):
+            omega[k] *= shrink
+
+
+@helper
+def project_both(omega, z, y, first, second, pull, push):
+    """`apply_metric` for two differences in one pass over the matrix."""
+    d = z.shape[0]
+    for i in range(d):
+        pull[i] = 0.0
+        push[i] = 0.0
+    for r in range(first.shape[0]):
+        start = r * d
+        a, b = 0.0, 0.0
+        for i in range(d):
+            a += omega[start + i] * z[i]
+            b += omega[start + i] * y[i]
+        first[r] = a
+        second[r] = b
+        for i in range(d):
+            pull[i] += a * omega[start + i]
+            push[i] += b * omega[start + i]
+
+
+@helper
+def step_metric_both(omega, first, second, z, y, rate, decay, rows, columns, total, m):
+    """`step_metric_adaptive` for the gradient first z' + second y', which is never written out.
+
+    The squares of such a sum of outer products add up in closed form along rows and columns. The
+    differences z and y are used up.
+    """
+    d = z.shape[0]
+    zz, zy, yy = 0.0, 0.0, 0.0
+    for i in range(d):
+        zz += z[i] * z[i]
+        zy += z[i] * y[i]
+        yy += y[i] * y[i]
+    uu, uv, vv = 0.0, 0.0, 0.0
+    grown = 0.0
+    for r in range(rows.shape[0]):
+        u, v = first[r], second[r]
+        uu += u * u
+        uv += u * v
+        vv += v * v
+        square = max(0.0, u * u * zz + 2.0 * u * v * zy + v * v * yy)
+        rows[r] = decay * rows[r] + square
+        grown += square
+    total[m] = decay * total[m] + grown
+    for i in range(d):
+        square = max(0.0, uu * z[i] * z[i] + 2.0 * uv * z[i] * y[i] + vv * y[i] * y[i])
+        columns[i] = decay * columns[i] + square
+        factor = 1.0 / (sqrt(columns[i]) + TINY)
+        z[i] *= factor
+        y[i] *= factor
+    scale = rate * sqrt(total[m])
+    norm = 0.0
+    for r in range(rows.shape[0]):
+        start = r * d
+        row_scale = scale / (sqrt(rows[r]) + TINY)
+        u, v = row_scale * first[r], row_scale * second[r]
+        for i in range(d):
+            value = omega[start + i] - u * z[i] - v * y[i]
             omega[start + i] = value
             norm += value * value
     if norm > 0.0:

@@ -109,10 +109,33 @@ def projection(work, ints):
 
 
 @helper
+def gradient_start(ints):
+    return 4 * ints[CLASSES] + 4 * ints[FEATURES] + ints[RANK]
+
+
+@helper
 def metric_gradient(work, ints):
-    d, m = ints[FEATURES], ints[RANK]
-    start = 4 * ints[CLASSES] + 4 * d + m
-    return work[start : start + m * d]
+    start = gradient_start(ints)
+    return work[start : start + ints[RANK] * ints[FEATURES]]
+
+
+@helper
+def other_difference(work, ints):
+    """Scratch for a second prototype; the place of the gradient that need not be written out."""
+    start = gradient_start(ints)
+    return work[start : start + ints[FEATURES]]
+
+
+@helper
+def other_pull(work, ints):
+    start = gradient_start(ints) + ints[FEATURES]
+    return work[start : start + ints[FEATURES]]
+
+
+@helper
+def other_projection(work, ints):
+    start = gradient_start(ints) + 2 * ints[FEATURES]
+    return work[start : start + ints[RANK]]
 
 
 @helper
@@ -124,7 +147,7 @@ def slot_distance(work, ints):
 @helper
 def slots_end(ints):
     d, m = ints[FEATURES], ints[RANK]
-    return 4 * ints[CLASSES] + 4 * d + m + m * d + ints[SLOTS]
+    return gradient_start(ints) + max(m * d, 2 * d + m) + ints[SLOTS]
 
 
 @helper
