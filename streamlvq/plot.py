@@ -1,7 +1,8 @@
-"""Pictures of what a model has learnt (extra `plot`).
+"""Pictures of what a model has learnt, and of how well (extra `plot`).
 
-Every function takes a model that has learnt something and returns matplotlib's axes. Colours are
-told apart by colour-blind readers too (Okabe and Ito), and classes have markers of their own.
+Every function takes a model that has learnt something, or a metric, and returns matplotlib's
+axes. Colours are told apart by colour-blind readers too (Okabe and Ito), and classes have markers
+of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from streamlvq.vectorize import Vectorizer, to_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["projection", "prototype_profiles", "relevance_profile"]
+__all__ = [
+    "accuracy_reject_curve",
+    "projection",
+    "prototype_profiles",
+    "relevance_profile",
+    "reliability_diagram",
+]
 
 Floats = npt.NDArray[np.float64]
 Label = Hashable
@@ -30,6 +37,7 @@ COLOURS = (
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # 7 and 8 have no common factor: 56 combinations
 READING_SIZE, PROTOTYPE_SIZE = 9, 85
+SMALLEST_BIN, LARGEST_BIN = 12, 120
 NAMED_FEATURES = 40  # more names than this cannot be read along an axis
 
 
@@ -149,6 +157,62 @@ def prototype_profiles(
     axes.set_title(f"{type(model).__name__}: prototypes")
     axes.grid(axis="x", color="0.9")
     _legend(axes, styles)
+    return axes
+
+
+def accuracy_reject_curve(curve: Any, ax: Axes | None = None, label: str | None = None) -> Axes:
+    """The accuracy of the samples that are kept against the share that is rejected.
+
+    Parameters
+    ----------
+    curve
+        A `metrics.AccuracyRejectCurve`, or two arrays: reject rates and accuracies.
+    ax
+        Where to draw; a new figure by default. Several curves can share it.
+    label
+        What to call the curve in the legend.
+
+    """
+    rates, accuracies, *_ = curve.points() if hasattr(curve, "points") else curve
+    axes = _new_axes((6.0, 4.5)) if ax is None else ax
+    axes.plot(rates, accuracies, color=_next_colour(axes), label=label)
+    axes.set(xlim=(0, 1), ylim=(_lowest(axes), 1.005))
+    axes.set(xlabel="reject rate", ylabel="accuracy of what is kept")
+    axes.set_title("Accuracy-reject curve")
+    if label is not None:
+        axes.legend(loc="lower right", frameon=False)
+    return axes
+
+
+def reliability_diagram(table: Any, ax: Axes | None = None, label: str | None = None) -> Axes:
+    """How often predictions are right against how probable they were said to be.
+
+    Below the diagonal the model is overconfident. The larger a point, the more samples it has.
+
+    Parameters
+    ----------
+    table
+        A `metrics.ExpectedCalibrationError`, or three arrays: the mean confidence of each bin, its
+        accuracy and its weight.
+    ax
+        Where to draw; a new figure by default. Several models can share it.
+    label
+        What to call the model in the legend.
+
+    """
+    read = table.reliability() if hasattr(table, "reliability") else table
+    confidence, accuracy, weight = (np.asarray(column, dtype=float) for column in read)
+    axes = _new_axes((5.0, 5.0)) if ax is None else ax
+    colour = _next_colour(axes)
+    axes.plot(confidence, accuracy, color=colour, linewidth=1, label=label)
+    sizes = SMALLEST_BIN + (LARGEST_BIN - SMALLEST_BIN) * weight / weight.max(initial=1e-300)
+    axes.scatter(confidence, accuracy, s=sizes, color=colour, linewidths=0)
+    axes.axline((0, 0), slope=1, color="0.3", linestyle="--", linewidth=1)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set(xlabel="probability of the predicted class", ylabel="accuracy")
+    axes.set_title("Reliability diagram")
+    if label is not None:
+        axes.legend(loc="upper left", frameon=False)
     return axes
 
 
@@ -274,6 +338,18 @@ def _new_axes(size: tuple[float, float]) -> Axes:
     except ImportError as error:
         raise MissingExtraError("matplotlib", "plot") from error
     return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def _next_colour(axes: Axes) -> str:
+    """A colour for another model on the same axes."""
+    return COLOURS[sum(line.get_linestyle() == "-" for line in axes.get_lines()) % len(COLOURS)]
+
+
+def _lowest(axes: Axes) -> float:
+    """Where curves should start to be shown: where few samples are kept, accuracy is chance."""
+    curves = [np.asarray(line.get_xydata()) for line in axes.get_lines()]
+    lowest = min(curve[curve[:, 0] <= 0.9, 1].min(initial=1.0) for curve in curves)
+    return float(max(lowest - 0.1 * (1.0 - lowest) - 0.005, 0.0))
 
 
 def _styles(labels: Sequence[Label]) -> Styles:

@@ -1,4 +1,4 @@
-"""A slow oracle for every model: the definitions, written down as they stand in the literature.
+"""A slow oracle for models and metrics: the definitions as they stand in the literature.
 
 Nothing here is incremental or clever. Running statistics are recomputed from the whole history,
 metrics are d x d matrices, and gradients of a cost are products of two small derivatives.
@@ -6,6 +6,7 @@ metrics are d x d matrices, and gradients of a cost are products of two small de
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -562,3 +563,40 @@ class NaiveLVQ:
         metric.omega = unit(omega)
         metric.rows = np.append(metric.rows, np.zeros(omega.shape[0] - old_rows))
         metric.columns = np.append(metric.columns, np.zeros(omega.shape[1] - old_d))
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+
+def accuracy_reject_points(
+    certainty: Array, right: Array, weight: Array
+) -> list[tuple[float, float, float]]:
+    """Reject rate, accuracy of the kept and threshold, for every certainty that occurs."""
+    points = [(1.0, 1.0, math.inf)]
+    kept = kept_right = 0.0
+    for c, r, w in sorted(zip(certainty, right, weight, strict=True), reverse=True):
+        kept += w
+        kept_right += w * r
+        if points[-1][2] == c:  # those of equal certainty are kept together
+            points.pop()
+        points.append((1.0 - kept / weight.sum(), kept_right / kept, c))
+    return points[::-1]
+
+
+def accuracy_reject_area(certainty: Array, right: Array, weight: Array) -> float:
+    points = accuracy_reject_points(certainty, right, weight)
+    return sum(
+        (rate - last_rate) * (accuracy + last_accuracy) / 2
+        for (last_rate, last_accuracy, _), (rate, accuracy, _) in itertools.pairwise(points)
+    )
+
+
+def calibration_error(confidence: Array, right: Array, weight: Array, bins: int) -> float:
+    error = 0.0
+    for k in range(bins):
+        inside = (confidence * bins >= k) & ((confidence * bins < k + 1) | (k == bins - 1))
+        if inside.any():
+            w = weight[inside]
+            gap = (w @ right[inside] - w @ confidence[inside]) / w.sum()
+            error += abs(gap) * w.sum() / weight.sum()
+    return error

@@ -247,12 +247,60 @@ def test_profiles_of_features_that_a_prototype_has_never_seen() -> None:
     assert np.isfinite(drawn).all()
 
 
+# --- metrics -------------------------------------------------------------------------------------
+
+
+def test_accuracy_reject_curve_from_arrays() -> None:
+    axes = plot.accuracy_reject_curve(([0.0, 0.5, 1.0], [0.8, 0.9, 1.0]), label="GLVQ")
+    (line,) = axes.get_lines()
+    np.testing.assert_array_equal(line.get_xydata(), [[0, 0.8], [0.5, 0.9], [1, 1]])
+    assert legend_of(axes) == ["GLVQ"]
+    assert axes.get_xlabel() == "reject rate"
+
+
+def test_the_last_samples_kept_do_not_squeeze_the_curve() -> None:
+    axes = plot.accuracy_reject_curve(([0.0, 0.5, 0.99, 1.0], [0.9, 0.95, 0.0, 1.0]))
+    assert 0.8 < axes.get_ylim()[0] < 0.9
+    plot.accuracy_reject_curve(([0.0, 1.0], [0.6, 1.0]), axes)
+    assert 0.5 < axes.get_ylim()[0] < 0.6
+
+
+def test_curves_that_share_axes_have_different_colours() -> None:
+    axes = plot.accuracy_reject_curve(([0, 1], [0.8, 1]), label="GLVQ")
+    assert plot.accuracy_reject_curve(([0, 1], [0.9, 1]), axes, "LGMLVQ") is axes
+    assert [line.get_color() for line in axes.get_lines()] == list(plot.COLOURS[:2])
+    assert legend_of(axes) == ["GLVQ", "LGMLVQ"]
+
+
+def test_reliability_diagram_from_arrays() -> None:
+    axes = plot.reliability_diagram(([0.6, 0.9], [0.5, 0.95], [10.0, 40.0]))
+    line, diagonal = axes.get_lines()
+    np.testing.assert_array_equal(line.get_xydata(), [[0.6, 0.5], [0.9, 0.95]])
+    assert diagonal.get_slope() == 1
+    (bins,) = axes.collections
+    np.testing.assert_array_equal(bins.get_offsets(), line.get_xydata())
+    small, large = bins.get_sizes()
+    assert plot.SMALLEST_BIN < small < large == plot.LARGEST_BIN
+    assert axes.get_legend() is None
+
+
+def test_reliability_diagrams_share_axes() -> None:
+    axes = plot.reliability_diagram(([0.6], [0.5], [1]), label="GLVQ")
+    plot.reliability_diagram(([0.7], [0.5], [1]), axes, "LGMLVQ")
+    drawn = [line.get_color() for line in axes.get_lines() if line.get_linestyle() == "-"]
+    assert drawn == list(plot.COLOURS[:2])
+    assert legend_of(axes) == ["GLVQ", "LGMLVQ"]
+
+
 # --- without matplotlib --------------------------------------------------------------------------
+
+
+TABLES = {"accuracy_reject_curve": ([0, 1], [1, 1]), "reliability_diagram": ([0.5], [0.6], [9])}
 
 
 @pytest.mark.parametrize("name", plot.__all__)
 def test_missing_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = learnt()
+    subject = TABLES.get(name) or learnt()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamlvq\[plot\]'"):
-        getattr(plot, name)(model)
+        getattr(plot, name)(subject)
