@@ -37,44 +37,63 @@ def pair_number(one, other):
     return one * (one - 1) // 2 + other if one > other else other * (other - 1) // 2 + one
 
 
-@inner
-def measure_pair(x, w, k, inverse, omega, rank, z, y, squares):
-    """Squared distances of the reading to the two prototypes of pair k, in one pass."""
+@helper
+def measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares):
+    """`measure_pairs` where nothing is missing.
+
+    All in one function, because handing arrays to another one for each pair would take as long as
+    measuring it. Two rows at a time: four sums that do not wait for each other take little longer
+    than one.
+    """
     d = x.shape[0]
-    for i in range(d):
-        z[i] = (x[i] - w[2 * k, i]) * inverse[i]
-        y[i] = (x[i] - w[2 * k + 1, i]) * inverse[i]
-    first, second = 0.0, 0.0
-    for r in range(k * rank, (k + 1) * rank):
-        a, b = 0.0, 0.0
-        for i in range(d):
-            a += omega[r, i] * z[i]
-            b += omega[r, i] * y[i]
-        first += a * a
-        second += b * b
-    squares[2 * k] = first if first < FARTHEST else FARTHEST
-    squares[2 * k + 1] = second if second < FARTHEST else FARTHEST
+    for m in range(1, known):
+        for low in range(m):
+            if c >= 0 and c != low and c != m:
+                continue
+            k = m * (m - 1) // 2 + low
+            for i in range(d):
+                z[i] = (x[i] - w[2 * k, i]) * inverse[i]
+                y[i] = (x[i] - w[2 * k + 1, i]) * inverse[i]
+            first, second = 0.0, 0.0
+            r, end = k * rank, (k + 1) * rank
+            while r + 1 < end:
+                a, b, e, f = 0.0, 0.0, 0.0, 0.0
+                for i in range(d):
+                    a += omega[r, i] * z[i]
+                    b += omega[r, i] * y[i]
+                    e += omega[r + 1, i] * z[i]
+                    f += omega[r + 1, i] * y[i]
+                first += a * a + e * e
+                second += b * b + f * f
+                r += 2
+            if r < end:
+                a, b = 0.0, 0.0
+                for i in range(d):
+                    a += omega[r, i] * z[i]
+                    b += omega[r, i] * y[i]
+                first += a * a
+                second += b * b
+            squares[2 * k] = first if first < FARTHEST else FARTHEST
+            squares[2 * k + 1] = second if second < FARTHEST else FARTHEST
 
 
 @helper
 def measure_pairs(floats, ints, work, x, gaps, c):
     """Distances of the reading in the pairs of class c (-1: in all), into `slot_distance`."""
     d, rank, known = ints[at.FEATURES], ints[at.RANK], ints[at.KNOWN]
-    inverse = vector(floats, ints, at.INVERSE, d)
-    w = table(floats, ints, at.W, ints[at.SLOTS], d)
-    omega = table(floats, ints, at.OMEGA, ints[at.METRICS] * rank, d)
     squares = views.slot_distance(work, ints)
-    z, y = views.difference(work, ints), views.pull(work, ints)
-    for m in range(1, known):
-        for low in range(m):
-            if c >= 0 and c != low and c != m:
-                continue
-            k = m * (m - 1) // 2 + low
-            if gaps == 1:
-                squares[2 * k] = distance_with_gaps(floats, ints, work, x, 2 * k)
-                squares[2 * k + 1] = distance_with_gaps(floats, ints, work, x, 2 * k + 1)
-            else:
-                measure_pair(x, w, k, inverse, omega, rank, z, y, squares)
+    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
+    if gaps == 0:
+        inverse = vector(floats, ints, at.INVERSE, d)
+        w = table(floats, ints, at.W, ints[at.SLOTS], d)
+        omega = table(floats, ints, at.OMEGA, ints[at.METRICS] * rank, d)
+        z, y = views.difference(work, ints), views.pull(work, ints)
+        measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares)
+        return
+    for p in range(ints[at.PROTOTYPES]):
+        k = p // 2
+        if c < 0 or c == labels[2 * k] or c == labels[2 * k + 1]:
+            squares[p] = distance_with_gaps(floats, ints, work, x, p)
 
 
 @inner

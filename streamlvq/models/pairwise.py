@@ -52,7 +52,7 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     coupling: str = "pkpd"
     learning_rate: float = 0.05
     metric_learning_rate: float = 0.15
-    rehearsal: int = 4
+    rehearsal: int = 2
 
     def _check(self) -> None:
         super()._check()
