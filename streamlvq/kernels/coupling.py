@@ -1,10 +1,10 @@
 """Class probabilities out of pairwise ones: five ways to couple r[l, m] = P(l | l or m) into p.
 
-Three of them solve linear systems, and each of these is a network: what is known about pairs are
-links between classes. Eliminating a class leaves a network of the others, whose links are sums and
-products of positive numbers. A pivot is the sum of a class's links rather than the difference that
-textbooks compute (Grassmann, Taksar & Heyman 1985), so nothing cancels, no pivot has to be searched
-for, and even a probability of 1e-12 comes out with nearly all of its digits.
+Three of them solve linear systems, all of one kind: a network of classes whose links are positive.
+Taking a class out of it leaves a network of the others, with links that are sums and products of
+the old ones. A pivot is the sum of a class's links, not a difference as in textbooks (Grassmann,
+Taksar & Heyman 1985). So nothing cancels, pivots need not be searched for, and even a probability
+of 1e-9 has all its digits.
 
 Pairwise probabilities must add up to one, r[l, m] + r[m, l] = 1; the diagonal has no influence.
 """
@@ -16,12 +16,12 @@ from math import exp, log
 from streamlvq.kernels.compile import helper, inner, kernel
 from streamlvq.kernels.layout import HT, PKPD, WLW1, WLW2
 
-LOWEST, HIGHEST = 1e-12, 1.0 - 1e-12  # pairwise probabilities beyond are moved to these
+LOWEST, HIGHEST = 1e-12, 1.0 - 1e-12  # pairwise probabilities beyond these count as these
 
-MOST_STEPS = 100  # of Newton's method; five are usual, fifty have been seen with zeros and ones
-SMALL_STEP = 1e-9  # of log p: the next one would be its square
-SMALL_CHANGE = 1e-14  # of p: below is rounding
-FAINTEST = 1e-200  # keeps p positive where counts let the classes form long chains
+MOST_STEPS = 100  # of Newton's method; five are usual, fifty were seen with zeros and ones only
+SMALL_STEP = 1e-9  # of log p; the next one would be its square
+SMALL_CHANGE = 1e-14  # of p; below it there is only rounding
+FAINTEST = 1e-200  # p stays above, however long the chains that counts make of the classes
 
 
 @inner
@@ -46,16 +46,16 @@ def normalise(p):
 def eliminate(links, ground):
     """Take the classes out of a network one after the other, the last first, until one is left.
 
-    `ground[k]` is a link of class k to something outside. Afterwards, row k holds the links that a
-    class had to those before it when its turn came, column k the share of each of those links that
-    the class before it took over, and the diagonal one over the sum of the links.
+    `ground[k]` is a link of class k to something outside. Afterwards row k holds, left of the
+    diagonal, the links of class k when its turn came, column k above the diagonal the share of them
+    that each class took over, and the diagonal one over their sum.
     """
     c = links.shape[0]
     for k in range(c - 1, 0, -1):
         total = ground[k]
         for j in range(k):
             total += links[k, j]
-        inverse = 1.0 / total if total > 0.0 else 0.0  # without links there is nothing to take over
+        inverse = 1.0 / total if total > 0.0 else 0.0  # no links: nothing to take over
         links[k, k] = inverse
         for i in range(k):
             share = links[i, k] * inverse
@@ -67,7 +67,7 @@ def eliminate(links, ground):
 
 @helper
 def hand_over(links, x):
-    """Eliminate the right-hand side x of a network whose classes are eliminated."""
+    """Do to the right-hand side x of a network what `eliminate` did to the network."""
     for k in range(links.shape[0] - 1, 0, -1):
         for i in range(k):
             x[i] += links[i, k] * x[k]
@@ -75,7 +75,10 @@ def hand_over(links, x):
 
 @helper
 def substitute(links, first, factor, x):
-    """Replace the right-hand side x, after `hand_over` and times a factor, by the solution."""
+    """Replace the right-hand side x, handed over and times `factor`, by the solution.
+
+    Its value for the class that was left is `first`.
+    """
     x[0] = first
     for k in range(1, links.shape[0]):
         total = factor * x[k]
@@ -104,10 +107,10 @@ def couple_vote(r, p):
     """The share of the pairs that prefer a class; a tie is half a vote for both."""
     c = p.shape[0]
     for k in range(c):
-        votes = 0.0
-        for j in range(c):
-            if j != k:
-                votes += 1.0 if r[k, j] > r[j, k] else 0.0 if r[k, j] < r[j, k] else 0.5
+        votes = c - 1.0
+        for j in range(c):  # without branches; the diagonal ties with itself
+            votes += 1.0 if r[k, j] > r[j, k] else 0.0
+            votes -= 1.0 if r[k, j] < r[j, k] else 0.0
         p[k] = votes
     normalise(p)
 
@@ -135,24 +138,36 @@ def couple_wlw1(r, links, ground, p):
 
 
 @helper
+def quadratic_form(r, u, links, ground):
+    """The network of the quadratic form sum_lm (r_ml u_l y_l - r_lm u_m y_m)^2 / 2 in y.
+
+    Both classes of a pair get the very same residual, so that their links to the ground cancel: for
+    a third class, far less probable than the two, a difference in rounding would be large.
+    """
+    for k in range(u.shape[0]):
+        ground[k] = 0.0
+        for j in range(k):
+            mine, other = clamped(r[j, k]) * u[k], clamped(r[k, j]) * u[j]
+            links[k, j] = links[j, k] = mine * other
+            residual = mine - other
+            ground[k] += mine * residual
+            ground[j] -= other * residual
+
+
+@helper
 def couple_wlw2(r, links, ground, y, p):
     """Minimise sum_lm (r_ml p_l - r_lm p_m)^2 with sum p = 1.
 
-    The matrix Q of this quadratic form has the links r_lm r_ml between classes, and Qp is the same
-    number for every class, not negative: the multiplier of the constraint. Consistent r make Q
-    singular. Written as p = u y with a u close to p, here that of WLW1, the row sums of Q are
-    residuals: they say how inconsistent r is, down to the last digit, and become the ground.
+    At the minimum the slope along every p_l is the multiplier of the constraint, which is not
+    negative, and zero if r is consistent. The system is nearly singular then. But it is written
+    here as p = u y with the solution u of WLW1, so that its links to the ground are residuals: they
+    say how inconsistent r is, down to the last digit.
     """
     c = p.shape[0]
     couple_wlw1(r, links, ground, p)
+    quadratic_form(r, p, links, ground)
     for k in range(c):
         y[k] = p[k]
-        ground[k] = 0.0
-        for j in range(c):
-            if j != k:
-                won, lost = clamped(r[k, j]), clamped(r[j, k])
-                links[k, j] = won * lost * p[k] * p[j]
-                ground[k] += lost * (lost * p[k] - won * p[j]) * p[k]
     eliminate(links, ground)
     hand_over(links, y)
     multiplier = max(ground[0], 0.0) / y[0]
