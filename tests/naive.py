@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,101 @@ def start_metric(kind: str, rank: int | None, d: int, seed: int) -> Array:
         return unit(np.eye(d))
     gaussian = np.random.default_rng(seed).standard_normal((d, rank))
     return unit(np.linalg.qr(gaussian)[0].T)
+
+
+# --- pairwise coupling ---------------------------------------------------------------------------
+
+Exact = list[list[Fraction]]
+
+
+def exact_pairs(r: Array) -> Exact:
+    """Pairwise probabilities as fractions; the smaller of a pair decides, zeros on the diagonal."""
+    c = len(r)
+    smaller = [[Fraction(min(r[i, j], r[j, i])) for j in range(c)] for i in range(c)]
+    return [
+        [
+            Fraction(0) if i == j else smaller[i][j] if r[i, j] <= r[j, i] else 1 - smaller[i][j]
+            for j in range(c)
+        ]
+        for i in range(c)
+    ]
+
+
+def solve_exactly(rows: Exact, right: list[Fraction]) -> list[Fraction]:
+    """Gauss-Jordan elimination without rounding."""
+    table = [[*row, value] for row, value in zip(rows, right, strict=True)]
+    for k in range(len(table)):
+        pivot = next(i for i in range(k, len(table)) if table[i][k] != 0)
+        table[k], table[pivot] = table[pivot], table[k]
+        table[k] = [value / table[k][k] for value in table[k]]
+        for i, row in enumerate(table):
+            if i != k and row[k] != 0:
+                table[i] = [a - row[k] * b for a, b in zip(row, table[k], strict=True)]
+    return [row[-1] for row in table]
+
+
+def as_shares(values: list[Fraction]) -> Array:
+    return np.array([float(value / sum(values)) for value in values])
+
+
+def couple_pkpd(r: Array) -> Array:
+    pairs = exact_pairs(r)
+    c = len(pairs)
+    return as_shares(
+        [1 / (sum(1 / pairs[k][j] for j in range(c) if j != k) - (c - 2)) for k in range(c)]
+    )
+
+
+def couple_wlw1(r: Array) -> Array:
+    """(c - 1) p_l = sum_m (p_l + p_m) r_lm, of which one equation gives way to sum p = 1."""
+    pairs = exact_pairs(r)
+    c = len(pairs)
+    rows = [
+        [sum(pairs[k]) - (c - 1) if j == k else pairs[k][j] for j in range(c)] for k in range(c)
+    ]
+    return as_shares(
+        solve_exactly([*rows[:-1], [Fraction(1)] * c], [Fraction(0)] * (c - 1) + [Fraction(1)])
+    )
+
+
+def couple_wlw2(r: Array) -> Array:
+    """The slopes of sum_lm (r_ml p_l - r_lm p_m)^2, a multiplier, and sum p = 1."""
+    pairs = exact_pairs(r)
+    c = len(pairs)
+    rows = [
+        [
+            sum((pairs[m][k] ** 2 for m in range(c)), Fraction(0))
+            if j == k
+            else -pairs[j][k] * pairs[k][j]
+            for j in range(c)
+        ]
+        + [Fraction(1)]
+        for k in range(c)
+    ]
+    rows.append([Fraction(1)] * c + [Fraction(0)])
+    return as_shares(solve_exactly(rows, [Fraction(0)] * c + [Fraction(1)])[:-1])
+
+
+def couple_ht(r: Array, counts: Array) -> Array:
+    """Scale each class until it wins as often as it should, over and over."""
+    off = counts * (1.0 - np.eye(len(r)))
+    wins = (off * np.where(np.eye(len(r)), 0.0, r)).sum(axis=1)
+    p = np.full(len(r), 1.0 / len(r))
+    for _ in range(100_000):
+        before = p.copy()
+        for k in range(len(p)):
+            p[k] *= wins[k] / (off[k] * p[k] / (p[k] + p)).sum()
+        p /= p.sum()
+        if np.abs(p - before).max() < 1e-16:
+            break
+    return p
+
+
+def couple_vote(r: Array) -> Array:
+    """A point for the preferred class of each pair, half a point for both if there is none."""
+    points = (1.0 + np.sign(r - r.T)) / 2.0
+    np.fill_diagonal(points, 0.0)
+    return np.asarray(points.sum(axis=1) / points.sum())
 
 
 # --- the model -----------------------------------------------------------------------------------
