@@ -121,7 +121,7 @@ def _weights(counts: npt.ArrayLike | None, classes: int) -> Floats:
     """What each pair counts; an array of shape (0, 0) if all count alike."""
     if counts is None:
         return np.empty((0, 0))
-    given = np.array(counts, np.float64)
+    given = np.array(counts, np.float64, order="C")
     if given.shape not in ((classes,), (classes, classes)):
         wanted = f"expected shape ({classes},) or ({classes}, {classes})"
         raise ValueError(f"counts: {wanted}, got {given.shape}")

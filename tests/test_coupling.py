@@ -326,7 +326,8 @@ def test_input_stays_as_it_is(method: str) -> None:
     r.flags.writeable = counts.flags.writeable = False
     p = couple(r, method, counts)
     assert (r.tobytes(), counts.tobytes()) == before
-    np.testing.assert_array_equal(couple(np.asfortranarray(r), method), couple(r, method))
+    by_columns = np.asfortranarray(r), method, np.asfortranarray(counts)
+    np.testing.assert_array_equal(couple(*by_columns), p)
     np.testing.assert_array_equal(couple(r.tolist(), method, counts.tolist()), p)
 
 
