@@ -23,6 +23,8 @@ class Prototype:
         Labelled samples that the model has learnt since this prototype was born.
     index
         Its place in the model.
+    against
+        The class that it is to be told from, in a model of pairs; None in the others.
 
     """
 
@@ -31,6 +33,7 @@ class Prototype:
     count: int
     age: int
     index: int
+    against: Hashable = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ class Integrated(NamedTuple):
         The decision is about the reading this many readings ago; 0 for the latest one.
     t
         The time of that reading, if times were given.
-    count
-        Readings that were combined.
+    readings
+        How many were combined.
 
     """
 
@@ -107,7 +110,7 @@ class Integrated(NamedTuple):
     probabilities: dict[Hashable, float]
     delay: int
     t: float | None
-    count: int
+    readings: int
 
 
 class Decision(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
+from streamlvq.kernels.births import birth_place, give_birth
 from streamlvq.kernels.calibration import (
     calibrate,
     score_by_distance,
     score_by_likelihood,
     to_probabilities,
 )
-from streamlvq.kernels.births import birth_place, give_birth
 from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.distance import closest_pair, distances, has_gaps, ordinary
 from streamlvq.kernels.pairwise import (
@@ -23,7 +23,6 @@ from streamlvq.kernels.rehearsal import pick_rehearsed, remember, rounds_of_lear
 from streamlvq.kernels.rules import learn_from
 from streamlvq.kernels.scaling import observe, observe_class
 from streamlvq.kernels.views import reading, row, vector
-
 
 
 @helper

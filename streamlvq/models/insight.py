@@ -23,12 +23,14 @@ def _prototype(
     engine: Engine, features: Sequence[Hashable], labels: Sequence[Hashable], p: int
 ) -> Prototype:
     state = engine.state
+    paired = engine.design.rule == at.RULE_PAIRWISE
     return Prototype(
         label=labels[int(state["label"][p])],
         values=dict(zip(features, state["w"][p].tolist(), strict=True)),
         count=int(state["wins"][p]),
         age=int(state.size(at.SAMPLES) - state["born"][p]),
         index=p,
+        against=labels[int(state["label"][p ^ 1])] if paired else None,
     )
 
 
@@ -102,33 +104,65 @@ def _contributions(engine: Engine, x: Floats, p: int) -> Floats:
     return shares
 
 
+def _closest_of_classes(engine: Engine) -> list[int]:
+    """The closest prototypes of the likeliest class and of the closest other one, if any."""
+    d, room, known = engine.state.size(at.FEATURES), engine.state.size(at.CLASSES), engine.known
+    distances = engine.work[d + room : d + room + known]
+    winners = engine.work[d + 2 * room : d + 2 * room + known]
+    best = int(engine.probabilities.argmax())
+    others = [c for c in range(known) if c != best]
+    chosen = [best, *sorted(others, key=lambda c: float(distances[c]))[:1]]
+    return [int(winners[c]) for c in chosen]
+
+
+def _pair_of_classes(engine: Engine) -> list[int]:
+    """The prototypes that decide between the two likeliest classes, if there are two."""
+    if engine.known < 2:
+        return []
+    first, second = np.argsort(-engine.probabilities, kind="stable")[:2].tolist()
+    low, high = sorted((first, second))
+    slot = high * (high - 1) + 2 * low
+    return [slot, slot + 1] if first < second else [slot + 1, slot]
+
+
+def _mean_reading(
+    engine: Engine, features: Sequence[Hashable], labels: Sequence[Hashable]
+) -> Prototype:
+    """Stands in for a prototype in a model of pairs that knows only one class."""
+    state = engine.state
+    values = np.where(state["class_weight"][0] > 0.0, state["class_mean"][0], np.nan)
+    count = int(state["class_count"][0])
+    return Prototype(labels[0], dict(zip(features, values.tolist(), strict=True)), count, count, -1)
+
+
 def explain(
     engine: Engine | None, features: Sequence[Hashable], labels: Sequence[Hashable]
 ) -> Explanation:
     """Explain the reading whose prediction was just made."""
     engine = _learnt(engine)
-    d, room, known = engine.state.size(at.FEATURES), engine.state.size(at.CLASSES), engine.known
+    d = engine.state.size(at.FEATURES)
     x = engine.work[:d].copy()
-    distances = engine.work[d + room : d + room + known].copy()
-    winners = engine.work[d + 2 * room : d + 2 * room + known].astype(int)
-    best = int(engine.probabilities.argmax())
-    first, near = int(winners[best]), float(distances[best])
-    winner = _prototype(engine, features, labels, first)
     reading = dict(zip(features, x.tolist(), strict=True))
-    if known < 2:
+    paired = engine.design.rule == at.RULE_PAIRWISE
+    contenders = _pair_of_classes(engine) if paired else _closest_of_classes(engine)
+    if not contenders:
+        mean = _mean_reading(engine, features, labels)
+        return Explanation(mean.label, mean, None, 0.0, float("inf"), 1.0, {}, reading)
+    shares = [_contributions(engine, x, p) for p in contenders]
+    winner = _prototype(engine, features, labels, contenders[0])
+    near = float(shares[0].sum())
+    if len(contenders) == 1:
         return Explanation(winner.label, winner, None, near, float("inf"), 1.0, {}, reading)
-    distances[best] = np.inf
-    next_best = int(distances.argmin())
-    second, other = int(winners[next_best]), float(distances[next_best])
-    decided = _contributions(engine, x, second) - _contributions(engine, x, first)
+    other = float(shares[1].sum())
+    decided = shares[1] - shares[0]
     ranked = sorted(range(d), key=lambda i: -abs(decided[i]))
     return Explanation(
         label=winner.label,
         winner=winner,
-        runner_up=_prototype(engine, features, labels, second),
+        runner_up=_prototype(engine, features, labels, contenders[1]),
         distance=near,
         runner_up_distance=other,
-        # The likeliest class of a mixture need not have the closest prototype.
+        # The likeliest class of a mixture, or of many pairs, need not have the closest prototype.
         relsim=max(0.0, (other - near) / (other + near)) if other + near > 0 else 0.0,
         features={features[i]: float(decided[i]) for i in ranked},
         reading=reading,
