@@ -58,7 +58,8 @@ def test_layers() -> None:
 def test_kernels_without_compilation() -> None:
     """The same arithmetic in plain Python, where every index is checked."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    assert " passed" in run(*command, "tests/test_kernels.py", NUMBA_DISABLE_JIT="1")
+    files = ("tests/test_kernels.py", "tests/test_certainty_kernels.py")
+    assert " passed" in run(*command, *files, NUMBA_DISABLE_JIT="1")
 
 
 # --- distributions -------------------------------------------------------------------------------
