@@ -20,6 +20,8 @@ from streamlvq.models import (
     RSLVQ,
     LVQCommittee,
 )
+from streamlvq.records import Decision, Integrated
+from streamlvq.wrappers import ProbabilityRejector, RelSimRejector, TimeIntegrator
 
 __version__ = "0.1.0"
 
@@ -36,7 +38,12 @@ __all__ = [
     "MRSLVQ",
     "OLVQ1",
     "RSLVQ",
+    "Decision",
+    "Integrated",
     "LVQCommittee",
+    "ProbabilityRejector",
+    "RelSimRejector",
+    "TimeIntegrator",
 ]
 
 _ON_DEMAND = ("coupling", "metrics", "plot", "robustness")  # modules not every program needs
