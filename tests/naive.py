@@ -347,6 +347,74 @@ def couple_vote(r: Array) -> Array:
     return np.asarray(points.sum(axis=1) / points.sum())
 
 
+# --- certainty and time --------------------------------------------------------------------------
+
+FLOOR = 1e-6
+Opinion = dict[Any, float]
+
+
+def relsim(class_distances: list[float]) -> float | None:
+    """Of the squared distances to the closest prototype of every class."""
+    if len(class_distances) < 2:
+        return None
+    near, other = sorted(class_distances)[:2]
+    return (other - near) / (other + near) if other + near > 0 else 0.0
+
+
+def integrated(opinions: list[Opinion]) -> Opinion:
+    """The product of opinions, normalised; the last one knows all classes.
+
+    An opinion about a class that it does not know is its mean.
+    """
+    products = {
+        label: math.prod(
+            max(p[label], FLOOR) if label in p else sum(p.values()) / len(p) for p in opinions
+        )
+        for label in opinions[-1]
+    }
+    total = sum(products.values())
+    return {label: product / total for label, product in products.items()}
+
+
+def around(reading: int, size: int, centered: bool) -> range:
+    """The readings in a window of this size that decides on a reading."""
+    before, after = size - 1, 0
+    if centered:
+        before, after = math.ceil((size - 1) / 2), (size - 1) // 2
+    return range(reading - before, reading + after + 1)
+
+
+def decision(opinions: list[Opinion], reading: int, size: int, centered: bool) -> Opinion:
+    """On one reading of a segment, from those of its neighbours that exist."""
+    window = [k for k in around(reading, size, centered) if 0 <= k < len(opinions)]
+    return integrated([opinions[k] for k in window])
+
+
+def rate_threshold(certainties: list[float], rate: float) -> float:
+    """Rejects this share, rounded down."""
+    if not certainties:
+        return 0.0
+    rejected = math.floor(round(rate * len(certainties), 9))
+    return [*sorted(certainties), math.inf][rejected]
+
+
+def accurate_threshold(decisions: list[tuple[float, bool]], accuracy: float) -> float:
+    """The smallest threshold above which decisions are this accurate."""
+    for threshold in sorted(certainty for certainty, _ in decisions):
+        kept = [right for certainty, right in decisions if certainty >= threshold]
+        if sum(kept) / len(kept) >= accuracy:
+            return threshold
+    return math.inf
+
+
+def cost_of(decisions: list[tuple[float, bool]], threshold: float, cost: float) -> float:
+    """What a threshold would have cost, at 1 for an error."""
+    return sum(
+        (0.0 if right else 1.0) if certainty >= threshold else cost
+        for certainty, right in decisions
+    )
+
+
 # --- the model -----------------------------------------------------------------------------------
 
 
