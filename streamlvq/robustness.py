@@ -236,7 +236,7 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     ----------
     model
         A model that decides by the closest prototype: any but the likelihood-ratio family (RSLVQ,
-        MRSLVQ, LMRSLVQ) and committees.
+        MRSLVQ, LMRSLVQ), committees and PairwiseLVQ.
     x
         A reading.
 
@@ -280,7 +280,8 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
 
 
 def _decides_by_distance(model: Any) -> LVQClassifier:
-    if not isinstance(model, LVQClassifier) or model._rule == at.RULE_RSLVQ:
+    others = (at.RULE_RSLVQ, at.RULE_PAIRWISE)
+    if not isinstance(model, LVQClassifier) or model._rule in others:
         name = type(model).__name__
         raise TypeError(f"expected a model that decides by the closest prototype, got {name}")
     return model
@@ -329,8 +330,10 @@ def _omega(engine: Engine, chosen: slice) -> Floats:
     if engine.design.kind == at.EUCLIDEAN:
         d = engine.state.size(at.FEATURES)
         return np.full((1, 1, d), max(d, 1) ** -0.5)
-    omega: Floats = engine.state["omega"][chosen if engine.design.local else slice(1)]
-    return omega
+    omega: Floats = engine.state["omega"]
+    if engine.design.rule == at.RULE_PAIRWISE:
+        return omega.repeat(2, axis=0)[chosen]
+    return omega[chosen if engine.design.local else slice(1)]
 
 
 class _Bounds(NamedTuple):
