@@ -30,6 +30,9 @@ __all__ = [
     "prototype_distance",
 ]
 
+# Rules that give a reading the label of its closest prototype.
+BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
+
 Bools = npt.NDArray[np.bool_]
 
 FARTHEST = 1e200  # as in the kernels: what a distance that cannot be computed counts as
@@ -110,6 +113,8 @@ def acceptance_ball(threshold: float, distance: float) -> AcceptanceBall:
 def is_outlier(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
     """Whether a reading is too far from its winner to be accepted, whatever its direction.
 
+    Two prototypes in the same place make every reading ambiguous and none an outlier.
+
     Parameters
     ----------
     threshold
@@ -131,7 +136,8 @@ def is_outlier(threshold: float, squared_distance: float, prototype_distance: fl
 
     """
     check_range("is_outlier", "squared_distance", squared_distance, 0)
-    return math.sqrt(squared_distance) > acceptance_ball(threshold, prototype_distance).away
+    away = acceptance_ball(threshold, prototype_distance).away
+    return prototype_distance > 0.0 and math.sqrt(squared_distance) > away
 
 
 def prototype_distance(
@@ -170,22 +176,18 @@ def prototype_distance(
     z = (w[runner_up] - w[winner]) * engine.state["inverse"]
     if x is not None:
         z[np.isnan(model._vectorizer.vector(x))] = np.nan
-    return math.sqrt(_squared_length(_omega(engine, slice(winner, winner + 1))[0], z, engine))
+    return math.sqrt(_squared_length(insight._lambda(engine, winner), z))
 
 
-def _squared_length(omega: Floats, z: Floats, engine: Engine) -> float:
-    """Of a difference in feature scales; a rejector asks often, so this is not `_look`."""
-    missing = np.isnan(z)
-    factor = 1.0
-    if missing.any():
-        weight = (omega**2).sum(axis=0)
-        there = float(weight[~missing].sum())
-        if there <= 0.0:
-            return 1.0  # nothing in common
-        factor = float(weight.sum()) / there
-        z = np.where(missing, 0.0, z)
-    seen = omega @ z if engine.design.kind == at.MATRIX else omega[0] * z
-    return min(factor * float(seen @ seen), FARTHEST)
+def _squared_length(metric: Floats, z: Floats) -> float:
+    """Of a difference in feature scales, NaN where a feature is missing, as the kernels do it."""
+    known, weight = ~np.isnan(z), np.diag(metric)
+    there = float(weight[known].sum())
+    if there <= 0.0:
+        return 1.0  # nothing in common
+    z = np.where(known, z, 0.0)
+    squared = float(weight.sum()) / there * float(z @ metric @ z)
+    return min(max(squared, 0.0), FARTHEST)  # a low rank may leave less than zero
 
 
 # --- certificates --------------------------------------------------------------------------------
@@ -235,8 +237,8 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     Parameters
     ----------
     model
-        A model that decides by the closest prototype: any but the likelihood-ratio family (RSLVQ,
-        MRSLVQ, LMRSLVQ), committees and PairwiseLVQ.
+        A model that decides by the closest prototype: Kohonen's and the GLVQ family, but neither
+        the RSLVQ family and PairwiseLVQ, whose prototypes decide together, nor committees.
     x
         A reading.
 
@@ -280,8 +282,7 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
 
 
 def _decides_by_distance(model: Any) -> LVQClassifier:
-    others = (at.RULE_RSLVQ, at.RULE_PAIRWISE)
-    if not isinstance(model, LVQClassifier) or model._rule in others:
+    if not isinstance(model, LVQClassifier) or model._rule not in BY_DISTANCE:
         name = type(model).__name__
         raise TypeError(f"expected a model that decides by the closest prototype, got {name}")
     return model
@@ -330,10 +331,8 @@ def _omega(engine: Engine, chosen: slice) -> Floats:
     if engine.design.kind == at.EUCLIDEAN:
         d = engine.state.size(at.FEATURES)
         return np.full((1, 1, d), max(d, 1) ** -0.5)
-    omega: Floats = engine.state["omega"]
-    if engine.design.rule == at.RULE_PAIRWISE:
-        return omega.repeat(2, axis=0)[chosen]
-    return omega[chosen if engine.design.local else slice(1)]
+    omega: Floats = engine.state["omega"][chosen if engine.design.local else slice(1)]
+    return omega
 
 
 class _Bounds(NamedTuple):

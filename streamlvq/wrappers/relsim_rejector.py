@@ -117,7 +117,10 @@ class RelSimRejector(Rejector):
             return no_model(label, threshold, probabilities)
         reason = None
         if not pair.relsim >= threshold:
-            beyond = _is_beyond(pair.distance, model._last_separation(pair), threshold)
+            # A threshold beyond 1 rejects everything, wherever it is.
+            beyond = threshold <= 1.0 and is_outlier(
+                threshold, pair.distance, model._last_separation(pair)
+            )
             reason = "outlier" if beyond else "ambiguous"
         return Decision(
             label=label,
@@ -131,14 +134,3 @@ class RelSimRejector(Rejector):
             runner_up_distance=pair.runner_up_distance,
             probabilities=probabilities,
         )
-
-
-def _is_beyond(distance: float, separation: float, threshold: float) -> bool:
-    """Whether a rejected reading is farther from the winner than any that would be accepted.
-
-    None is if everything is accepted, or nothing wherever it is, or if the two prototypes are the
-    same in all that is known of the reading.
-    """
-    if not 0.0 < threshold <= 1.0 or separation == 0.0:
-        return False
-    return is_outlier(threshold, distance, separation)
