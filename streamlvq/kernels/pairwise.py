@@ -219,13 +219,26 @@ def follow_mean(floats, ints, x, p, count):
 
 
 @helper
+def credit_pairs(floats, ints, work, c):
+    """Remember in which pairs a new sample of class c was on the right side."""
+    squares = views.slot_distance(work, ints)
+    wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
+    for other in range(ints[at.KNOWN]):
+        if other != c:
+            k = pair_number(c, other)
+            right, wrong = (2 * k, 2 * k + 1) if c < other else (2 * k + 1, 2 * k)
+            if squares[right] < squares[wrong]:
+                wins[right] += 1.0
+
+
+@helper
 def teach_pairs(floats, ints, work, x, c, gaps, count):
     """Let a sample of class c teach its pairs, given its distances.
 
-    Returns how far it is on the wrong side in its worst pair: -1 is safe, 1 is lost.
+    `count` says how many samples of its class were learnt before. Returns how far it is on the
+    wrong side in its worst pair: -1 is safe, 1 is lost.
     """
     squares = views.slot_distance(work, ints)
-    wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
     worst = -1.0
     for other in range(ints[at.KNOWN]):
         if other == c:
@@ -234,8 +247,6 @@ def teach_pairs(floats, ints, work, x, c, gaps, count):
         right, wrong = (2 * k, 2 * k + 1) if c < other else (2 * k + 1, 2 * k)
         side = pair_score(squares, k) if c < other else -pair_score(squares, k)
         worst = max(worst, -side)
-        if side > 0.0:
-            wins[right] += 1.0
         if gaps == 1:
             fill_gaps(floats, ints, x, right)
         if count < YOUNG:
@@ -261,6 +272,7 @@ def learn_row_in_pairs(floats, ints, work, x, c):
             to_probabilities(floats, ints, work)
             calibrate(floats, ints, work, c)
             calibrate_pairs(floats, ints, work, c)
+        credit_pairs(floats, ints, work, c)
         count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
         teach_pairs(floats, ints, work, x, c, gaps, count)
     remember(floats, ints, x, c)
