@@ -274,6 +274,8 @@ def learn_row_in_pairs(floats, ints, work, x, c):
             calibrate_pairs(floats, ints, work, c)
         credit_pairs(floats, ints, work, c)
         count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
+        if ints[at.PASSIVE] > 0:
+            count = YOUNG  # epochs come back to samples that the means know already
         teach_pairs(floats, ints, work, x, c, gaps, count)
     remember(floats, ints, x, c)
     margin = vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])
