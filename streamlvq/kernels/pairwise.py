@@ -93,7 +93,8 @@ def measure_pairs(floats, ints, work, x, gaps, c):
     for p in range(ints[at.PROTOTYPES]):
         k = p // 2
         if c < 0 or c == labels[2 * k] or c == labels[2 * k + 1]:
-            squares[p] = distance_with_gaps(floats, ints, work, x, p)
+            square = distance_with_gaps(floats, ints, work, x, p)
+            squares[p] = square if square < FARTHEST else FARTHEST
 
 
 @inner
