@@ -58,7 +58,7 @@ def test_layers() -> None:
 def test_kernels_without_compilation() -> None:
     """The same arithmetic in plain Python, where every index is checked."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    files = ("tests/test_kernels.py", "tests/test_coupling.py")
+    files = [f"tests/test_{part}.py" for part in ("kernels", "pairwise_kernels", "coupling")]
     assert " passed" in run(*command, *files, NUMBA_DISABLE_JIT="1")
 
 
