@@ -148,6 +148,34 @@ def gaussians(d: int, classes: int, n: int = 2000, seed: int = 42) -> Stream:
     return from_arrays(f"gaussians d={d}", centres[y] + rng.normal(size=(n, d)), y)
 
 
+def five_gaussians(
+    n: int = 1500, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Readings, classes and true class probabilities of five overlapping clouds in the plane."""
+    centres = np.array([(2, 3), (5, 1), (1, 0), (-1, 3), (4.5, 3)])
+    angles = np.array([np.pi / 4, np.pi / 4, np.nan, np.pi / 8, np.pi / 4])
+    rng = np.random.default_rng(seed)
+    covariances = [_rotated(angle) for angle in angles]
+    X = np.concatenate(
+        [rng.multivariate_normal(m, c, n) for m, c in zip(centres, covariances, strict=True)]
+    )
+    scores = np.empty((len(X), len(centres)))
+    for k, (centre, covariance) in enumerate(zip(centres, covariances, strict=True)):
+        z = X - centre
+        inside = np.einsum("ni,ij,nj->n", z, np.linalg.inv(covariance), z)
+        scores[:, k] = -0.5 * (inside + np.log(np.linalg.det(covariance)))
+    density = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return X, np.repeat(np.arange(len(centres)), n), density / density.sum(axis=1, keepdims=True)
+
+
+def _rotated(angle: float) -> NDArray[np.float64]:
+    """A covariance with the variances 1 and .28, turned; round if there is no angle."""
+    if np.isnan(angle):
+        return np.eye(2)
+    turn = np.array([(np.cos(angle), -np.sin(angle)), (np.sin(angle), np.cos(angle))])
+    return np.asarray(turn @ np.diag([1.0, 0.28]) @ turn.T)
+
+
 def letter(limit: int | None = None) -> Stream:
     return read_csv("Letter", "letter/letter.csv.gz", "lettr", limit=limit)
 
@@ -159,6 +187,14 @@ def uci_har(chronological: bool = True) -> Stream:
     order = data["chron"] if chronological else slice(None)
     features = data["feature_names"][keep].tolist()
     return from_arrays("UCI HAR", data["X"][order][:, keep], data["y"][order], features)
+
+
+def har_subjects() -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """UCI HAR in file order: readings, labels, who was measured, and the rows in time order."""
+    data = read_npz("uci_har/har561_recomputed.npz")
+    keep = data["feature_status"] != "not reproduced"
+    X = np.ascontiguousarray(data["X"][:, keep], dtype=np.float64)
+    return X, data["y"], data["subject"], data["chron"]
 
 
 def segment() -> Stream:

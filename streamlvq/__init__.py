@@ -21,6 +21,8 @@ from streamlvq.models import (
     LVQCommittee,
     PairwiseLVQ,
 )
+from streamlvq.records import Decision, Integrated
+from streamlvq.wrappers import ProbabilityRejector, RelSimRejector, TimeIntegrator
 
 __version__ = "0.1.0"
 
@@ -37,8 +39,13 @@ __all__ = [
     "MRSLVQ",
     "OLVQ1",
     "RSLVQ",
+    "Decision",
+    "Integrated",
     "LVQCommittee",
     "PairwiseLVQ",
+    "ProbabilityRejector",
+    "RelSimRejector",
+    "TimeIntegrator",
 ]
 
 _ON_DEMAND = ("coupling", "metrics", "plot", "robustness")  # modules not every program needs

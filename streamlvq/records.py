@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 
@@ -102,7 +103,7 @@ class Integrated(NamedTuple):
     delay
         The decision is about the reading this many readings ago; 0 for the latest one.
     t
-        The time of that reading, if times were given.
+        The time of that reading as it was given: a number, a datetime, or None.
     readings
         How many were combined.
 
@@ -111,7 +112,7 @@ class Integrated(NamedTuple):
     label: Hashable
     probabilities: dict[Hashable, float]
     delay: int
-    t: float | None
+    t: float | datetime | None
     readings: int
 
 

@@ -386,6 +386,74 @@ class Platt:
         return [self.slope, self.offset, aa, ab, bb, *self.seen]
 
 
+# --- certainty and time --------------------------------------------------------------------------
+
+FLOOR = 1e-6
+Opinion = dict[Any, float]
+
+
+def relsim(class_distances: list[float]) -> float | None:
+    """Of the squared distances to the closest prototype of every class."""
+    if len(class_distances) < 2:
+        return None
+    near, other = sorted(class_distances)[:2]
+    return (other - near) / (other + near) if other + near > 0 else 0.0
+
+
+def integrated(opinions: list[Opinion]) -> Opinion:
+    """The product of opinions, normalised; the last one knows all classes.
+
+    An opinion about a class that it does not know is its mean.
+    """
+    products = {
+        label: math.prod(
+            max(p[label], FLOOR) if label in p else sum(p.values()) / len(p) for p in opinions
+        )
+        for label in opinions[-1]
+    }
+    total = sum(products.values())
+    return {label: product / total for label, product in products.items()}
+
+
+def around(reading: int, size: int, centered: bool) -> range:
+    """The readings in a window of this size that decides on a reading."""
+    before, after = size - 1, 0
+    if centered:
+        before, after = math.ceil((size - 1) / 2), (size - 1) // 2
+    return range(reading - before, reading + after + 1)
+
+
+def decision(opinions: list[Opinion], reading: int, size: int, centered: bool) -> Opinion:
+    """On one reading of a segment, from those of its neighbours that exist."""
+    window = [k for k in around(reading, size, centered) if 0 <= k < len(opinions)]
+    return integrated([opinions[k] for k in window])
+
+
+def rate_threshold(certainties: list[float], rate: float) -> float:
+    """Rejects this share, rounded down."""
+    if not certainties:
+        return 0.0
+    rejected = math.floor(round(rate * len(certainties), 9))
+    return [*sorted(certainties), math.inf][rejected]
+
+
+def accurate_threshold(decisions: list[tuple[float, bool]], accuracy: float) -> float:
+    """The smallest threshold above which decisions are this accurate."""
+    for threshold in sorted(certainty for certainty, _ in decisions):
+        kept = [right for certainty, right in decisions if certainty >= threshold]
+        if sum(kept) / len(kept) >= accuracy:
+            return threshold
+    return math.inf
+
+
+def cost_of(decisions: list[tuple[float, bool]], threshold: float, cost: float) -> float:
+    """What a threshold would have cost, at 1 for an error."""
+    return sum(
+        (0.0 if right else 1.0) if certainty >= threshold else cost
+        for certainty, right in decisions
+    )
+
+
 # --- the model -----------------------------------------------------------------------------------
 
 
@@ -767,9 +835,16 @@ class NaivePairs(NaiveLVQ):
         self.count(x, c)
         self.store(x, c)
         for _ in range(self.p.rehearsal if len(self.buffer) >= 10 else 0):
-            stored = self.pick_rehearsed()
-            sides = [self.teach_pair(stored.x, stored.c, pair) for pair in self.pairs_of(stored.c)]
-            stored.margin = max([-1.0, *(-side for side in sides)])
+            self.rehearse()
+
+    def rehearse(self) -> None:
+        """Only the first of the pairs that a sample is worst off in has something to learn."""
+        stored = self.pick_rehearsed()
+        pairs = self.pairs_of(stored.c)
+        sides = [self.side(stored.x, stored.c, pair) for pair in pairs]
+        stored.margin = max([-1.0, *(-side for side in sides)])
+        if stored.margin > -0.9:
+            self.teach_pair(stored.x, stored.c, pairs[int(np.argmin(sides))])
 
     def store(self, x: Array, c: int) -> None:
         if self.p.rehearsal:
@@ -805,14 +880,17 @@ class NaivePairs(NaiveLVQ):
         """Young prototypes follow the mean of their class; what counts is who was right before."""
         for low, high in self.pairs_of(c):
             right = self.units[self.places(low, high)[c == high]]
-            side = self.teach_pair(x, c, (low, high), seen)
-            right.wins += int(side > 0)
+            right.wins += int(self.side(x, c, (low, high)) > 0)
+            self.teach_pair(x, c, (low, high), seen)
 
-    def teach_pair(self, x: Array, c: int, pair: tuple[int, int], seen: int = 10) -> float:
-        """Returns the score before, positive on the right side; 0.9 of it is enough."""
+    def side(self, x: Array, c: int, pair: tuple[int, int]) -> float:
+        """The score of a pair as class c sees it: positive on the right side."""
+        return self.pair_score(x, *pair) * (1 if c == pair[0] else -1)
+
+    def teach_pair(self, x: Array, c: int, pair: tuple[int, int], seen: int = 10) -> None:
+        """A sample that is far enough on the right side has nothing to teach but new features."""
         places, distances = self.places(*pair), self.pair_distances(x, *pair)
-        score = self.pair_score(x, *pair)
-        side = score if c == pair[0] else -score
+        side = self.side(x, c, pair)
         right = self.units[places[c == pair[1]]]
         right.w = np.where(np.isnan(right.w), x, right.w)
         if seen < 10:
@@ -823,7 +901,6 @@ class NaivePairs(NaiveLVQ):
             slopes = np.zeros(len(self.units))
             slopes[places] = glvq_slopes(distances, np.array(pair), c, steepness)
             self.descend(x, slopes, places)
-        return side
 
     # --- recorded training sets ---
 

@@ -218,21 +218,24 @@ def test_sigmoids_stay_in_their_bounds() -> None:
 @pytest.mark.parametrize("rank", [1, 2, 3, 6])
 @pytest.mark.parametrize("decay", [1.0, 0.9])
 def test_step_of_two_outer_products_is_the_general_step(rank: int, decay: float) -> None:
-    """The gradient u z' + v y', written out or not."""
+    """The gradient u z' + v y', written out or not; of the second of three metrics."""
     random = np.random.default_rng(rank)
     d, rate = 6, 0.07
     both = getattr(step_metric_both, "py_func", step_metric_both)
     adaptive = getattr(step_metric_adaptive, "py_func", step_metric_adaptive)
-    omega = naive.unit(random.normal(size=(rank, d))).ravel()
-    rows, columns, total = random.random(rank), random.random(d), random.random(3)
-    fast = [a.copy() for a in (omega, rows, columns, total)]
-    slow = [a.copy() for a in (omega, rows, columns, total)]
+    omega = np.array([naive.unit(random.normal(size=(rank, d))) for _ in range(3)])
+    sums = random.random((3, rank)), random.random((3, d)), random.random(3)
+    fast = [array.copy() for array in (omega, *sums)]
+    slow = [array.copy() for array in (omega, *sums)]
     for _ in range(3):
         u, v, z, y = (random.normal(size=size) for size in (rank, rank, d, d))
         gradient = (np.outer(u, z) + np.outer(v, y)).ravel()
-        adaptive(slow[0], gradient, rate, decay, slow[1], slow[2], slow[3], 1, np.empty(d))
-        slow[0] = naive.unit(slow[0])
-        both(fast[0], u, v, z, y, rate, decay, fast[1], fast[2], fast[3], 1)
+        _, rows, columns, total = slow
+        flat = slow[0][1].reshape(-1)
+        adaptive(flat, gradient, rate, decay, rows[1], columns[1], total, 1, np.empty(d))
+        slow[0][1] = naive.unit(slow[0][1])
+        table = fast[0].reshape(3 * rank, d)
+        both(table, 1, rank, u, v, z, y, rate, decay, *fast[1:])
         for actual, expected in zip(fast, slow, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=1e-12)
 

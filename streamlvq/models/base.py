@@ -42,6 +42,7 @@ class LVQClassifier(ArrayClassifier):
     _kind: ClassVar[int] = at.EUCLIDEAN
     _local: ClassVar[bool] = False
     _start_temperature: ClassVar[float] = 2.0
+    _has_relsim: ClassVar[bool] = True
 
     prototypes_per_class: int = 1
     max_prototypes_per_class: int = 8
@@ -468,6 +469,33 @@ class LVQClassifier(ArrayClassifier):
             raise ValueError(f"expected one of the labels {self._labels}, got {label!r}")
         code = None if label is None else self._codes[label]
         return insight.relevances(self._engine, self.features, code, raw)
+
+    def relsim_one(self, x: Reading) -> float | None:
+        """How clearly a reading belongs to its closest class; None before two classes were learnt.
+
+        (d2 - d1) / (d2 + d1) of the squared distances to the closest class and to the next one: 0
+        on a border and far from everything, 1 on a prototype.
+        """
+        relsim = self._last_relsim() if self._answer(x) is not None else -1.0
+        return None if relsim < 0.0 else relsim
+
+    def _last_relsim(self) -> float:
+        """RelSim of the reading that was predicted last; -1 before two classes were learnt."""
+        engine = self._engine
+        if engine is None:
+            return -1.0
+        relsim: float = insight.kernels().relsim(engine.ints, engine.work)
+        return relsim
+
+    def _last_closest(self) -> insight.Closest | None:
+        """The two closest classes of that reading; None before two were learnt."""
+        pair = None if self._engine is None else insight.closest(self._engine)
+        return None if pair is None or pair.runner_up < 0 else pair
+
+    def _last_separation(self, pair: insight.Closest) -> float:
+        """How far apart the prototypes are that were closest to it."""
+        assert self._engine is not None
+        return insight.separation(self._engine, pair)
 
     def explain_one(self, x: Reading) -> Explanation:
         """Why a reading gets its label: winner, runner-up, and the features that decided."""

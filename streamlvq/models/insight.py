@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +14,24 @@ from streamlvq.errors import NotLearntYetError
 from streamlvq.kernels import layout as at
 from streamlvq.records import Explanation, Prototype
 from streamlvq.state import Floats
+
+
+class Closest(NamedTuple):
+    """The closest class of a reading and the next one; -1 where there is none."""
+
+    relsim: float
+    distance: float
+    runner_up_distance: float
+    winner: int
+    runner_up: int
+
+
+@functools.cache
+def kernels() -> ModuleType:
+    """What only certainty needs, compiled when it is asked for."""
+    from streamlvq.kernels import closest  # noqa: PLC0415
+
+    return closest
 
 
 def _learnt(engine: Engine | None) -> Engine:
@@ -55,11 +76,17 @@ def _lambda(engine: Engine, p: int) -> Floats:
     return product
 
 
+def _check_index(engine: Engine, p: int) -> None:
+    count = engine.state.size(at.PROTOTYPES)
+    if not 0 <= p < count:
+        raise IndexError(f"expected a prototype from 0 to {count - 1}, got {p}")
+
+
 def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
     engine = _learnt(engine)
+    if p is not None:
+        _check_index(engine, p)
     count = engine.state.size(at.PROTOTYPES)
-    if p is not None and not 0 <= p < count:
-        raise IndexError(f"expected a prototype from 0 to {count - 1}, got {p}")
     if p is not None or engine.state.size(at.METRICS) < 2 or count == 0:
         matrix = _lambda(engine, p or 0)
     else:
@@ -171,3 +198,16 @@ def explain(
         features={features[i]: float(decided[i]) for i in ranked},
         reading=reading,
     )
+
+
+# --- certainty: about the reading whose prediction was just made ---------------------------------
+
+
+def closest(engine: Engine) -> Closest:
+    return Closest(*kernels().closest_classes(engine.ints, engine.work))
+
+
+def separation(engine: Engine, pair: Closest) -> float:
+    """The length of the way between the prototypes that are closest to the reading."""
+    length: float = kernels().separation(*engine.memory, pair.winner, pair.runner_up)
+    return length

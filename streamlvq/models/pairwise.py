@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from streamlvq.kernels import layout as at
 from streamlvq.models.gradient import Activation, MatrixLVQ
 from streamlvq.models.parameters import check_choice, documented
+from streamlvq.vectorize import Reading
 
 
 @documented
@@ -46,12 +47,13 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     _rule = at.RULE_PAIRWISE
     _kind = at.MATRIX
     _start_temperature = 1.0
+    _has_relsim = False  # every pair has one, and none of them speaks for all
 
     prototypes_per_class: int = field(default=1, init=False)
     max_prototypes_per_class: int = field(default=1, init=False)
     coupling: str = "pkpd"
     learning_rate: float = 0.05
-    metric_learning_rate: float = 0.15
+    metric_learning_rate: float = 0.2
     rehearsal: int = 2
 
     def _check(self) -> None:
@@ -64,3 +66,10 @@ class PairwiseLVQ(MatrixLVQ, Activation):
 
     def _switches(self) -> dict[int, int]:
         return {**super()._switches(), at.COUPLING: at.COUPLINGS[self.coupling]}
+
+    def relsim_one(self, x: Reading) -> float | None:
+        """A model of pairs has no RelSim: raises, and says what to use."""
+        raise NotImplementedError(
+            "PairwiseLVQ has a relative similarity for each pair of classes and none for all; "
+            "its certainty is the largest of predict_proba_one"
+        )

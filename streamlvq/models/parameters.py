@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
@@ -65,14 +66,14 @@ DESCRIPTIONS = {
 }
 
 
-def documented(cls: T) -> T:
+def documented(cls: T, descriptions: Mapping[str, str] = DESCRIPTIONS) -> T:
     """Replace `{parameters}` in a class docstring by the description of its parameters."""
     if cls.__doc__ is None:  # python -OO
         return cls
     lines: list[str] = []
     for name in inspect.signature(cls.__init__).parameters:  # type: ignore[misc]
         if name != "self":
-            lines += [f"    {name}", f"        {DESCRIPTIONS[name]}"]
+            lines += [f"    {name}", f"        {descriptions[name]}"]
     cls.__doc__ = cls.__doc__.replace("    {parameters}", "\n".join(lines))
     return cls
 

@@ -1,0 +1,72 @@
+"""The last certainties of a rejector, in the order of their size, and thresholds that fit them.
+
+`memory` has four rows: certainties as they came and whether each decision was right (1 or 0), then
+the same two sorted. It is a ring: reading number `seen` takes the place of the oldest one.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from streamlvq.kernels.compile import helper, kernel
+
+CAME, CAME_RIGHT, SORTED, SORTED_RIGHT = 0, 1, 2, 3
+
+
+@helper
+def take_out(memory, stored, certainty, right):
+    """Close the gap that one of the sorted certainties leaves."""
+    gap = 0
+    while memory[SORTED, gap] != certainty or memory[SORTED_RIGHT, gap] != right:
+        gap += 1
+    for k in range(gap, stored - 1):
+        memory[SORTED, k] = memory[SORTED, k + 1]
+        memory[SORTED_RIGHT, k] = memory[SORTED_RIGHT, k + 1]
+
+
+@kernel("void(float64[:, ::1], int64, float64, float64)")
+def remember(memory, seen, certainty, right):
+    """Put in a certainty (not NaN); the oldest one leaves if there is no more room."""
+    room = memory.shape[1]
+    place, stored = seen % room, seen
+    if seen >= room:
+        take_out(memory, room, memory[CAME, place], memory[CAME_RIGHT, place])
+        stored = room - 1
+    memory[CAME, place] = certainty
+    memory[CAME_RIGHT, place] = right
+    k = stored
+    while k > 0 and memory[SORTED, k - 1] > certainty:
+        memory[SORTED, k] = memory[SORTED, k - 1]
+        memory[SORTED_RIGHT, k] = memory[SORTED_RIGHT, k - 1]
+        k -= 1
+    memory[SORTED, k] = certainty
+    memory[SORTED_RIGHT, k] = right
+
+
+@helper
+def separates(memory, k):
+    """Whether a threshold can keep the sorted certainties from k on and reject those before."""
+    return k == 0 or memory[SORTED, k - 1] < memory[SORTED, k]
+
+
+@kernel("float64(float64[:, ::1], int64, float64)")
+def accurate_threshold(memory, stored, target):
+    """The lowest threshold whose kept decisions are accurate enough; infinite if there is none."""
+    threshold, right = inf, 0.0
+    for k in range(stored - 1, -1, -1):
+        right += memory[SORTED_RIGHT, k]
+        if separates(memory, k) and right / (stored - k) >= target:
+            threshold = memory[SORTED, k]
+    return threshold
+
+
+@kernel("float64(float64[:, ::1], int64, float64)")
+def cheapest_threshold(memory, stored, cost):
+    """The threshold of least errors + cost * rejections, the lowest of several."""
+    threshold, least, errors = inf, cost * stored, 0.0
+    for k in range(stored - 1, -1, -1):
+        errors += 1.0 - memory[SORTED_RIGHT, k]
+        total = errors + cost * k
+        if separates(memory, k) and total <= least:
+            threshold, least = memory[SORTED, k], total
+    return threshold

@@ -1,0 +1,9 @@
+"""Wrappers around classifiers, one for each file."""
+
+from __future__ import annotations
+
+from streamlvq.wrappers.integrator import TimeIntegrator
+from streamlvq.wrappers.probability_rejector import ProbabilityRejector
+from streamlvq.wrappers.relsim_rejector import RelSimRejector
+
+__all__ = ["ProbabilityRejector", "RelSimRejector", "TimeIntegrator"]

@@ -1,0 +1,217 @@
+"""What the rejectors have in common."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from river import base
+
+from streamlvq.models.array_classifier import Label
+from streamlvq.models.parameters import check_range, documented
+from streamlvq.records import Decision
+from streamlvq.vectorize import Reading
+from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.thresholds import (
+    Adaptive,
+    Fixed,
+    RejectCost,
+    Rule,
+    TargetAccuracy,
+    TargetRate,
+    Thresholds,
+)
+from streamlvq.wrappers.wrapper import ClassifierWrapper
+
+NO_MODEL = -1.0  # a certainty below every threshold: there are not two classes to compare yet
+RULES: dict[str, Callable[[float], Rule]] = {
+    "target_rate": TargetRate,
+    "target_accuracy": TargetAccuracy,
+    "reject_cost": RejectCost,
+}
+AIMS = ("threshold", *RULES)
+
+documented_rejector = functools.partial(
+    documented,
+    descriptions={
+        "classifier": "What to wrap: a classifier, or a pipeline that ends with one.",
+        "threshold": (
+            "The least certainty that is accepted, from 0 to 1. Or a mapping from labels to such "
+            "numbers; a label that it does not name needs the largest of them."
+        ),
+        "target_rate": (
+            "Instead of a threshold: the share of readings to reject. The threshold follows the "
+            "certainties of the last `memory` readings, labelled or not."
+        ),
+        "target_accuracy": (
+            "Instead of a threshold: reject as little as makes the rest this accurate, judged by "
+            "the last `memory` labelled readings, before they were learnt. Before the first, and "
+            "while no threshold is good enough, everything is rejected."
+        ),
+        "reject_cost": (
+            "Instead of a threshold: what a rejection costs if an error costs 1. A probability "
+            "must then be at least 1 - reject_cost (Chow's rule). RelSim is no probability: its "
+            "threshold is the one that was cheapest on the last `memory` labelled readings."
+        ),
+        "memory": "How many readings a threshold that adapts looks back on.",
+        "per_class": (
+            "A threshold for each predicted label, with a memory of its own. Only for thresholds "
+            "that adapt; for a fixed one give a mapping."
+        ),
+    },
+)
+
+
+class Rejector(ClassifierWrapper, abc.ABC):
+    """Base of the rejectors; it does not know how certain a decision is."""
+
+    _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all else adapts
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        threshold: float | Mapping[Label, float] | None = None,
+        target_rate: float | None = None,
+        target_accuracy: float | None = None,
+        reject_cost: float | None = None,
+        memory: int = 1000,
+        per_class: bool = False,
+    ) -> None:
+        super().__init__(classifier)
+        self.threshold = threshold
+        self.target_rate = target_rate
+        self.target_accuracy = target_accuracy
+        self.reject_cost = reject_cost
+        self.memory = memory
+        self.per_class = per_class
+        self._check()
+        self._examine(list(links(classifier)))
+        self._thresholds = self._make_thresholds(self._aim())
+
+    # --- parameters ------------------------------------------------------------------------------
+
+    def _aim(self) -> str:
+        """Which of the ways to a threshold was chosen."""
+        given = [name for name in AIMS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"{type(self).__name__}: expected exactly one of {', '.join(AIMS)}, "
+                f"got {' and '.join(given) or 'none'}"
+            )
+        return given[0]
+
+    def _check(self) -> None:
+        owner, aim = type(self).__name__, self._aim()
+        check_range(owner, "memory", self.memory, 1, whole=True)
+        if not isinstance(self.per_class, bool):
+            raise ValueError(f"{owner}(per_class=...): expected a bool, got {self.per_class!r}")
+        value = getattr(self, aim)
+        if aim != "threshold" or not isinstance(value, Mapping):
+            check_range(owner, aim, value, 0, 1)
+            return
+        if not value:
+            raise ValueError(f"{owner}(threshold=...): expected at least one label, got {value!r}")
+        for label, number in value.items():
+            check_range(owner, f"threshold={{{label!r}: ...}}", number, 0, 1)
+
+    def _examine(self, chain: list[Any]) -> None:
+        """Refuse what cannot be judged; `chain` leads from the classifier to its model."""
+        for link in chain:
+            if issubclass(type(link), Rejector):  # `isinstance` sees through pipelines
+                raise ValueError(
+                    f"{type(self).__name__}(classifier=...): expected a classifier that rejects "
+                    f"nothing itself, got {link}"
+                )
+
+    def _make_thresholds(self, aim: str) -> Thresholds:
+        target = getattr(self, aim)
+        if aim not in self._fixed:
+            return Adaptive(RULES[aim](target), self.memory, self.per_class)
+        if self.per_class:
+            raise ValueError(
+                f"{type(self).__name__}(per_class=True): expected a threshold that adapts, got "
+                f"{aim}={target!r}; fixed thresholds for each class are a mapping"
+            )
+        return self._fixed[aim](target)
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {self._aim()}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What is aimed at may change at any time; a bad value changes nothing."""
+        if "_thresholds" not in self.__dict__ or name not in AIMS:
+            object.__setattr__(self, name, value)
+            return
+        before = getattr(self, name)
+        object.__setattr__(self, name, value)
+        try:
+            self._check()
+        except ValueError:
+            object.__setattr__(self, name, before)
+            raise
+        self._thresholds.aim(value)
+
+    def threshold_for(self, label: Label = None) -> float:
+        """The threshold in force for a predicted label; infinite where everything is rejected."""
+        return self._thresholds.find(label)
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
+        """The label of a reading and how certain it is, or `NO_MODEL`."""
+
+    @abc.abstractmethod
+    def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
+        """The decision on a reading, with its certainty and, if it is rejected, the reason."""
+
+    def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
+        """The most probable class; None if it is rejected."""
+        label, certainty = self._judge(x, kwargs)
+        return label if certainty >= self._thresholds.find(label) else None
+
+    def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
+        """The classifier's probabilities, whether or not it is certain."""
+        keywords = self._chosen("predict_proba_one", kwargs)
+        probabilities: dict[Label, float] = self.classifier.predict_proba_one(x, **keywords)
+        return probabilities
+
+    # --- learning --------------------------------------------------------------------------------
+
+    def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
+        """Learn a labelled reading; before that, let the thresholds see how certain it was."""
+        label, certainty = self._judge(x, kwargs) if self._thresholds.learns else (None, NO_MODEL)
+        self.classifier.learn_one(x, y, **self._chosen("learn_one", kwargs))
+        if certainty >= 0.0:
+            self._thresholds.remember(label, certainty, label == y)
+
+    def observe_one(self, x: Reading, **kwargs: Any) -> None:
+        """Let a reading without a label teach the scales, windows and rates of rejection."""
+        of_use = self._thresholds.learns and not self._thresholds.needs_labels
+        label, certainty = self._judge(x, kwargs) if of_use else (None, NO_MODEL)
+        self._observe(x, kwargs)
+        if certainty >= 0.0:
+            self._thresholds.remember(label, certainty, False)
+
+
+def likeliest(probabilities: dict[Label, float]) -> Label | None:
+    return max(probabilities, key=probabilities.__getitem__, default=None)
+
+
+def no_model(label: Label | None, threshold: float, probabilities: dict[Label, float]) -> Decision:
+    """The decision while there are not two classes to compare."""
+    return Decision(
+        label=label,
+        certainty=0.0,
+        accepted=False,
+        reason="no_model",
+        threshold=threshold,
+        winner=label,
+        runner_up=None,
+        distance=None,
+        runner_up_distance=None,
+        probabilities=probabilities,
+    )

@@ -1,0 +1,144 @@
+"""RelSimRejector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streamlvq.models.array_classifier import Label
+from streamlvq.models.base import LVQClassifier
+from streamlvq.records import Decision
+from streamlvq.robustness import is_outlier
+from streamlvq.vectorize import Reading
+from streamlvq.wrappers.chain import is_pipeline, reach
+from streamlvq.wrappers.integrator import TimeIntegrator
+from streamlvq.wrappers.rejector import Rejector, documented_rejector, likeliest, no_model
+from streamlvq.wrappers.wrapper import ClassifierWrapper
+
+
+@documented_rejector
+class RelSimRejector(Rejector):
+    """Keeps silent on readings that are about as close to two classes, or far from everything.
+
+    The certainty of a decision is the relative similarity of the reading to its closest class,
+    (d2 - d1) / (d2 + d1) of the squared distances d1 to the closest class and d2 to the next one.
+    It is that of the innermost model for this very reading, while label and probabilities are those
+    of the wrapped classifier, which may integrate over time.
+
+    `predict_one` gives None for a reading that is rejected, `decide_one` says why: it is an outlier
+    if it is farther from the winner than any reading that the threshold accepts, else ambiguous.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.RelSimRejector(streamlvq.LGMLVQ(), target_rate=0.1, memory=200)
+    >>> kept, rejected = metrics.Accuracy(), 0
+    >>> for x, y in datasets.ImageSegments():
+    ...     label = model.predict_one(x)
+    ...     if label is None:
+    ...         rejected += 1
+    ...     else:
+    ...         kept.update(y, label)
+    ...     model.learn_one(x, y)
+    >>> rejected / 2310, kept.get()  # of all, 0.94 are right
+    (0.10, 0.97)
+
+    >>> strange = {name: 2 * value for name, value in x.items()}
+    >>> decision = model.decide_one(strange)
+    >>> decision.accepted, decision.reason
+    (False, 'outlier')
+
+    References
+    ----------
+    - Fischer, L., Hammer, B., Wersing, H. (2015). Efficient rejection strategies for prototype-based classification. Neurocomputing 169, 334-342.
+    - Fischer, L., Hammer, B., Wersing, H. (2016). Optimal local rejection for classifiers. Neurocomputing 214, 445-457.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University, sections 4.2 and 4.3.
+
+    """
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from streamlvq.models import GLVQ  # noqa: PLC0415
+
+        yield {"classifier": GLVQ(rehearsal=2), "threshold": 0.2}
+        yield {"classifier": GLVQ(rehearsal=2), "target_rate": 0.1, "memory": 50}
+
+    def _examine(self, chain: list[Any]) -> None:
+        super()._examine(chain)
+        *way, model = chain
+        if not getattr(model, "_has_relsim", False):
+            raise ValueError(
+                f"RelSimRejector(classifier=...): expected a model of streamlvq with prototypes, "
+                f"got {model}, which has no RelSim; use ProbabilityRejector"
+            )
+        if any(issubclass(type(link), TimeIntegrator) and link.delay for link in way):
+            raise ValueError(
+                "RelSimRejector(classifier=...): expected answers about the latest reading, whose "
+                "RelSim is known, got a centred window; use ProbabilityRejector, or centered=False"
+            )
+        # If nobody on the way can have asked the model about anything else, its last answer is
+        # about the reading that was just predicted, and need not be asked for again.
+        direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in way)
+        self._model: LVQClassifier | None = model if direct else None
+
+    def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
+        model = self._model
+        if model is None:
+            probabilities = self.predict_proba_one(x, **keywords)
+            return likeliest(probabilities), self._asked(x)._last_relsim()
+        if not self._takes_all:
+            keywords = self._chosen("predict_one", keywords)
+        return self.classifier.predict_one(x, **keywords), model._last_relsim()
+
+    def _asked(self, x: Reading) -> LVQClassifier:
+        """The innermost model; its last answer is about this reading, which was just predicted."""
+        if self._model is not None:
+            return self._model
+        model: LVQClassifier
+        model, x = reach(self.classifier, x)
+        model._answer(x)
+        return model
+
+    def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
+        """The decision on a reading, with its certainty and, if it is rejected, the reason."""
+        probabilities = self.predict_proba_one(x, **kwargs)
+        label = likeliest(probabilities)
+        threshold = self._thresholds.find(label)
+        model = self._asked(x)
+        pair = model._last_closest()
+        if pair is None:
+            return no_model(label, threshold, probabilities)
+        reason = None
+        if not pair.relsim >= threshold:
+            beyond = _is_beyond(pair.distance, model._last_separation(pair), threshold)
+            reason = "outlier" if beyond else "ambiguous"
+        return Decision(
+            label=label,
+            certainty=pair.relsim,
+            accepted=reason is None,
+            reason=reason,
+            threshold=threshold,
+            winner=model._labels[pair.winner],
+            runner_up=model._labels[pair.runner_up],
+            distance=pair.distance,
+            runner_up_distance=pair.runner_up_distance,
+            probabilities=probabilities,
+        )
+
+
+def _is_beyond(distance: float, separation: float, threshold: float) -> bool:
+    """Whether a rejected reading is farther from the winner than any that would be accepted.
+
+    None is if everything is accepted, or nothing wherever it is, or if the two prototypes are the
+    same in all that is known of the reading.
+    """
+    if not 0.0 < threshold <= 1.0 or separation == 0.0:
+        return False
+    return is_outlier(threshold, distance, separation)

@@ -1,0 +1,177 @@
+"""How certain a decision must be: fixed thresholds, and those that follow the last readings.
+
+A decision is accepted if its certainty is at least the threshold. Certainties lie between 0 and 1,
+so an infinite threshold rejects everything.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from streamlvq.models.array_classifier import Label
+from streamlvq.state import Floats
+
+
+@functools.cache
+def _kernels() -> ModuleType:
+    from streamlvq.kernels import rejection  # noqa: PLC0415
+
+    return rejection
+
+
+# --- rules: from the last certainties to a threshold ---------------------------------------------
+
+
+class Rule(abc.ABC):
+    """What a threshold is to achieve."""
+
+    needs_labels = True
+
+    def __init__(self, target: float) -> None:
+        self.target = target
+
+    @abc.abstractmethod
+    def threshold(self, memory: Floats, stored: int) -> float:
+        """For the `stored` certainties in a memory of `streamlvq.kernels.rejection`."""
+
+
+class TargetRate(Rule):
+    """Reject this share of the readings; nothing, until one has been seen.
+
+    Of readings that are equally certain all are kept, so the share may be smaller.
+    """
+
+    needs_labels = False
+
+    def threshold(self, memory: Floats, stored: int) -> float:
+        if stored == 0:
+            return 0.0
+        rejected = int(self.target * stored + 1e-9)  # 0.29 * 100 is a little less than 29
+        return float(memory[_kernels().SORTED, rejected]) if rejected < stored else math.inf
+
+
+class TargetAccuracy(Rule):
+    """Reject as little as makes the kept decisions this accurate; everything if nothing does."""
+
+    def threshold(self, memory: Floats, stored: int) -> float:
+        return float(_kernels().accurate_threshold(memory, stored, self.target))
+
+
+class RejectCost(Rule):
+    """Make errors (of cost 1) and rejections (of this cost) cheap; reject until one was seen."""
+
+    def threshold(self, memory: Floats, stored: int) -> float:
+        return float(_kernels().cheapest_threshold(memory, stored, self.target))
+
+
+# --- where thresholds come from ------------------------------------------------------------------
+
+
+class Recent:
+    """The last certainties and the threshold that follows from them, found when it is asked for."""
+
+    __slots__ = ("memory", "seen", "threshold")
+
+    def __init__(self, room: int) -> None:
+        self.memory: Floats = np.zeros((4, room))
+        self.seen = 0
+        self.threshold: float | None = None
+
+    def remember(self, certainty: float, right: bool) -> None:
+        _kernels().remember(self.memory, self.seen, certainty, float(right))
+        self.seen += 1
+        self.threshold = None
+
+    def find(self, rule: Rule) -> float:
+        if self.threshold is None:
+            self.threshold = rule.threshold(self.memory, min(self.seen, self.memory.shape[1]))
+        return self.threshold
+
+    def __getstate__(self) -> tuple[Floats, int]:
+        return self.memory, self.seen
+
+    def __setstate__(self, state: tuple[Floats, int]) -> None:
+        self.memory, self.seen = state
+        self.threshold = None
+
+
+class Thresholds(abc.ABC):
+    """The threshold for each predicted label."""
+
+    needs_labels = False
+    learns = False
+
+    @abc.abstractmethod
+    def find(self, label: Label) -> float:
+        """The threshold in force."""
+
+    @abc.abstractmethod
+    def aim(self, target: Any) -> None:
+        """Change what is aimed at."""
+
+    @abc.abstractmethod
+    def remember(self, label: Label, certainty: float, right: bool) -> None:
+        """Take note of a decision before its reading is learnt."""
+
+
+class Fixed(Thresholds):
+    """A number, or a number for each label; a label without one gets the largest of them."""
+
+    def __init__(self, target: float | Mapping[Label, float]) -> None:
+        self.aim(target)
+
+    def aim(self, target: float | Mapping[Label, float]) -> None:
+        self._by_label = dict(target) if isinstance(target, Mapping) else {}
+        self._other = max(target.values()) if isinstance(target, Mapping) else target
+
+    def find(self, label: Label) -> float:
+        return self._by_label.get(label, self._other) if self._by_label else self._other
+
+    def remember(self, label: Label, certainty: float, right: bool) -> None:
+        pass  # what is fixed learns nothing
+
+
+class Chow(Fixed):
+    """The best threshold for a probability, if an error costs 1 and a rejection `target`."""
+
+    def aim(self, target: float | Mapping[Label, float]) -> None:
+        assert not isinstance(target, Mapping)
+        super().aim(1.0 - target)
+
+
+class Adaptive(Thresholds):
+    """A rule applied to the last certainties, of all readings or of each label's own."""
+
+    learns = True
+
+    def __init__(self, rule: Rule, memory: int, per_class: bool) -> None:
+        self.rule = rule
+        self.needs_labels = rule.needs_labels
+        self._memory = memory
+        self._per_class = per_class
+        self._recent: dict[Label, Recent] = {}
+        self._nothing = Recent(1)
+
+    def _key(self, label: Label) -> Label:
+        return label if self._per_class else None
+
+    def aim(self, target: float) -> None:
+        self.rule.target = target
+        for recent in (*self._recent.values(), self._nothing):
+            recent.threshold = None
+
+    def find(self, label: Label) -> float:
+        return self._recent.get(self._key(label), self._nothing).find(self.rule)
+
+    def remember(self, label: Label, certainty: float, right: bool) -> None:
+        key = self._key(label)
+        if key not in self._recent:
+            self._recent[key] = Recent(self._memory)
+        self._recent[key].remember(certainty, right)
