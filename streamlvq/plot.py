@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.errors import MissingExtraError
+from streamlvq.errors import MissingExtraError, NotLearntYetError
 from streamlvq.models.base import LVQClassifier
 from streamlvq.vectorize import Vectorizer, to_rows
 
@@ -223,6 +223,8 @@ def _prototype_rows(model: LVQClassifier) -> Floats:
     """Prototypes in raw units; what one has never seen is the mean over the others."""
     model.metric()  # says so if nothing was learnt yet
     rows = np.array([list(prototype.values.values()) for prototype in model.prototypes()])
+    if not len(rows):
+        raise NotLearntYetError("no prototypes yet: a model of pairs has them from two classes on")
     return _filled(rows, _column_means(rows))
 
 

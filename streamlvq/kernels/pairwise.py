@@ -98,7 +98,8 @@ def measure_pairs(floats, ints, work, x, gaps, c):
     for p in range(ints[at.PROTOTYPES]):
         k = p // 2
         if c < 0 or c == labels[2 * k] or c == labels[2 * k + 1]:
-            squares[p] = distance_with_gaps(floats, ints, work, x, p)
+            square = distance_with_gaps(floats, ints, work, x, p)
+            squares[p] = square if square < FARTHEST else FARTHEST
 
 
 @inner
@@ -247,6 +248,8 @@ def teach_pairs(floats, ints, work, x, c, gaps):
     squares = views.slot_distance(work, ints)
     wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
     count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
+    if ints[at.PASSIVE] > 0:
+        count = YOUNG  # epochs come back to samples that the means know already
     for other in range(ints[at.KNOWN]):
         if other == c:
             continue
@@ -254,9 +257,11 @@ def teach_pairs(floats, ints, work, x, c, gaps):
         right = 2 * pair_number(c, other) + (0 if c < other else 1)
         if side > 0.0:
             wins[right] += 1.0
+        if gaps == 1:
+            fill_gaps(floats, ints, x, right)
         if count < YOUNG:
             follow_mean(floats, ints, x, right, count)
-        if side < SAFE or gaps == 1:
+        if side < SAFE:
             teach_pair(floats, ints, work, x, c, other, gaps)
 
 
