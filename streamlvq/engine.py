@@ -155,6 +155,7 @@ class Engine:
 
     def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
         """Learning rates and the like; may change at any time."""
+        self.state.forget_answer()
         for which, value in parameters.items():
             self.floats[which] = value
         for which, number in switches.items():

@@ -90,6 +90,11 @@ class State:
         self.buffer = bytearray(8 * at.work_size(*sizes))
         self.work: Floats = np.frombuffer(self.buffer, np.float64)
 
+    def forget_answer(self) -> None:
+        """See `kernels.answers`."""
+        sizes = [int(self.ints[k]) for k in (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS)]
+        self.work[at.answer_start(*sizes)] = 0.0
+
     def _place(self, name: str) -> tuple[int, tuple[int, ...]]:
         if name in FIXED:
             number, length = FIXED[name]

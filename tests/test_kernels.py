@@ -5,6 +5,7 @@ Runs compiled and, with NUMBA_DISABLE_JIT=1, as plain Python.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ import naive
 import streamlvq
 from agreement import assert_close, assert_same_state
 from naive import Array, NaiveLVQ, oracle_of
-from samples import MODELS, blobs, build, readings
+from samples import MODELS, blobs, build, knowledge, readings
 from streamlvq.engine import Design, Engine, kernels
 from streamlvq.kernels import layout as at
 
@@ -408,3 +409,46 @@ def test_needs_slot_changes_nothing() -> None:
     assert (engine.floats.tobytes(), engine.ints.tobytes()) == before
     assert engine.learn(4) == at.DONE
     assert engine.known == 5
+
+
+# --- answers that learning takes over from a prediction ------------------------------------------
+
+
+@pytest.mark.parametrize("between", ["nothing", "observe", "other", "array", "parameter", "gap"])
+def test_learning_after_a_prediction_is_learning(name: str, between: str) -> None:
+    """Distances may be taken over from a prediction only while they are what they would be."""
+    X, y = blobs(SAMPLES // 2, D, 3, seed=8)
+    rows = readings(X)
+    predicting, learning = build(name, rehearsal=2), build(name, rehearsal=2)
+    for k, (x, label) in enumerate(zip(rows, y.tolist(), strict=True)):
+        for model in (predicting, learning):
+            if between == "gap" and k % 3 == 0:
+                x = {**x, "f01": math.nan}
+            if model is predicting:
+                model.predict_proba_one(x)
+            if between == "observe":
+                model.observe_one(rows[k - 1])
+            elif between == "parameter":
+                model.half_life = 50.0 + k
+            elif between == "other" and model is predicting:
+                model.predict_one(rows[k - 1])
+            elif between == "array" and model is predicting:
+                model.predict_proba_array(X[:2])
+            model.learn_one(x, label)
+    assert knowledge(predicting) == knowledge(learning)
+
+
+def test_learning_takes_over_the_answer_of_a_prediction(name: str) -> None:
+    """Otherwise the test above would test nothing: here the answer is falsified on the way."""
+    X, y = blobs(30, D, 3, seed=9)
+    honest, deceived = build(name, rehearsal=0), build(name, rehearsal=0)
+    for model in (honest, deceived):
+        model.learn_array(X[:-1], y[:-1], features=[f"f{i:02}" for i in range(D)])
+        model.predict_proba_one(readings(X)[-1])
+    engine = deceived._engine
+    room, known = engine.state.size(at.CLASSES), engine.known
+    engine.work[D + 3 * room : D + 3 * room + known] = [5.0, -5.0, 0.0]  # the scores of the classes
+    for model in (honest, deceived):
+        model.learn_one(readings(X)[-1], int(y[-1]))
+    temperatures = [m._engine.state["calibration"][at.TEMPERATURE] for m in (honest, deceived)]
+    assert temperatures[0] != temperatures[1]

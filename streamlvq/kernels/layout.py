@@ -95,10 +95,14 @@ LARGEST = 1e60  # a value beyond this is refused like an infinity: its fourth po
 # a positive answer is 1 + the index of a feature that is beyond it
 
 
+def answer_start(features: int, classes: int, rank: int, slots: int) -> int:
+    """Where `work` keeps the reading that it holds the answer for; see `views.last_answered`."""
+    return 4 * classes + 4 * features + rank + max(rank * features, 2 * features + rank) + slots
+
+
 def work_size(features: int, classes: int, rank: int, slots: int, pairs: int) -> int:
     """How many floats `work` needs."""
-    size = 4 * classes + 4 * features + rank + slots
-    size += max(rank * features, 2 * features + rank)
+    size = answer_start(features, classes, rank, slots) + 1 + features
     if pairs > 0:
         size += 2 * classes * classes + coupling_scratch(classes)
     return size

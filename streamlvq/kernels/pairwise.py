@@ -12,6 +12,7 @@ from math import exp, log, nan
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
+from streamlvq.kernels.answers import forget_answer, has_answer
 from streamlvq.kernels.births import copy, settle
 from streamlvq.kernels.calibration import calibrate, to_probabilities
 from streamlvq.kernels.compile import helper, inner
@@ -292,13 +293,17 @@ def learn_row_in_pairs(floats, ints, work, x, c):
     if c >= known:
         pair_up(floats, ints, work, x, c)
     elif known > 1:
-        measure_pairs(floats, ints, work, x, gaps, c if silent else -1)
+        answered = has_answer(ints, work, x)
+        if not answered:
+            measure_pairs(floats, ints, work, x, gaps, c if silent else -1)
         if not silent:
-            score_by_pairs(floats, ints, work)
+            if not answered:
+                score_by_pairs(floats, ints, work)
             to_probabilities(floats, ints, work)
             calibrate(floats, ints, work, c)
             calibrate_pairs(floats, ints, work, c)
         teach_pairs(floats, ints, work, x, c, gaps)
+    forget_answer(ints, work)
     remember(floats, ints, x, c)
     for _ in range(1, rounds_of_learning(ints)):
         rehearse(floats, ints, work)

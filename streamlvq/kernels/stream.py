@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
+from streamlvq.kernels.answers import forget_answer, has_answer, keep_answer
 from streamlvq.kernels.births import birth_place, give_birth
 from streamlvq.kernels.calibration import (
     calibrate,
@@ -96,8 +97,9 @@ def learn_row(floats, ints, work, x, c):
     gaps = has_gaps(ints, x)
     known = ints[at.KNOWN]
     near, other, right, wrong = 1.0, 0.0, -1, -1
-    if known > 0:
+    if known > 0 and not has_answer(ints, work, x):
         measure(floats, ints, work, x, gaps)
+    forget_answer(ints, work)
     if c < known:
         near, other, right, wrong = closest_pair(ints, work, c)
     place = birth_place(floats, ints, c, other <= near)
@@ -163,6 +165,7 @@ def observe_reading(floats, ints, work):
     x = reading(work, ints)
     infinite = infinite_feature(x)
     if infinite == 0:
+        forget_answer(ints, work)
         observe(floats, ints, x)
     return infinite
 
@@ -182,12 +185,14 @@ def predict(floats, ints, work):
         return infinite
     measure(floats, ints, work, x, has_gaps(ints, x))
     to_probabilities(floats, ints, work)
+    keep_answer(ints, work, x)
     return at.DONE
 
 
 @kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])")
 def predict_array(floats, ints, work, rows, out):
     """The probabilities of every known class for each row."""
+    forget_answer(ints, work)
     p = views.probabilities(work, ints)
     for k in range(rows.shape[0]):
         x = rows[k]
@@ -200,6 +205,7 @@ def predict_array(floats, ints, work, rows, out):
 @kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1])")
 def calibrate_array(floats, ints, work, rows, classes):
     """Fit temperature and sigmoids on samples that were not learnt."""
+    forget_answer(ints, work)
     for k in range(rows.shape[0]):
         x = rows[k]
         measure(floats, ints, work, x, has_gaps(ints, x))

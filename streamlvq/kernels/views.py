@@ -151,9 +151,24 @@ def slots_end(ints):
 
 
 @helper
+def last_answered(work, ints):
+    """1 or 0, then a reading: whether distances and scores in `work` are the answer for it.
+
+    Whoever predicts a reading mostly goes on to learn it, which starts with the same answer.
+    """
+    start = slots_end(ints)
+    return work[start : start + 1 + ints[FEATURES]]
+
+
+@helper
+def pairs_start(ints):
+    return slots_end(ints) + 1 + ints[FEATURES]
+
+
+@helper
 def pair_probabilities(work, ints):
     """Models of pairs: the probability of the row's class if it is this one or the column's."""
-    start = slots_end(ints)
+    start = pairs_start(ints)
     known = ints[KNOWN]
     return work[start : start + known * known].reshape((known, known))
 
@@ -161,10 +176,10 @@ def pair_probabilities(work, ints):
 @helper
 def pair_counts(work, ints):
     c, known = ints[CLASSES], ints[KNOWN]
-    start = slots_end(ints) + c * c
+    start = pairs_start(ints) + c * c
     return work[start : start + known * known].reshape((known, known))
 
 
 @helper
 def coupling_scratch(work, ints):
-    return work[slots_end(ints) + 2 * ints[CLASSES] * ints[CLASSES] :]
+    return work[pairs_start(ints) + 2 * ints[CLASSES] * ints[CLASSES] :]
