@@ -264,7 +264,7 @@ def pairwise_us() -> dict[str, float]:
         "PairwiseLVQ(rank=8)": pass_over({}),
         "PairwiseLVQ(rank=8, rehearsal=0)": pass_over({"rehearsal": 0}),
     }
-    return best_us(runs, len(samples))
+    return best_us(runs, len(samples), REPEATS)
 
 
 def cost() -> Iterator[Table]:

@@ -843,7 +843,7 @@ class NaivePairs(NaiveLVQ):
         pairs = self.pairs_of(stored.c)
         sides = [self.side(stored.x, stored.c, pair) for pair in pairs]
         stored.margin = max([-1.0, *(-side for side in sides)])
-        if stored.margin > -0.9:
+        if stored.margin > -0.4:
             self.teach_pair(stored.x, stored.c, pairs[int(np.argmin(sides))])
 
     def store(self, x: Array, c: int) -> None:

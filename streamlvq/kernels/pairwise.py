@@ -24,6 +24,7 @@ from streamlvq.kernels.steps import clear, fill_gaps
 from streamlvq.kernels.views import row, table, vector
 
 SAFE = 0.9  # a sample with this score on the right side has nothing to teach a pair
+DOUBTFUL = 0.4  # a rehearsed one has nothing more to teach even earlier
 YOUNG = 10  # samples of a class whose mean its prototypes are, before gradients move them
 START_SLOPE = -4.0
 PRIOR = 1.0  # curvature that the fit of a sigmoid starts with, in samples
@@ -280,7 +281,7 @@ def rehearse(floats, ints, work):
         if other != c and side_of(squares, c, other) < side:
             worst, side = other, side_of(squares, c, other)
     vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])[position] = -side
-    if worst >= 0 and side < SAFE:
+    if worst >= 0 and side < DOUBTFUL:
         teach_pair(floats, ints, work, x, c, worst, gaps)
 
 
