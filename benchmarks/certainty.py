@@ -20,6 +20,7 @@ from common import Figure, Table, best_us, cpu_seconds, figure_table, progress, 
 from datasets import Stream, digits, five_gaussians, har_subjects, image_segments
 from datasets import gaussians as gaussian_balls
 from memory import rss_mib
+from speed import floor_run
 from streamlvq import metrics
 from tables import folds, make, relsim
 
@@ -191,6 +192,8 @@ def time_integration() -> Iterator[Table]:
 CALLS = 1000
 REPEATS = 40
 DEVICES = 100_000
+FLOOR = "dict-to-vector floor, 18 features"
+LIMIT = 17.5  # 10 us where the floor costs 0.57 us
 
 
 def coupling_us(classes: int = 10) -> dict[str, float]:
@@ -249,7 +252,8 @@ def added_us() -> dict[str, float]:
 
 def pairwise_us() -> dict[str, float]:
     """Microseconds to predict and learn ImageSegments (18 features, 7 classes), first pass."""
-    samples = list(image_segments().samples())
+    stream = image_segments()
+    samples = list(stream.samples())
 
     def pass_over(options: dict[str, int]) -> Callable[[], None]:
         def run() -> None:
@@ -261,6 +265,7 @@ def pairwise_us() -> dict[str, float]:
         return run
 
     runs = {
+        FLOOR: floor_run(stream),
         "PairwiseLVQ(rank=8)": pass_over({}),
         "PairwiseLVQ(rank=8, rehearsal=0)": pass_over({"rehearsal": 0}),
     }
@@ -274,6 +279,8 @@ def cost() -> Iterator[Table]:
         table.add(f"couple 10 classes, {method}", f"{us:.2f}")
     for call, us in added.items():
         table.add(f"added to LGMLVQ().predict_proba_one, {call}", f"{us:.2f}")
+    floor = pairs.pop(FLOOR)
+    table.add(FLOOR, f"{floor:.2f}")
     for model, us in pairs.items():
         table.add(f"predict and learn, {model}", f"{us:.2f}")
     yield table
@@ -284,6 +291,10 @@ def cost() -> Iterator[Table]:
             Figure("added by integrator and rejector", total, 3, unit=" us"),
             *(
                 Figure(f"{model}: predict and learn", us, 10, unit=" us")
+                for model, us in pairs.items()
+            ),
+            *(
+                Figure(f"{model}: the same over the floor", us / floor, LIMIT, unit="x")
                 for model, us in pairs.items()
             ),
         ]
