@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 from river import base
 
 import streamlvq
-from common import Figure, Table, figure_table, progress, show
+from common import Figure, Table, best_us, cpu_seconds, figure_table, progress, show
 from datasets import Stream, digits, five_gaussians, har_subjects, image_segments
+from datasets import gaussians as gaussian_balls
+from memory import rss_mib
 from streamlvq import metrics
 from tables import folds, make, relsim
 
@@ -183,10 +186,145 @@ def time_integration() -> Iterator[Table]:
     yield figure_table(figures)
 
 
+# --- cost ---------------------------------------------------------------------------------------
+
+CALLS = 1000
+REPEATS = 40
+DEVICES = 100_000
+
+
+def coupling_us(classes: int = 10) -> dict[str, float]:
+    """Microseconds to couple the pairs of one reading, for each method."""
+    from streamlvq.kernels import coupling
+    from streamlvq.kernels.layout import COUPLINGS, coupling_scratch
+
+    odds = np.random.default_rng(0).normal(scale=2.0, size=(CALLS, classes, classes))
+    r = 1.0 / (1.0 + np.exp(odds.transpose(0, 2, 1) - odds))
+    none, out = np.empty((0, 0)), np.empty((CALLS, classes))
+    scratch = np.empty(coupling_scratch(classes))
+    runs = {
+        name: partial(coupling.couple_array, r, none, number, scratch, out)
+        for name, number in COUPLINGS.items()
+    }
+    return best_us(runs, CALLS, REPEATS)
+
+
+def repeated(call: Callable[..., Any], *args: Any, **keywords: Any) -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(CALLS):
+            call(*args, **keywords)
+
+    return run
+
+
+def taught(model: Any, classes: int) -> tuple[Any, list[dict[Any, float]]]:
+    """A model that has learnt 18 features, and the readings that it learnt."""
+    samples = list(gaussian_balls(18, classes, 2000).samples())
+    for x, y in samples:
+        model.learn_one(x, y)
+    return model, [x for x, _ in samples]
+
+
+def added_us() -> dict[str, float]:
+    """Microseconds of wrapped predictions beyond those of the model alone."""
+    inner, (x, *_) = taught(streamlvq.LGMLVQ(), 7)
+    integrator = streamlvq.TimeIntegrator(inner, window=5)
+    rejector = streamlvq.RelSimRejector(integrator, threshold=0.0)
+    strict = streamlvq.RelSimRejector(integrator, threshold=1.0)
+    for _ in range(5):
+        integrator.observe_one(x, device="a")
+    runs = {
+        "alone": repeated(inner.predict_proba_one, x),
+        "TimeIntegrator: predict_proba_one": repeated(integrator.predict_proba_one, x, device="a"),
+        "RelSimRejector(TimeIntegrator): predict_one": repeated(
+            rejector.predict_one, x, device="a"
+        ),
+        "the same: decide_one, accepted": repeated(rejector.decide_one, x, device="a"),
+        "the same: decide_one, rejected": repeated(strict.decide_one, x, device="a"),
+    }
+    best = best_us(runs, CALLS, REPEATS)
+    alone = best.pop("alone")
+    return {name: value - alone for name, value in best.items()}
+
+
+def pairwise_us() -> dict[str, float]:
+    """Microseconds to predict and learn ImageSegments (18 features, 7 classes), first pass."""
+    samples = list(image_segments().samples())
+
+    def pass_over(options: dict[str, int]) -> Callable[[], None]:
+        def run() -> None:
+            model = streamlvq.PairwiseLVQ(rank=8, **options)
+            for x, y in samples:
+                model.predict_proba_one(x)
+                model.learn_one(x, y)
+
+        return run
+
+    runs = {
+        "PairwiseLVQ(rank=8)": pass_over({}),
+        "PairwiseLVQ(rank=8, rehearsal=0)": pass_over({"rehearsal": 0}),
+    }
+    return best_us(runs, len(samples))
+
+
+def cost() -> Iterator[Table]:
+    table = Table("CPU time", ["what", "us"])
+    coupled, added, pairs = coupling_us(), added_us(), pairwise_us()
+    for method, us in coupled.items():
+        table.add(f"couple 10 classes, {method}", f"{us:.2f}")
+    for call, us in added.items():
+        table.add(f"added to LGMLVQ().predict_proba_one, {call}", f"{us:.2f}")
+    for model, us in pairs.items():
+        table.add(f"predict and learn, {model}", f"{us:.2f}")
+    yield table
+    total = added["RelSimRejector(TimeIntegrator): predict_one"]
+    yield figure_table(
+        [
+            Figure("PKPD, 10 classes", coupled["pkpd"], 1, unit=" us"),
+            Figure("added by integrator and rejector", total, 3, unit=" us"),
+            *(
+                Figure(f"{model}: predict and learn", us, 10, unit=" us")
+                for model, us in pairs.items()
+            ),
+        ]
+    )
+
+
+def devices() -> Iterator[Table]:
+    """Memory of many windows, and whether a reading costs more because of them."""
+    inner, readings = taught(streamlvq.LGMLVQ(), 10)
+    integrator = streamlvq.TimeIntegrator(inner, window=5, max_devices=DEVICES)
+    names = [f"device {k:06}" for k in range(DEVICES)]
+
+    def observe(some: list[str], t: float) -> float:
+        def run() -> None:
+            for k, name in enumerate(some):
+                integrator.observe_one(readings[k % len(readings)], device=name, t=t)
+
+        return cpu_seconds(run) / len(some) * 1e6
+
+    few = min(observe(names[:1000], float(t)) for t in range(20))
+    before = rss_mib()
+    many = min(observe(names, float(t)) for t in progress(range(20, 26), "devices"))
+    megabytes = (rss_mib() - before) * 2**20 / 1e6
+    table = Table("TimeIntegrator.observe_one, window 5, 10 classes", ["devices", "us"])
+    table.add(1000, f"{few:.1f}")
+    table.add(DEVICES, f"{many:.1f}")
+    yield table
+    yield figure_table(
+        [
+            Figure(f"{DEVICES:,} devices", megabytes, 200, unit=" MB"),
+            Figure("cost of a reading, many over few devices", many / few, 1.25),
+        ]
+    )
+
+
 PARTS: dict[str, Part] = {
     "one-pass": one_pass,
     "gaussians": gaussians,
     "time": time_integration,
+    "cost": cost,
+    "devices": devices,
 }
 
 

@@ -26,3 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def name(request: pytest.FixtureRequest) -> str:
     """The name of every model in turn."""
     return str(request.param)
+
+
+@pytest.fixture(params=[name for name in MODELS if MODELS[name]._has_relsim], ids=str)
+def with_relsim(request: pytest.FixtureRequest) -> str:
+    """The name of every model that has one RelSim, in turn."""
+    return str(request.param)

@@ -71,9 +71,9 @@ def test_sums_do_not_drift() -> None:
 # --- the two closest classes ---------------------------------------------------------------------
 
 
-def test_closest_classes(name: str) -> None:
+def test_closest_classes(with_relsim: str) -> None:
     X, y = blobs(80, 4, 5, seed=3, missing=0.1)
-    model = taught(MODELS[name](rehearsal=2), X, y.tolist())
+    model = taught(MODELS[with_relsim](rehearsal=2), X, y.tolist())
     for x in readings(X[:20]):
         model.predict_one(x)
         engine = model._engine
@@ -87,9 +87,9 @@ def test_closest_classes(name: str) -> None:
         assert relsim == closest.relsim(engine.ints, engine.work)
 
 
-def test_separation(name: str) -> None:
+def test_separation(with_relsim: str) -> None:
     X, y = blobs(80, 4, 5, seed=4, missing=0.1)
-    model = taught(MODELS[name](rehearsal=2), X, y.tolist())
+    model = taught(MODELS[with_relsim](rehearsal=2), X, y.tolist())
     prototypes, scale = model.prototypes(), model._engine.state["inverse"]
     for row, x in zip(X[:20], readings(X[:20]), strict=True):
         model.predict_one(x)

@@ -139,14 +139,14 @@ def class_distances(model: Any, x: dict[str, float]) -> list[float]:
     return list(best.values())
 
 
-def test_relsim_follows_from_prototypes_and_metric(name: str) -> None:
-    model = learnt(MODELS[name](rehearsal=2))
+def test_relsim_follows_from_prototypes_and_metric(with_relsim: str) -> None:
+    model = learnt(MODELS[with_relsim](rehearsal=2))
     for x, _ in stream()[:20]:
         assert model.relsim_one(x) == pytest.approx(naive.relsim(class_distances(model, x)))
 
 
-def test_relsim_needs_two_classes(name: str) -> None:
-    model = MODELS[name]()
+def test_relsim_needs_two_classes(with_relsim: str) -> None:
+    model = MODELS[with_relsim]()
     assert model.relsim_one({"a": 1.0}) is None
     model.observe_one({"a": 1.0})
     assert model.relsim_one({"a": 1.0}) is None

@@ -218,32 +218,59 @@ def follow_mean(floats, ints, x, p, count):
             w[i] += (x[i] - w[i]) / (count + 1.0)
 
 
-@helper
-def teach_pairs(floats, ints, work, x, c, gaps, count):
-    """Let a sample of class c teach its pairs, given its distances.
+@inner
+def side_of(squares, c, other):
+    """How far a sample of class c is on the right side of a pair: 1 is safe, -1 is lost."""
+    score = pair_score(squares, pair_number(c, other))
+    return score if c < other else -score
 
-    Returns how far it is on the wrong side in its worst pair: -1 is safe, 1 is lost.
-    """
+
+@helper
+def teach_pair(floats, ints, work, x, c, other, gaps):
+    """Let a sample of class c teach one of its pairs, given its distances."""
+    k = pair_number(c, other)
+    right, wrong = (2 * k, 2 * k + 1) if c < other else (2 * k + 1, 2 * k)
+    squares = views.slot_distance(work, ints)
+    if gaps == 1:
+        fill_gaps(floats, ints, x, right)
+    glvq(floats, ints, work, x, squares[right], squares[wrong], right, wrong, gaps)
+
+
+@helper
+def teach_pairs(floats, ints, work, x, c, gaps):
+    """Let a new sample of class c teach all of its pairs that it is not safe in."""
     squares = views.slot_distance(work, ints)
     wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
-    worst = -1.0
+    count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
     for other in range(ints[at.KNOWN]):
         if other == c:
             continue
-        k = pair_number(c, other)
-        right, wrong = (2 * k, 2 * k + 1) if c < other else (2 * k + 1, 2 * k)
-        side = pair_score(squares, k) if c < other else -pair_score(squares, k)
-        worst = max(worst, -side)
+        side = side_of(squares, c, other)
+        right = 2 * pair_number(c, other) + (0 if c < other else 1)
         if side > 0.0:
             wins[right] += 1.0
-        if gaps == 1:
-            fill_gaps(floats, ints, x, right)
         if count < YOUNG:
             follow_mean(floats, ints, x, right, count)
-        if side < SAFE:
-            near, far = squares[right], squares[wrong]
-            glvq(floats, ints, work, x, near, far, right, wrong, gaps)
-    return worst
+        if side < SAFE or gaps == 1:
+            teach_pair(floats, ints, work, x, c, other, gaps)
+
+
+@helper
+def rehearse(floats, ints, work):
+    """Let a stored sample teach the pair in which it is worst off."""
+    position = pick_rehearsed(floats, ints)
+    x = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
+    c = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
+    gaps = has_gaps(ints, x)
+    measure_pairs(floats, ints, work, x, gaps, c)
+    squares = views.slot_distance(work, ints)
+    worst, side = -1, 1.0
+    for other in range(ints[at.KNOWN]):
+        if other != c and side_of(squares, c, other) < side:
+            worst, side = other, side_of(squares, c, other)
+    vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])[position] = -side
+    if worst >= 0 and side < SAFE:
+        teach_pair(floats, ints, work, x, c, worst, gaps)
 
 
 @helper
@@ -261,15 +288,8 @@ def learn_row_in_pairs(floats, ints, work, x, c):
             to_probabilities(floats, ints, work)
             calibrate(floats, ints, work, c)
             calibrate_pairs(floats, ints, work, c)
-        count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
-        teach_pairs(floats, ints, work, x, c, gaps, count)
+        teach_pairs(floats, ints, work, x, c, gaps)
     remember(floats, ints, x, c)
-    margin = vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])
     for _ in range(1, rounds_of_learning(ints)):
-        position = pick_rehearsed(floats, ints)
-        sample = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
-        label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
-        gaps = has_gaps(ints, sample)
-        measure_pairs(floats, ints, work, sample, gaps, label)
-        margin[position] = teach_pairs(floats, ints, work, sample, label, gaps, YOUNG)
+        rehearse(floats, ints, work)
     return at.DONE

@@ -12,14 +12,16 @@ from streamlvq.kernels.steps import (
     add_metric_gradient,
     apply_metric,
     clear,
+    differences,
     fill_gaps,
     project_both,
     step_collected,
     step_metric_both,
     step_own_metric,
     step_prototype,
+    step_prototype_of,
 )
-from streamlvq.kernels.views import metric_number, metric_of, row, vector
+from streamlvq.kernels.views import metric_number, metric_of, row, table, vector
 
 TINY = 1e-12
 NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
@@ -44,8 +46,7 @@ def move(floats, ints, work, x, p, slope, gaps):
     omega = metric_of(floats, ints, p)
     subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
     if gaps == 1:
-        # The distance of what is there was scaled up, and so is its gradient.
-        slope *= max(0.0, blank_gaps(kind, omega, z))
+        slope *= make_up(floats, ints, x, p, z)
     projection = views.projection(work, ints)
     pull = views.pull(work, ints)
     apply_metric(kind, omega, z, projection, pull)
@@ -59,30 +60,44 @@ def move(floats, ints, work, x, p, slope, gaps):
 
 @helper
 def move_both(floats, ints, work, x, right, wrong, pull_slope, push_slope, gaps):
-    """`move` for two prototypes that share a matrix, and the matrix, in few passes over it."""
-    d = ints[at.FEATURES]
-    omega = metric_of(floats, ints, right)
+    """`move` for two prototypes that share a matrix, and the matrix, in few passes over it.
+
+    Hands on tables of all prototypes and metrics rather than the rows that are needed: making an
+    array costs as much as a loop over it.
+    """
+    d, rank, metrics = ints[at.FEATURES], ints[at.RANK], ints[at.METRICS]
     inverse = vector(floats, ints, at.INVERSE, d)
+    w = table(floats, ints, at.W, ints[at.SLOTS], d)
+    moments = table(floats, ints, at.W_MOMENT, ints[at.SLOTS], d)
+    omega = table(floats, ints, at.OMEGA, metrics * rank, d)
+    rows = table(floats, ints, at.ROW_MOMENT, metrics, rank)
+    columns = table(floats, ints, at.COLUMN_MOMENT, metrics, d)
+    total = vector(floats, ints, at.TOTAL_MOMENT, metrics)
     z, y = views.difference(work, ints), views.other_difference(work, ints)
-    subtract(x, row(floats, ints, at.W, right, d), inverse, z)
-    subtract(x, row(floats, ints, at.W, wrong, d), inverse, y)
-    if gaps == 1:
-        pull_slope *= max(0.0, blank_gaps(at.MATRIX, omega, z))
-        push_slope *= max(0.0, blank_gaps(at.MATRIX, omega, y))
     first, second = views.projection(work, ints), views.other_projection(work, ints)
     pull, push = views.pull(work, ints), views.other_pull(work, ints)
-    project_both(omega, z, y, first, second, pull, push)
-    step_prototype(floats, ints, x, right, pull_slope, pull)
-    step_prototype(floats, ints, x, wrong, push_slope, push)
-    for r in range(first.shape[0]):
+    if gaps == 1:
+        pull_slope *= make_up(floats, ints, x, right, z)
+        push_slope *= make_up(floats, ints, x, wrong, y)
+    m = metric_number(ints, right)
+    decay, rate = floats[at.STEP_DECAY], floats[at.LEARNING_RATE]
+    differences(x, w, right, wrong, inverse, z, y)
+    project_both(omega, m, rank, z, y, first, second, pull, push)
+    step_prototype_of(x, w, moments, right, inverse, pull, pull_slope, rate, decay)
+    step_prototype_of(x, w, moments, wrong, inverse, push, push_slope, rate, decay)
+    for r in range(rank):
         first[r] *= 2.0 * pull_slope
         second[r] *= 2.0 * push_slope
-    m = metric_number(ints, right)
-    rows = row(floats, ints, at.ROW_MOMENT, m, ints[at.RANK])
-    columns = row(floats, ints, at.COLUMN_MOMENT, m, d)
-    total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
-    rate, decay = floats[at.METRIC_RATE] / sqrt(d), floats[at.STEP_DECAY]
-    step_metric_both(omega, first, second, z, y, rate, decay, rows, columns, total, m)
+    rate = floats[at.METRIC_RATE] / sqrt(d)
+    step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, columns, total)
+
+
+@helper
+def make_up(floats, ints, x, p, z):
+    """The distance of what is there was scaled up, and so is its gradient."""
+    d = ints[at.FEATURES]
+    subtract(x, row(floats, ints, at.W, p, d), vector(floats, ints, at.INVERSE, d), z)
+    return max(0.0, blank_gaps(ints[at.KIND], metric_of(floats, ints, p), z))
 
 
 @helper

@@ -187,31 +187,52 @@ def step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, t
 
 
 @helper
-def project_both(omega, z, y, first, second, pull, push):
-    """`apply_metric` for two differences in one pass over the matrix."""
+def step_prototype_of(x, w, moments, p, inverse, pull, slope, rate, decay):
+    """The adaptive part of `step_prototype`, for one row of a table."""
+    for i in range(x.shape[0]):
+        usable = inverse[i] > 0.0 and x[i] == x[i] and w[p, i] == w[p, i]
+        gradient = -2.0 * slope * pull[i] if usable else 0.0
+        kept = decay if usable else 1.0
+        moments[p, i] = kept * moments[p, i] + gradient * gradient
+        unit = inverse[i] if usable else 1.0
+        w[p, i] -= rate * gradient / ((sqrt(moments[p, i]) + TINY) * unit)
+
+
+@helper
+def differences(x, w, right, wrong, inverse, z, y):
+    """From two prototypes to the reading; what is missing counts as no difference."""
+    for i in range(x.shape[0]):
+        a = (x[i] - w[right, i]) * inverse[i]
+        b = (x[i] - w[wrong, i]) * inverse[i]
+        z[i] = a if a == a else 0.0
+        y[i] = b if b == b else 0.0
+
+
+@helper
+def project_both(omega, m, rank, z, y, first, second, pull, push):
+    """`apply_metric` for two differences in one pass over matrix m."""
     d = z.shape[0]
     for i in range(d):
         pull[i] = 0.0
         push[i] = 0.0
-    for r in range(first.shape[0]):
-        start = r * d
+    for r in range(rank):
         a, b = 0.0, 0.0
         for i in range(d):
-            a += omega[start + i] * z[i]
-            b += omega[start + i] * y[i]
+            a += omega[m * rank + r, i] * z[i]
+            b += omega[m * rank + r, i] * y[i]
         first[r] = a
         second[r] = b
         for i in range(d):
-            pull[i] += a * omega[start + i]
-            push[i] += b * omega[start + i]
+            pull[i] += a * omega[m * rank + r, i]
+            push[i] += b * omega[m * rank + r, i]
 
 
 @helper
-def step_metric_both(omega, first, second, z, y, rate, decay, rows, columns, total, m):
+def step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, columns, total):
     """`step_metric_adaptive` for the gradient first z' + second y', which is never written out.
 
-    The squares of such a sum of outer products add up in closed form along rows and columns. The
-    differences z and y are used up.
+    The squares of such a sum of outer products add up in closed form along rows and columns. All
+    four vectors are used up.
     """
     d = z.shape[0]
     zz, zy, yy = 0.0, 0.0, 0.0
@@ -219,37 +240,39 @@ def step_metric_both(omega, first, second, z, y, rate, decay, rows, columns, tot
         zz += z[i] * z[i]
         zy += z[i] * y[i]
         yy += y[i] * y[i]
-    uu, uv, vv = 0.0, 0.0, 0.0
-    grown = 0.0
-    for r in range(rows.shape[0]):
+    uu, uv, vv, grown = 0.0, 0.0, 0.0, 0.0
+    for r in range(rank):
         u, v = first[r], second[r]
         uu += u * u
         uv += u * v
         vv += v * v
         square = max(0.0, u * u * zz + 2.0 * u * v * zy + v * v * yy)
-        rows[r] = decay * rows[r] + square
+        rows[m, r] = decay * rows[m, r] + square
         grown += square
     total[m] = decay * total[m] + grown
     for i in range(d):
         square = max(0.0, uu * z[i] * z[i] + 2.0 * uv * z[i] * y[i] + vv * y[i] * y[i])
-        columns[i] = decay * columns[i] + square
-        factor = 1.0 / (sqrt(columns[i]) + TINY)
+        columns[m, i] = decay * columns[m, i] + square
+        factor = 1.0 / (sqrt(columns[m, i]) + TINY)
         z[i] *= factor
         y[i] *= factor
     scale = rate * sqrt(total[m])
+    for r in range(rank):  # roots in a loop of their own are taken four at a time
+        factor = scale / (sqrt(rows[m, r]) + TINY)
+        first[r] *= factor
+        second[r] *= factor
     norm = 0.0
-    for r in range(rows.shape[0]):
-        start = r * d
-        row_scale = scale / (sqrt(rows[r]) + TINY)
-        u, v = row_scale * first[r], row_scale * second[r]
+    for r in range(rank):
+        u, v = first[r], second[r]
         for i in range(d):
-            value = omega[start + i] - u * z[i] - v * y[i]
-            omega[start + i] = value
+            value = omega[m * rank + r, i] - u * z[i] - v * y[i]
+            omega[m * rank + r, i] = value
             norm += value * value
     if norm > 0.0:
         shrink = 1.0 / sqrt(norm)
-        for k in range(omega.shape[0]):
-            omega[k] *= shrink
+        for r in range(m * rank, (m + 1) * rank):
+            for i in range(d):
+                omega[r, i] *= shrink
 
 
 @helper

@@ -76,14 +76,20 @@ def _lambda(engine: Engine, p: int) -> Floats:
     return product
 
 
+def _check_index(engine: Engine, p: int) -> None:
+    count = engine.state.size(at.PROTOTYPES)
+    if not 0 <= p < count:
+        raise IndexError(f"expected a prototype from 0 to {count - 1}, got {p}")
+
+
 def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
     engine = _learnt(engine)
-    count = engine.state.size(at.PROTOTYPES)
-    if p is not None and not 0 <= p < count:
-        raise IndexError(f"expected a prototype from 0 to {count - 1}, got {p}")
+    if p is not None:
+        _check_index(engine, p)
     if p is not None or not engine.design.local:
         matrix = _lambda(engine, p or 0)
     else:
+        count = engine.state.size(at.PROTOTYPES)
         matrix = np.mean([_lambda(engine, k) for k in range(count)], axis=0)
     if raw:
         inverse = engine.state["inverse"]

@@ -53,7 +53,7 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     max_prototypes_per_class: int = field(default=1, init=False)
     coupling: str = "pkpd"
     learning_rate: float = 0.05
-    metric_learning_rate: float = 0.15
+    metric_learning_rate: float = 0.2
     rehearsal: int = 2
 
     def _check(self) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Decision
+from streamlvq.robustness import is_outlier
 from streamlvq.vectorize import Reading
 from streamlvq.wrappers.chain import is_pipeline, reach
 from streamlvq.wrappers.integrator import TimeIntegrator
@@ -117,7 +117,10 @@ class RelSimRejector(Rejector):
             return no_model(label, threshold, probabilities)
         reason = None
         if not pair.relsim >= threshold:
-            beyond = _is_beyond(pair.distance, model._last_separation(pair), threshold)
+            # A threshold beyond 1 rejects everything, wherever it is.
+            beyond = threshold <= 1.0 and is_outlier(
+                threshold, pair.distance, model._last_separation(pair)
+            )
             reason = "outlier" if beyond else "ambiguous"
         return Decision(
             label=label,
@@ -131,16 +134,3 @@ class RelSimRejector(Rejector):
             runner_up_distance=pair.runner_up_distance,
             probabilities=probabilities,
         )
-
-
-def _is_beyond(distance: float, separation: float, threshold: float) -> bool:
-    """Whether a squared distance to the winner is larger than that of any reading accepted.
-
-    Those are a ball around the winner, off its centre; its farthest point is at k D / (1 - k).
-    There is none if everything is accepted, or nothing wherever it is, or if the two prototypes
-    are the same in all that is known of the reading.
-    """
-    if not 0.0 < threshold <= 1.0 or separation == 0.0:
-        return False
-    k = math.sqrt((1.0 - threshold) / (1.0 + threshold))
-    return math.sqrt(distance) > k * separation / (1.0 - k)
