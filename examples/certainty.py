@@ -37,8 +37,8 @@ ASKED = {  # readings to decide on, and where to write their names: so many poin
     "between two states": ({"temperature": 64.0, "vibration": 3.2}, (75, 50)),
     "sensor come loose": ({"temperature": 12.0, "vibration": 8.0}, (20, -50)),
 }
-LEARNT, SHOWN = 3055, 120  # minutes
-WINDOW = 7
+LEARNT, SHOWN = 3000, 120  # minutes
+WINDOW = 5
 Sample = tuple[dict[str, float], str, dict[str, Any]]
 
 
@@ -47,11 +47,11 @@ def machine(minutes: int, lasts: float, seed: int) -> Iterator[Sample]:
     random = np.random.default_rng(seed)
     state = 0
     for minute in range(minutes):
-        if random.random() < 1 / lasts:
-            state = int(random.integers(len(STATES)))
         reading = TYPICAL[state] + NOISE * random.normal(size=len(SENSORS))
         when = {"device": "press", "t": float(minute)}
         yield dict(zip(SENSORS, reading.tolist(), strict=True)), STATES[state], when
+        if random.random() < 1 / lasts:
+            state = (state + int(random.integers(1, len(STATES)))) % len(STATES)
 
 
 # --- a reading by itself -------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def over_time(title: str, axes: Axes, **settings: Any) -> None:
     """Judge readings with windows of some kind, and draw the last of them."""
     integrator = streamlvq.TimeIntegrator(streamlvq.PairwiseLVQ(), **settings)
     model = streamlvq.ProbabilityRejector(integrator, threshold=0.9)
-    samples = list(machine(LEARNT + SHOWN, 40, 8))
+    samples = list(machine(LEARNT + SHOWN, 40, 48))
     decisions = []
     for x, y, when in samples:
         decisions.append(model.decide_one(x, **when))
@@ -116,7 +116,7 @@ def report(title: str, decisions: list[streamlvq.Decision], truth: list[str]) ->
         kept.update(y, decision)
         right += decision.label == y
     parts = f"accuracy {right / len(truth):.3f}, rejected {rejected.get():.3f}"
-    print(f"  {title:<45} {parts}, accuracy of the rest {kept.get():.3f}")
+    print(f"  {title:<57} {parts}, accuracy of the rest {kept.get():.3f}")
 
 
 def three_windows() -> Figure:
@@ -124,10 +124,11 @@ def three_windows() -> Figure:
 
     figure, rows = pyplot.subplots(3, 1, figsize=(10, 7.5), sharex=True, layout="constrained")
     print(f"\n{LEARNT + SHOWN} minutes, no answer below a probability of 0.9")
+    half = WINDOW // 2
     over_time("Each reading by itself", rows[0], window=1)
-    over_time(f"The last {WINDOW} readings together", rows[1], window=WINDOW)
-    late = f"{WINDOW // 2} before and {WINDOW // 2} after it"
-    over_time(f"{WINDOW} readings together: {late}", rows[2], window=WINDOW, centered=True)
+    over_time(f"Each with the {WINDOW - 1} readings before it", rows[1], window=WINDOW)
+    late = f"Each with {half} before and {half} after it: known {half} minutes later"
+    over_time(late, rows[2], window=WINDOW, centered=True)
     for axes in rows[:2]:
         axes.set_xlabel("")
     for axes in rows[1:]:
