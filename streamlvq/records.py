@@ -46,9 +46,11 @@ class Explanation:
     label
         The most probable class.
     winner
-        The closest prototype of that class.
+        The closest prototype of that class; in a model of pairs, that of its pair with the
+        runner-up.
     runner_up
-        The closest prototype of another class; None while there is only one class.
+        The closest prototype of another class; in a model of pairs, that of the second most
+        probable class. None while there is only one class.
     distance
         Squared distance to the winner: the mean squared deviation per feature, in units of the
         feature scales and weighted by the metric.

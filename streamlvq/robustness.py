@@ -100,7 +100,11 @@ def acceptance_ball(threshold: float, distance: float) -> AcceptanceBall:
     """
     check_range("acceptance_ball", "threshold", threshold, 0, 1)
     check_range("acceptance_ball", "distance", distance, 0)
-    threshold, distance = float(threshold), float(distance)
+    return _ball(float(threshold), float(distance))
+
+
+def _ball(threshold: float, distance: float) -> AcceptanceBall:
+    """Without a look at the numbers, for rejectors that have seen to them."""
     if threshold == 0.0:
         return AcceptanceBall(distance / 2.0, math.inf, -math.inf, math.inf)
     # 1 - k would lose its digits at small thresholds, 1 - k^2 = 2 threshold / (1 + threshold) not.
@@ -135,8 +139,14 @@ def is_outlier(threshold: float, squared_distance: float, prototype_distance: fl
     False
 
     """
+    check_range("is_outlier", "threshold", threshold, 0, 1)
     check_range("is_outlier", "squared_distance", squared_distance, 0)
-    away = acceptance_ball(threshold, prototype_distance).away
+    check_range("is_outlier", "prototype_distance", prototype_distance, 0)
+    return _is_beyond(threshold, squared_distance, prototype_distance)
+
+
+def _is_beyond(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
+    away = _ball(threshold, prototype_distance).away
     return prototype_distance > 0.0 and math.sqrt(squared_distance) > away
 
 

@@ -34,6 +34,7 @@ MODELS = {
     "RSLVQ": ("rslvq", EUCLIDEAN, False),
     "MRSLVQ": ("rslvq", MATRIX, False),
     "LMRSLVQ": ("rslvq", MATRIX, True),
+    "PairwiseLVQ": ("pairs", MATRIX, True),  # one for the two prototypes of a pair
 }
 
 
@@ -66,10 +67,10 @@ class Scale:
 
     def inverse(self, standardize: bool) -> float:
         """One over the unit in which this feature is measured; 0 while it says nothing."""
-        if not self.values:
-            return 0.0
         if not standardize:
             return 1.0
+        if not self.values:
+            return 0.0
         deviation = max(math.sqrt(self.variance), self.floor * self.peak)
         return 1.0 / deviation if deviation > 1e-10 * abs(self.mean) else 0.0
 
@@ -347,6 +348,44 @@ def couple_vote(r: Array) -> Array:
     return np.asarray(points.sum(axis=1) / points.sum())
 
 
+def couple(r: Array, method: str, class_count: list[int]) -> Array:
+    """Zeros and ones count as nearly so; a pair counts as much as it has samples."""
+    r = np.clip(r, 1e-12, 1.0 - 1e-12)
+    if method == "ht":
+        return couple_ht(r, np.add.outer(class_count, class_count).astype(float))
+    oracles = {"pkpd": couple_pkpd, "wlw1": couple_wlw1, "wlw2": couple_wlw2, "vote": couple_vote}
+    return oracles[method](r)
+
+
+@dataclass
+class Platt:
+    """P(first class of a pair) = 1 / (1 + exp(slope * score + offset)), fitted score by score."""
+
+    slope: float = -4.0
+    offset: float = 0.0
+    hessian: Array = field(default_factory=lambda: np.zeros((2, 2)))
+    seen: list[int] = field(default_factory=lambda: [0, 0])
+
+    def exponent(self, score: float) -> float:
+        return self.slope * score + self.offset
+
+    def fit(self, score: float, first: bool) -> None:
+        """Newton on the log loss, whose Hessian by the exponent is p (1 - p); Platt's targets."""
+        p = 1.0 / (1.0 + math.exp(self.exponent(score)))
+        n = self.seen[0 if first else 1]
+        target = (n + 1) / (n + 2) if first else 1 / (n + 2)
+        self.seen[0 if first else 1] += 1
+        by_parameters = np.array([score, 1.0])
+        self.hessian = 0.999 * self.hessian + p * (1 - p) * np.outer(by_parameters, by_parameters)
+        step = np.linalg.solve(self.hessian + np.eye(2), (target - p) * by_parameters)
+        self.slope = float(np.clip(self.slope - step[0], -100.0, -0.01))
+        self.offset = float(np.clip(self.offset - step[1], -30.0, 30.0))
+
+    def numbers(self) -> list[float]:
+        (aa, ab), (_, bb) = self.hessian
+        return [self.slope, self.offset, aa, ab, bb, *self.seen]
+
+
 # --- certainty and time --------------------------------------------------------------------------
 
 FLOOR = 1e-6
@@ -492,6 +531,11 @@ class NaiveLVQ:
     def omega_of(self, unit: Unit) -> Array | None:
         metric = self.metric_of(unit)
         return None if metric is None else metric.omega
+
+    def metrics(self) -> list[Metric]:
+        """Each of them once, in the order of the prototypes."""
+        every = [u.metric for u in self.units] if self.local else [self.shared]
+        return list({id(metric): metric for metric in every if metric is not None}.values())
 
     def difference(self, x: Array, unit: Unit) -> Array:
         return np.asarray((x - unit.w) * self.inverse)
@@ -679,14 +723,17 @@ class NaiveLVQ:
         ]
         return np.array(rows).T
 
-    def rehearse(self) -> None:
+    def pick_rehearsed(self) -> Stored:
         """Of two draws that favour recent samples the one with the larger margin."""
         recent = self.buffer[::-1][: self.reach]
         drawn = []
         for _ in range(2):
             age = int(len(recent) ** math.sqrt(self.random.uniform())) - 1
             drawn.append(recent[min(max(age, 0), len(recent) - 1)])
-        stored = drawn[1] if drawn[1].margin > drawn[0].margin else drawn[0]
+        return drawn[1] if drawn[1].margin > drawn[0].margin else drawn[0]
+
+    def rehearse(self) -> None:
+        stored = self.pick_rehearsed()
         distances, labels = self.distances(stored.x), self.labels
         right, wrong = (
             closest(distances, labels == stored.c),
@@ -715,10 +762,8 @@ class NaiveLVQ:
             s.x = np.append(s.x, np.full(count, np.nan))
         for histories in self.class_history:
             histories += [[] for _ in range(count)]
-        metrics = [u.metric for u in self.units] if self.local else [self.shared]
-        for metric in metrics:
-            if metric is not None:
-                self.widen_metric(metric, old_rows, old_d)
+        for metric in self.metrics():
+            self.widen_metric(metric, old_rows, old_d)
 
     def widen_metric(self, metric: Metric, old_rows: int, old_d: int) -> None:
         block = (slice(old_rows), slice(old_d))
@@ -727,6 +772,170 @@ class NaiveLVQ:
         metric.omega = unit(omega)
         metric.rows = np.append(metric.rows, np.zeros(omega.shape[0] - old_rows))
         metric.columns = np.append(metric.columns, np.zeros(omega.shape[1] - old_d))
+
+
+class NaivePairs(NaiveLVQ):
+    """A GMLVQ with two prototypes for every pair of classes l < m.
+
+    `units` holds those of the pairs (0, 1), (0, 2), (1, 2), (0, 3) ... one after the other; the two
+    of a pair have the same `Metric`.
+    """
+
+    def __init__(self, model: Any, d: int) -> None:
+        super().__init__(model, d)
+        self.temperature = 1.0
+        self.sigmoids: dict[tuple[int, int], Platt] = {}
+        self.paired = 0  # classes that have their pairs
+
+    @property
+    def known(self) -> int:
+        return self.paired
+
+    def places(self, low: int, high: int) -> list[int]:
+        """Where the prototypes of a pair are."""
+        k = 2 * list(self.sigmoids).index((low, high))
+        return [k, k + 1]
+
+    def pairs_of(self, c: int) -> list[tuple[int, int]]:
+        return [pair for pair in self.sigmoids if c in pair]
+
+    # --- what is derived ---
+
+    def pair_distances(self, x: Array, low: int, high: int) -> Array:
+        units = [self.units[k] for k in self.places(low, high)]
+        lams = [quadratic_form(self.kind, self.omega_of(u), self.d) for u in units]
+        return np.array(
+            [distance(lam, self.difference(x, u)) for lam, u in zip(lams, units, strict=True)]
+        )
+
+    def pair_score(self, x: Array, low: int, high: int) -> float:
+        """Signed relative similarity: 1 on the prototype of `low`, -1 on that of `high`."""
+        mine, other = self.pair_distances(x, low, high)
+        return float((other - mine) / (other + mine)) if other + mine > 0 else 0.0
+
+    def class_scores(self, x: Array) -> Array:
+        r = np.zeros((self.known, self.known))
+        for (low, high), sigmoid in self.sigmoids.items():
+            s = sigmoid.exponent(self.pair_score(x, low, high))
+            r[low, high], r[high, low] = 1.0 / (1.0 + math.exp(s)), 1.0 / (1.0 + math.exp(-s))
+        return np.log(couple(r, self.p.coupling, self.class_count[: self.known]) + TINY)
+
+    def predict(self, x: Array) -> Array:
+        return softmax(self.temperature * self.class_scores(x)) if self.known > 1 else np.ones(1)
+
+    # --- learning ---
+
+    def learn(self, x: Array, c: int) -> None:
+        if c < self.known:
+            self.calibrate(x, c)
+            self.teach_new(x, c, self.class_count[c])
+        else:
+            self.pair_up(x, c)
+        self.observe(x)
+        self.count(x, c)
+        self.store(x, c)
+        for _ in range(self.p.rehearsal if len(self.buffer) >= 10 else 0):
+            self.rehearse()
+
+    def rehearse(self) -> None:
+        """Only the first of the pairs that a sample is worst off in has something to learn."""
+        stored = self.pick_rehearsed()
+        pairs = self.pairs_of(stored.c)
+        sides = [self.side(stored.x, stored.c, pair) for pair in pairs]
+        stored.margin = max([-1.0, *(-side for side in sides)])
+        if stored.margin > -0.9:
+            self.teach_pair(stored.x, stored.c, pairs[int(np.argmin(sides))])
+
+    def store(self, x: Array, c: int) -> None:
+        if self.p.rehearsal:
+            self.buffer.append(Stored(x.copy(), c))
+
+    def count(self, x: Array, c: int) -> None:
+        while len(self.class_count) <= c:
+            self.class_count.append(0)
+            self.class_history.append([[] for _ in range(self.d)])
+        super().count(x, c)
+
+    def pair_up(self, x: Array, c: int) -> None:
+        """A new class starts at its first sample, the others start anew at their means."""
+        for other in range(c):
+            unseen = [not history for history in self.class_history[other]]
+            mean = np.where(unseen, np.nan, self.class_moments(other)[0])
+            metric = Metric.new(self.start)
+            for w, label in ((mean, other), (x.copy(), c)):
+                self.units.append(Unit(w, label, np.zeros(self.d), 0.0, metric))
+            self.sigmoids[other, c] = Platt()
+        self.paired = c + 1
+
+    def calibrate(self, x: Array, c: int) -> None:
+        """Before the sample is learnt."""
+        if self.known < 2:
+            return
+        step = newton(self.temperature, self.curvature, self.class_scores(x), c)
+        self.temperature, self.curvature = step
+        for low, high in self.pairs_of(c):
+            self.sigmoids[low, high].fit(self.pair_score(x, low, high), c == low)
+
+    def teach_new(self, x: Array, c: int, seen: int) -> None:
+        """Young prototypes follow the mean of their class; what counts is who was right before."""
+        for low, high in self.pairs_of(c):
+            right = self.units[self.places(low, high)[c == high]]
+            right.wins += int(self.side(x, c, (low, high)) > 0)
+            self.teach_pair(x, c, (low, high), seen)
+
+    def side(self, x: Array, c: int, pair: tuple[int, int]) -> float:
+        """The score of a pair as class c sees it: positive on the right side."""
+        return self.pair_score(x, *pair) * (1 if c == pair[0] else -1)
+
+    def teach_pair(self, x: Array, c: int, pair: tuple[int, int], seen: int = 10) -> None:
+        """A sample that is far enough on the right side has nothing to teach but new features."""
+        places, distances = self.places(*pair), self.pair_distances(x, *pair)
+        side = self.side(x, c, pair)
+        right = self.units[places[c == pair[1]]]
+        right.w = np.where(np.isnan(right.w), x, right.w)
+        if seen < 10:
+            moves = ~np.isnan(x - right.w)
+            right.w[moves] += (x - right.w)[moves] / (seen + 1)
+        if side < 0.9 and distances.sum() > 0:
+            steepness = self.p.slope if self.p.activation == "sigmoid" else 0.0
+            slopes = np.zeros(len(self.units))
+            slopes[places] = glvq_slopes(distances, np.array(pair), c, steepness)
+            self.descend(x, slopes, places)
+
+    # --- recorded training sets ---
+
+    def train(self, X: Array, y: list[int], epochs: int, seed: int) -> None:
+        """Epochs over samples whose scales and class means are known; a tenth is kept back."""
+        random = np.random.default_rng(seed)
+        for x, c in zip(X, y, strict=True):
+            self.observe(x)
+            self.count(x, c)
+        order = random.permutation(len(X)).tolist()
+        held = order[: len(X) // 10] if len(X) >= 50 and epochs > 1 else []
+        kept = order[len(held) :]
+        for c in range(self.known, max(y) + 1):
+            random.permutation(y.count(c))  # where k-means starts; one centre is the mean anyway
+            centre = np.nanmean(X[np.array(y) == c], axis=0)
+            self.pair_up(centre, c)
+            self.store(centre, c)
+        given = self.p
+        for epoch in range(epochs):
+            last = epoch == epochs - 1
+            for k in held * 5 if last else []:
+                self.calibrate(X[k], y[k])
+            rates = ("learning_rate", "metric_learning_rate")
+            share = 1 - epoch / epochs
+            self.p = given.clone({rate: share * getattr(given, rate) for rate in rates})
+            for k in random.permutation(kept + held if last else kept).tolist():
+                if epoch == 0 and not held:
+                    self.calibrate(X[k], y[k])
+                self.teach_new(X[k], y[k], seen=10)
+                self.store(X[k], y[k])
+        self.p = given
+
+
+def oracle_of(model: Any, d: int) -> NaiveLVQ:
+    return (NaivePairs if MODELS[type(model).__name__][0] == "pairs" else NaiveLVQ)(model, d)
 
 
 # --- metrics -------------------------------------------------------------------------------------

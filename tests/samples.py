@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,19 @@ MODELS = {
     for name in streamlvq.__all__
     if hasattr(getattr(streamlvq, name), "_rule")
 }
+
+GROWTH = {"prototypes_per_class", "max_prototypes_per_class"}
+GROWING = [name for name, model in MODELS.items() if set(signature(model).parameters) >= GROWTH]
+PAIRS = [name for name in MODELS if name not in GROWING]
+
+
+def build(name: str, **params: Any) -> Any:
+    """A model with parameters that most models have.
+
+    In a model of pairs a class has one prototype in each of its pairs, so it is not asked how many.
+    """
+    left_out = GROWTH if name in PAIRS else set()
+    return MODELS[name](**{key: value for key, value in params.items() if key not in left_out})
 
 
 @cache

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import streamlvq
-from samples import MODELS, blobs, readings, taught
+from samples import GROWING, MODELS, PAIRS, blobs, readings, taught
 from streamlvq.errors import NotLearntYetError, StreamLVQError
 from streamlvq.records import Explanation
 
-LIKELIHOOD = ("RSLVQ", "MRSLVQ", "LMRSLVQ")
+# The likeliest class need not have the closest prototype where it is the sum of many prototypes,
+# or of the opinions of many pairs.
+SUMS = ("RSLVQ", "MRSLVQ", "LMRSLVQ", *PAIRS)
 
 
 def learnt(name: str, missing: float = 0.0, n: int = 150, **params: Any) -> tuple[Any, Any]:
@@ -33,6 +35,7 @@ def test_prototypes_are_in_raw_units(name: str) -> None:
         assert np.all((values > low - reach) & (values < high + reach))
 
 
+@pytest.mark.parametrize("name", GROWING)  # a pair takes two classes
 def test_first_prototype_is_the_first_reading(name: str) -> None:
     model = MODELS[name]()
     model.learn_one({"temperature": 21.5, "humidity": 40.0}, "dry")
@@ -68,7 +71,9 @@ def test_relevances_add_up_to_one(name: str) -> None:
             assert min(relevances.values()) >= 0
 
 
-@pytest.mark.parametrize("name", ["GRLVQ", "LGRLVQ", "GMLVQ", "LGMLVQ", "MRSLVQ", "LMRSLVQ"])
+@pytest.mark.parametrize(
+    "name", ["GRLVQ", "LGRLVQ", "GMLVQ", "LGMLVQ", "MRSLVQ", "LMRSLVQ", "PairwiseLVQ"]
+)
 def test_relevances_find_the_feature_that_matters(name: str) -> None:
     random = np.random.default_rng(32)
     model = MODELS[name]()
@@ -110,7 +115,7 @@ def test_distances_can_be_recomputed_from_prototypes_and_metric(name: str) -> No
         assert explanation.distance == pytest.approx(distances[explanation.winner.index], rel=1e-9)
         runner_up = distances[explanation.runner_up.index]
         assert explanation.runner_up_distance == pytest.approx(runner_up, rel=1e-9)
-        if name not in LIKELIHOOD:
+        if name not in SUMS:
             assert explanation.winner.index == min(distances, key=lambda i: distances[i])
 
 
@@ -128,7 +133,7 @@ def test_contributions_add_up(name: str) -> None:
         assert strengths == sorted(strengths, reverse=True)
         total = e.runner_up_distance + e.distance
         assert e.relsim == pytest.approx(max(0.0, difference / total))
-        if name not in LIKELIHOOD:
+        if name not in SUMS:
             assert 0 <= e.relsim <= 1
 
 
@@ -139,12 +144,34 @@ def test_explanation_reads_as_a_sentence() -> None:
     assert "f0" in text
 
 
-def test_explanation_with_one_class() -> None:
-    model = streamlvq.GLVQ()
-    model.learn_one({"a": 1.0}, "only")
-    e = model.explain_one({"a": 2.0})
+def test_questions_with_one_class(name: str) -> None:
+    model = MODELS[name]()
+    model.learn_one({"a": 1.0, "b": 5.0}, "only")
+    model.observe_one({"a": 3.0, "b": 6.0})
+    e = model.explain_one({"a": 2.0, "b": 5.0})
     assert (e.label, e.runner_up, e.features) == ("only", None, {})
+    assert e.winner.values == {"a": 1.0, "b": 5.0}
+    assert e.distance == pytest.approx(0.5)  # by one deviation in one of two features
     assert "only class" in str(e)
+    assert model.relevances() == model.relevances("only") == pytest.approx({"a": 0.5, "b": 0.5})
+    np.testing.assert_allclose(model.metric(raw=False), np.eye(2) / 2)
+    np.testing.assert_allclose(model.metric(), np.diag([1.0, 4.0]) / 2)
+
+
+def test_explanation_of_a_reading_with_nothing_to_compare(name: str) -> None:
+    """Everything is one deviation off; a prototype that has a feature in common may be closer."""
+    model = MODELS[name](rehearsal=0)
+    for k in range(20):
+        model.learn_one({"a": float(k % 2) + k % 3, "b": None}, "left" if k % 2 else "right")
+    for missing in ({}, {"b": 1.0}):
+        e = model.explain_one(missing)
+        assert (e.distance, e.runner_up_distance, e.relsim) == pytest.approx((1.0, 1.0, 0.0))
+        assert set(e.features.values()) == {0.0}
+    model.learn_one({"a": None, "b": 1.0}, "right")
+    model.observe_one({"b": 3.0})
+    e = model.explain_one({"b": 1.0})
+    assert sorted((e.distance, e.runner_up_distance)) == pytest.approx([0.0, 1.0])
+    assert sum(e.features.values()) == pytest.approx(e.runner_up_distance - e.distance)
 
 
 QUESTIONS: dict[str, Callable[[Any], Any]] = {

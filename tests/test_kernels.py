@@ -14,8 +14,9 @@ import pytest
 
 import naive
 import streamlvq
-from naive import Array, NaiveLVQ
-from samples import MODELS, blobs, readings
+from agreement import assert_close, assert_same_state
+from naive import Array, NaiveLVQ, oracle_of
+from samples import MODELS, blobs, build, readings
 from streamlvq.engine import Design, Engine, kernels
 from streamlvq.kernels import layout as at
 
@@ -23,8 +24,8 @@ INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 SAMPLES = 60 if INTERPRETED else 300
 D = 4
 
-GRADIENT = [n for n in MODELS if naive.MODELS[n][0] in ("glvq", "rslvq")]
-ACTIVATED = [n for n in MODELS if naive.MODELS[n][0] == "glvq"]
+GRADIENT = [n for n in MODELS if naive.MODELS[n][0] in ("glvq", "rslvq", "pairs")]
+ACTIVATED = [n for n in MODELS if naive.MODELS[n][0] in ("glvq", "pairs")]
 MATRIX = [n for n in MODELS if naive.MODELS[n][1] == naive.MATRIX]
 METRIC = [n for n in MODELS if naive.MODELS[n][1] != naive.EUCLIDEAN]
 ALL = list(MODELS)
@@ -81,38 +82,10 @@ def case_id(case: tuple[str, dict[str, Any]]) -> str:
 EVERY_CASE = [(name, params) for names, params in CASES for name in names]
 
 
-def assert_close(actual: Any, expected: Any, what: str) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-11, err_msg=what)
-
-
-def assert_same_state(model: Any, oracle: NaiveLVQ) -> None:
-    state = model._engine.state
-    n = len(oracle.units)
-    assert state.size(at.PROTOTYPES) == n
-    assert state["label"][:n].tolist() == [u.label for u in oracle.units]
-    assert state["wins"][:n].tolist() == [u.wins for u in oracle.units]
-    assert_close(state["usefulness"][:n], [u.usefulness for u in oracle.units], "usefulness")
-    assert_close(state["inverse"], oracle.inverse, "inverse scales")
-    assert_close(state["mean"], [s.mean for s in oracle.scales], "means")
-    assert_close(state["variance"], [s.variance for s in oracle.scales], "variances")
-    scale = state["inverse"]
-    assert_close(state["w"][:n] * scale, [u.w * scale for u in oracle.units], "prototypes")
-    assert_close(state["calibration"], [oracle.temperature, oracle.curvature], "calibration")
-    for c in range(oracle.known):
-        assert state["class_count"][c] == oracle.class_count[c]
-        moments = [state["class_mean"][c], state["class_variance"][c]]
-        assert_close(moments, oracle.class_moments(c), "class statistics")
-    if oracle.kind != naive.EUCLIDEAN:
-        metrics = (
-            [oracle.omega_of(u) for u in oracle.units] if oracle.local else [oracle.shared.omega]
-        )
-        assert_close(state["omega"][: len(metrics)], metrics, "metric")
-
-
 def run_both(name: str, params: dict[str, Any], X: Array, y: Any) -> tuple[Any, NaiveLVQ]:
     """Teach a model and its oracle; every sample is predicted before it is learnt."""
-    model = MODELS[name](**params)
-    oracle = NaiveLVQ(model, X.shape[1])
+    model = build(name, **params)
+    oracle = oracle_of(model, X.shape[1])
     for x, row, c in zip(readings(X), X, y.tolist(), strict=True):
         if oracle.known:
             expected = oracle.predict(row)
@@ -168,8 +141,8 @@ def test_kernel_equals_oracle_with_a_constant_feature(name: str) -> None:
 
 def test_kernel_equals_oracle_when_features_appear(name: str) -> None:
     X, y = blobs(SAMPLES // 2, 5, 3, seed=8)
-    model = MODELS[name](**SMALL)
-    oracle = NaiveLVQ(model, 2)
+    model = build(name, **SMALL)
+    oracle = oracle_of(model, 2)
     for k, (x, row, c) in enumerate(zip(readings(X), X, y.tolist(), strict=True)):
         width = 2 if k < 20 else 5
         if width > oracle.d:
@@ -306,14 +279,13 @@ class Snapshot:
         self.V = state["w"][: self.n] * self.inverse
         self.labels = state["label"][: self.n].copy()
         self.omegas = state["omega"][: self.n].copy()
-        self.rule, self.kind, self.local = naive.MODELS[type(model).__name__]
+        self.rule, self.kind, _ = naive.MODELS[type(model).__name__]
+        self.metric_of = model._engine.design.metric_of
         self.parameter = getattr(model, "sigma", 0.0)
 
     def cost(self, x: Array, c: int, V: Array, omegas: Array) -> float:
         lams = [
-            naive.quadratic_form(
-                self.kind, omegas[j if self.local else 0] if len(omegas) else None, D
-            )
+            naive.quadratic_form(self.kind, omegas[self.metric_of(j)] if len(omegas) else None, D)
             for j in range(self.n)
         ]
         z = x * self.inverse - V
@@ -340,7 +312,7 @@ def test_constant_step_goes_down_the_cost(name: str, c: int) -> None:
     if naive.MODELS[name][0] == "rslvq":
         params["sigma"] = 0.4
     X, y = blobs(40, D, 2, seed=13)
-    model = MODELS[name](**params)
+    model = build(name, **params)
     for x, label in zip(readings(X), y.tolist(), strict=True):
         model.learn_one(x, label)
     if name in METRIC:
@@ -366,7 +338,7 @@ def test_constant_step_goes_down_the_cost(name: str, c: int) -> None:
 
 def test_metrics_keep_their_norm_and_distances_stay_positive(name: str) -> None:
     X, y = blobs(SAMPLES, D, 3, seed=14)
-    model = MODELS[name](**SMALL)
+    model = build(name, **SMALL)
     for x, label in zip(readings(X), y.tolist(), strict=True):
         model.learn_one(x, label)
     for p in model.prototypes():

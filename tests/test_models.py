@@ -18,9 +18,23 @@ import pytest
 from river import checks, metrics, preprocessing
 
 import streamlvq
-from samples import MODELS, blobs, frozen, image_segments, knowledge, readings, taught
+from samples import (
+    GROWING,
+    GROWTH,
+    MODELS,
+    blobs,
+    build,
+    frozen,
+    image_segments,
+    knowledge,
+    readings,
+    taught,
+)
 
 Act = Callable[[Any, dict[str, Any]], Any]
+
+# Models whose memory is laid out differently, for tests of what is the same code in all of them.
+LAYOUTS = ["GLVQ", "LGMLVQ", "PairwiseLVQ"]
 
 
 def river_checks() -> list[Any]:
@@ -113,6 +127,7 @@ def test_identical_readings_of_two_classes(name: str) -> None:
     assert sum(p.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("name", GROWING)
 def test_prototypes_are_capped(name: str) -> None:
     X, y = blobs(300, 3, 2, seed=3)
     model = taught(MODELS[name](max_prototypes_per_class=3), X, y.tolist())
@@ -120,6 +135,7 @@ def test_prototypes_are_capped(name: str) -> None:
     assert max(labels.count(0), labels.count(1)) <= 3
 
 
+@pytest.mark.parametrize("name", GROWING)
 def test_prototypes_per_class_are_born_first(name: str) -> None:
     model = MODELS[name](prototypes_per_class=3, max_prototypes_per_class=1)
     X, y = blobs(100, 3, 2, seed=4)
@@ -129,7 +145,7 @@ def test_prototypes_per_class_are_born_first(name: str) -> None:
 
 def test_half_life_follows_a_swap_of_the_classes(name: str) -> None:
     X, y = blobs(400, 3, 2, seed=5)
-    drifting = MODELS[name](half_life=40.0, max_prototypes_per_class=3)
+    drifting = build(name, half_life=40.0, max_prototypes_per_class=3)
     taught(drifting, X, y.tolist())
     taught(drifting, X, (1 - y).tolist())
     hits = [drifting.predict_one(x) == 1 - c for x, c in zip(readings(X), y, strict=True)]
@@ -195,9 +211,10 @@ def test_labels_come_back_as_they_went_in(labels: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, math.nan, np.float64("nan"), pd.NaT], ids=str)
-def test_missing_labels_are_refused(bad: Any) -> None:
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_missing_labels_are_refused(name: str, bad: Any) -> None:
     X, y = blobs(30, 3, 2, seed=8)
-    model = taught(streamlvq.GLVQ(), X, y.tolist())
+    model = taught(MODELS[name](), X, y.tolist())
     before = frozen(model)
     with pytest.raises(ValueError, match=r"expected a label, got .*observe_one"):
         model.learn_one(readings(X)[0], bad)
@@ -250,9 +267,10 @@ ACTS = ONE_BY_ONE | BATCHES
 @pytest.mark.parametrize(
     "value", [math.inf, -math.inf, np.float32("inf")], ids=["inf", "-inf", "float32"]
 )
-def test_infinities_are_refused_and_change_nothing(act: str, value: float) -> None:
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_infinities_are_refused_and_change_nothing(name: str, act: str, value: float) -> None:
     X, y = blobs(60, 3, 2, seed=9)
-    model = taught(streamlvq.LGMLVQ(), X, y.tolist())
+    model = taught(MODELS[name](), X, y.tolist())
     before = frozen(model)
     with pytest.raises(ValueError, match=r"feature 'f01'.*expected a finite .*, got -?inf"):
         ACTS[act](model, {"f00": 1.0, "f01": value, "f02": 1.0})
@@ -262,17 +280,19 @@ def test_infinities_are_refused_and_change_nothing(act: str, value: float) -> No
 @pytest.mark.parametrize(
     "act", ["learn_one", "learn_one-new-class", "observe_one", "learn_array", "train"]
 )
-def test_infinities_in_a_new_feature_change_nothing(act: str) -> None:
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_infinities_in_a_new_feature_change_nothing(name: str, act: str) -> None:
     X, y = blobs(60, 3, 2, seed=9)
-    model = taught(streamlvq.LGMLVQ(), X, y.tolist())
+    model = taught(MODELS[name](), X, y.tolist())
     before = frozen(model)
     with pytest.raises(ValueError, match=r"feature 'new'.*expected a finite number"):
         ACTS[act](model, {"f00": 1.0, "new": np.float32("inf")})
     assert frozen(model) == before
 
 
-def test_infinity_with_one_class_too_many_changes_nothing() -> None:
-    model = streamlvq.GLVQ()
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_infinity_with_one_class_too_many_changes_nothing(name: str) -> None:
+    model = MODELS[name]()
     for c in range(4):
         model.learn_one({"a": float(c)}, c)
     before = frozen(model)
@@ -283,9 +303,10 @@ def test_infinity_with_one_class_too_many_changes_nothing() -> None:
 
 @pytest.mark.parametrize("act", ONE_BY_ONE)
 @pytest.mark.parametrize("value", ["1.5", b"1", [1.0, 2.0], {}], ids=str)
-def test_values_that_are_no_numbers_are_refused(act: str, value: Any) -> None:
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_values_that_are_no_numbers_are_refused(name: str, act: str, value: Any) -> None:
     X, y = blobs(60, 3, 2, seed=10)
-    model = taught(streamlvq.GLVQ(), X, y.tolist())
+    model = taught(MODELS[name](), X, y.tolist())
     before = frozen(model)
     with pytest.raises(ValueError, match="feature 'f01': expected a number, got"):
         ACTS[act](model, {"f00": 1.0, "f01": value, "f02": 1.0})
@@ -483,6 +504,8 @@ def refusal(name: str, parameter: str) -> str:
     ],
 )
 def test_bad_parameters_are_refused(name: str, parameter: str, value: Any) -> None:
+    if parameter in GROWTH and name not in GROWING:
+        pytest.skip("has no such parameter")
     with pytest.raises(
         ValueError, match=refusal(name, parameter) + f".*got {re.escape(repr(value))}"
     ):
@@ -502,6 +525,8 @@ def test_bad_parameters_are_refused(name: str, parameter: str, value: Any) -> No
         ("RSLVQ", "sigma", 0.0),
         ("LVQ21", "window", 1.5),
         ("LVQ3", "epsilon", -0.1),
+        ("PairwiseLVQ", "coupling", "HT"),
+        ("PairwiseLVQ", "coupling", None),
     ],
 )
 def test_bad_parameters_of_some_models_are_refused(model: str, parameter: str, value: Any) -> None:
@@ -561,7 +586,7 @@ def test_every_parameter_is_documented(name: str) -> None:
 MUTATIONS = {
     "learning_rate": 0.2, "max_prototypes_per_class": 1, "rehearsal": 1, "half_life": 20.0,
     "step_decay": 0.5, "metric_learning_rate": 0.5, "slope": 9.0, "sigma": 1.0, "window": 0.9,
-    "epsilon": 0.9,
+    "epsilon": 0.9, "coupling": "wlw2",
 }  # fmt: skip
 
 
@@ -588,8 +613,10 @@ def test_mutable_parameters_take_effect(name: str, how: str) -> None:
         assert getattr(changed, parameter) == MUTATIONS[parameter]
         taught(same, X[60:], y[60:].tolist())
         taught(changed, X[60:], y[60:].tolist())
-        w = [m._engine.state["w"][:3].tolist() for m in (same, changed)]
-        assert w[0] != w[1], parameter
+        # How pairs are coupled decides what is said of a reading, not what is learnt from it.
+        section = "calibration" if parameter == "coupling" else "w"
+        learnt = [m._engine.state[section][:3].tolist() for m in (same, changed)]
+        assert learnt[0] != learnt[1], parameter
 
 
 def test_bad_mutations_change_nothing(name: str) -> None:
@@ -655,7 +682,7 @@ def test_low_rank_start_is_a_random_projection() -> None:
 def test_memory_is_flat(name: str) -> None:
     """Once classes, prototypes and the buffer are there, nothing grows."""
     X, y = blobs(400, 4, 3, seed=20)
-    model = taught(MODELS[name](buffer_size=50, max_prototypes_per_class=2), X, y.tolist())
+    model = taught(build(name, buffer_size=50, max_prototypes_per_class=2), X, y.tolist())
     pickled = len(frozen(model))  # before measuring: Python gives a pickled object its __dict__
     before = model._raw_memory_usage
     taught(model, X, y.tolist())
@@ -767,7 +794,7 @@ def test_unnamed_columns_are_those_of_the_last_named_array() -> None:
     assert np.array_equal(twin.predict_proba_array(X), named)
 
 
-@pytest.mark.parametrize("model", ["GMLVQ", "LGMLVQ"])
+@pytest.mark.parametrize("model", ["GMLVQ", "LGMLVQ", "PairwiseLVQ"])
 def test_new_features_leave_what_was_learnt_of_the_old_ones(model: str) -> None:
     """Also when the metric gains rows by it."""
     X, y = blobs(600, 10, 3, seed=33)

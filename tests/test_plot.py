@@ -192,6 +192,10 @@ def test_impossible_projections() -> None:
     rows, labels = sample()
     with pytest.raises(NotLearntYetError):
         plot.projection(streamlvq.GLVQ())
+    unpaired = streamlvq.PairwiseLVQ()
+    unpaired.learn_array(rows, ["only"] * len(rows))
+    with pytest.raises(NotLearntYetError, match="from two classes on"):
+        plot.projection(unpaired, rows)
     with pytest.raises(ValueError, match=r"labels as readings \(240\), got 239"):
         plot.projection(learnt(), rows, labels[1:])
     with pytest.raises(ValueError, match="expected 4 columns, got 3"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from samples import MODELS, blobs, frozen, knowledge, readings, taught
+from samples import MODELS, blobs, build, frozen, knowledge, readings, taught
 
 modest = settings(
     derandomize=True,
@@ -46,7 +46,7 @@ def test_order_of_features_never_matters(
     name: str, seed: int, params: dict[str, Any], gaps: float, order: Any
 ) -> None:
     X, y = blobs(80, 5, 3, seed, gaps)
-    straight, shuffled = MODELS[name](**params), MODELS[name](**params)
+    straight, shuffled = build(name, **params), build(name, **params)
     for x, c in zip(readings(X), y.tolist(), strict=True):
         items = list(x.items())
         order.shuffle(items)
@@ -66,8 +66,8 @@ def test_names_of_labels_never_matter(
     name: str, seed: int, params: dict[str, Any], labels: list[Any]
 ) -> None:
     X, y = blobs(80, 3, 3, seed)
-    numbered = taught(MODELS[name](**params), X, y.tolist())
-    named = taught(MODELS[name](**params), X, [labels[c] for c in y])
+    numbered = taught(build(name, **params), X, y.tolist())
+    named = taught(build(name, **params), X, [labels[c] for c in y])
     for a, b in zip(predictions(numbered, X), predictions(named, X), strict=True):
         assert {labels[c]: p for c, p in a.items()} == b
 
@@ -117,7 +117,7 @@ def test_arrays_are_loops(
 ) -> None:
     X, y = blobs(80, 3, classes, seed, gaps)
     names = list(readings(X)[0])
-    loop, array, frame = (MODELS[name](**params) for _ in range(3))
+    loop, array, frame = (build(name, **params) for _ in range(3))
     taught(loop, X, y.tolist())
     array.learn_array(X, y, features=names)
     frame.learn_many(pd.DataFrame(readings(X)), pd.Series(y))
@@ -137,7 +137,7 @@ def test_chunks_are_the_whole(
     name: str, seed: int, params: dict[str, Any], cuts: list[int]
 ) -> None:
     X, y = blobs(80, 3, 3, seed, 0.1)
-    whole, pieces = MODELS[name](**params), MODELS[name](**params)
+    whole, pieces = build(name, **params), build(name, **params)
     whole.learn_array(X, y)
     for part, labels in zip(np.split(X, sorted(cuts)), np.split(y, sorted(cuts)), strict=True):
         pieces.learn_array(part, labels)
@@ -169,7 +169,7 @@ def test_copies_go_on_like_the_original(
     name: str, how: str, seed: int, params: dict[str, Any], gaps: float
 ) -> None:
     X, y = blobs(80, 3, 3, seed, gaps)
-    original = taught(MODELS[name](**params), X[:50], y[:50].tolist())
+    original = taught(build(name, **params), X[:50], y[:50].tolist())
     twin = COPIES[how](original)
     assert knowledge(twin) == knowledge(original)
     assert predictions(twin, X) == predictions(original, X)
@@ -187,7 +187,7 @@ def test_probabilities_are_probabilities(
     name: str, seed: int, params: dict[str, Any], gaps: float
 ) -> None:
     X, y = blobs(60, 3, 3, seed, gaps)
-    model = MODELS[name](**params)
+    model = build(name, **params)
     for x, c in zip(readings(X), y.tolist(), strict=True):
         model.learn_one(x, c)
         p = model.predict_proba_one(x)

@@ -17,6 +17,7 @@ SIZES = {
     at.SLOTS: 4,
     at.CLASSES: 5,
     at.BUFFER: 6,
+    at.PAIRS: 2,
 }
 NAMES = (*FIXED, *SECTIONS)
 
@@ -71,8 +72,14 @@ def test_new_memory_has_starting_values() -> None:
 
 @pytest.mark.parametrize(
     "growth",
-    [{at.SLOTS: 8, at.METRICS: 8}, {at.CLASSES: 9}, {at.FEATURES: 5, at.RANK: 3}, {at.FEATURES: 4}],
-    ids=["slots", "classes", "features and rank", "features"],
+    [
+        {at.SLOTS: 8, at.METRICS: 8},
+        {at.CLASSES: 9},
+        {at.FEATURES: 5, at.RANK: 3},
+        {at.FEATURES: 4},
+        {at.CLASSES: 9, at.PAIRS: 36, at.SLOTS: 72, at.METRICS: 36},
+    ],
+    ids=["slots", "classes", "features and rank", "features", "pairs"],
 )
 def test_growth_keeps_everything(growth: dict[int, int]) -> None:
     state = make()
@@ -95,7 +102,7 @@ def test_growth_keeps_everything(growth: dict[int, int]) -> None:
 
 def test_work_is_large_enough() -> None:
     state = make()
-    assert state.work.size == at.work_size(3, 5, 2, 4)
+    assert state.work.size == at.work_size(3, 5, 2, 4, 2)
     assert np.shares_memory(state.work, np.frombuffer(state.buffer))
 
 

@@ -42,7 +42,7 @@ def measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares):
     """`measure_pairs` where nothing is missing.
 
     All in one function, because handing arrays to another one for each pair would take as long as
-    measuring it. Two rows at a time: four sums that do not wait for each other take little longer
+    measuring it. Four rows at a time: eight sums that do not wait for each other take little longer
     than one.
     """
     d = x.shape[0]
@@ -56,23 +56,28 @@ def measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares):
                 y[i] = (x[i] - w[2 * k + 1, i]) * inverse[i]
             first, second = 0.0, 0.0
             r, end = k * rank, (k + 1) * rank
-            while r + 1 < end:
-                a, b, e, f = 0.0, 0.0, 0.0, 0.0
+            while r + 3 < end:
+                a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
                 for i in range(d):
-                    a += omega[r, i] * z[i]
-                    b += omega[r, i] * y[i]
-                    e += omega[r + 1, i] * z[i]
-                    f += omega[r + 1, i] * y[i]
-                first += a * a + e * e
-                second += b * b + f * f
-                r += 2
-            if r < end:
-                a, b = 0.0, 0.0
+                    a0 += omega[r, i] * z[i]
+                    a1 += omega[r + 1, i] * z[i]
+                    a2 += omega[r + 2, i] * z[i]
+                    a3 += omega[r + 3, i] * z[i]
+                    b0 += omega[r, i] * y[i]
+                    b1 += omega[r + 1, i] * y[i]
+                    b2 += omega[r + 2, i] * y[i]
+                    b3 += omega[r + 3, i] * y[i]
+                first += a0 * a0 + a1 * a1 + a2 * a2 + a3 * a3
+                second += b0 * b0 + b1 * b1 + b2 * b2 + b3 * b3
+                r += 4
+            while r < end:
+                a0, b0 = 0.0, 0.0
                 for i in range(d):
-                    a += omega[r, i] * z[i]
-                    b += omega[r, i] * y[i]
-                first += a * a
-                second += b * b
+                    a0 += omega[r, i] * z[i]
+                    b0 += omega[r, i] * y[i]
+                first += a0 * a0
+                second += b0 * b0
+                r += 1
             squares[2 * k] = first if first < FARTHEST else FARTHEST
             squares[2 * k + 1] = second if second < FARTHEST else FARTHEST
 
@@ -93,7 +98,8 @@ def measure_pairs(floats, ints, work, x, gaps, c):
     for p in range(ints[at.PROTOTYPES]):
         k = p // 2
         if c < 0 or c == labels[2 * k] or c == labels[2 * k + 1]:
-            squares[p] = distance_with_gaps(floats, ints, work, x, p)
+            square = distance_with_gaps(floats, ints, work, x, p)
+            squares[p] = square if square < FARTHEST else FARTHEST
 
 
 @inner
@@ -242,6 +248,8 @@ def teach_pairs(floats, ints, work, x, c, gaps):
     squares = views.slot_distance(work, ints)
     wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
     count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
+    if ints[at.PASSIVE] > 0:
+        count = YOUNG  # epochs come back to samples that the means know already
     for other in range(ints[at.KNOWN]):
         if other == c:
             continue
@@ -249,9 +257,11 @@ def teach_pairs(floats, ints, work, x, c, gaps):
         right = 2 * pair_number(c, other) + (0 if c < other else 1)
         if side > 0.0:
             wins[right] += 1.0
+        if gaps == 1:
+            fill_gaps(floats, ints, x, right)
         if count < YOUNG:
             follow_mean(floats, ints, x, right, count)
-        if side < SAFE or gaps == 1:
+        if side < SAFE:
             teach_pair(floats, ints, work, x, c, other, gaps)
 
 

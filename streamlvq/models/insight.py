@@ -86,10 +86,10 @@ def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
     engine = _learnt(engine)
     if p is not None:
         _check_index(engine, p)
-    if p is not None or not engine.design.local:
+    count = engine.state.size(at.PROTOTYPES)
+    if p is not None or engine.state.size(at.METRICS) < 2 or count == 0:
         matrix = _lambda(engine, p or 0)
     else:
-        count = engine.state.size(at.PROTOTYPES)
         matrix = np.mean([_lambda(engine, k) for k in range(count)], axis=0)
     if raw:
         inverse = engine.state["inverse"]
@@ -111,23 +111,28 @@ def relevances(
     engine = _learnt(engine)
     labels = engine.state["label"][: engine.state.size(at.PROTOTYPES)]
     chosen = [p for p, label in enumerate(labels) if code is None or label == code]
-    weights = np.maximum(engine.state["wins"][chosen], 1.0)
-    diagonals = [np.diag(metric(engine, p, raw)) for p in chosen]
-    mean = np.average(diagonals, axis=0, weights=weights)
+    if chosen:
+        weights = np.maximum(engine.state["wins"][chosen], 1.0)
+        diagonals = [np.diag(metric(engine, p, raw)) for p in chosen]
+        mean = np.average(diagonals, axis=0, weights=weights)
+    else:  # a model of pairs that knows only one class
+        mean = np.diag(metric(engine, None, raw))
     total = mean.sum()
     return dict(zip(features, (mean / total if total > 0 else mean).tolist(), strict=True))
 
 
-def _contributions(engine: Engine, x: Floats, p: int) -> Floats:
-    """What each feature adds to the distance to prototype p."""
-    z = (x - engine.state["w"][p]) * engine.state["inverse"]
-    matrix = _lambda(engine, p)
+def _contributions(engine: Engine, x: Floats, prototype: Prototype) -> Floats:
+    """What each feature adds to the distance to a prototype."""
+    w = np.array(list(prototype.values.values()), np.float64)
+    z = (x - w) * engine.state["inverse"]
+    matrix = _lambda(engine, max(prototype.index, 0))
     missing = np.isnan(z)
     weight = np.diag(matrix)
     z[missing] = 0.0
     known = weight[~missing].sum()
-    factor = weight.sum() / known if known > 0 else 0.0
-    shares: Floats = factor * z * (matrix @ z)
+    if known <= 0.0:  # nothing in common: as far as an average reading, whatever the feature
+        return np.full(len(z), 1.0 / max(len(z), 1))
+    shares: Floats = weight.sum() / known * z * (matrix @ z)
     return shares
 
 
@@ -172,21 +177,20 @@ def explain(
     reading = dict(zip(features, x.tolist(), strict=True))
     paired = engine.design.rule == at.RULE_PAIRWISE
     contenders = _pair_of_classes(engine) if paired else _closest_of_classes(engine)
-    if not contenders:
-        mean = _mean_reading(engine, features, labels)
-        return Explanation(mean.label, mean, None, 0.0, float("inf"), 1.0, {}, reading)
-    shares = [_contributions(engine, x, p) for p in contenders]
-    winner = _prototype(engine, features, labels, contenders[0])
-    near = float(shares[0].sum())
-    if len(contenders) == 1:
+    chosen = [_prototype(engine, features, labels, p) for p in contenders]
+    chosen = chosen or [_mean_reading(engine, features, labels)]
+    shares = [_contributions(engine, x, prototype) for prototype in chosen]
+    near, *others = (max(0.0, float(share.sum())) for share in shares)
+    winner = chosen[0]
+    if not others:
         return Explanation(winner.label, winner, None, near, float("inf"), 1.0, {}, reading)
-    other = float(shares[1].sum())
+    other = others[0]
     decided = shares[1] - shares[0]
     ranked = sorted(range(d), key=lambda i: -abs(decided[i]))
     return Explanation(
         label=winner.label,
         winner=winner,
-        runner_up=_prototype(engine, features, labels, contenders[1]),
+        runner_up=chosen[1],
         distance=near,
         runner_up_distance=other,
         # The likeliest class of a mixture, or of many pairs, need not have the closest prototype.

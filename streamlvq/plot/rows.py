@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streamlvq.errors import NotLearntYetError
 from streamlvq.models.base import LVQClassifier
 from streamlvq.plot.looks import Floats
 from streamlvq.vectorize import Vectorizer, to_rows
@@ -15,6 +16,8 @@ def prototype_rows(model: LVQClassifier) -> Floats:
     """Prototypes in raw units; what one has never seen is the mean over the others."""
     model.metric()  # says so if nothing was learnt yet
     rows = np.array([list(prototype.values.values()) for prototype in model.prototypes()])
+    if not len(rows):
+        raise NotLearntYetError("no prototypes yet: a model of pairs has them from two classes on")
     return _filled(rows, _column_means(rows))
 
 

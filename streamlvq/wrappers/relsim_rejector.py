@@ -8,7 +8,7 @@ from typing import Any
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Decision
-from streamlvq.robustness import is_outlier
+from streamlvq.robustness import _is_beyond
 from streamlvq.vectorize import Reading
 from streamlvq.wrappers.chain import is_pipeline, reach
 from streamlvq.wrappers.integrator import TimeIntegrator
@@ -118,7 +118,7 @@ class RelSimRejector(Rejector):
         reason = None
         if not pair.relsim >= threshold:
             # A threshold beyond 1 rejects everything, wherever it is.
-            beyond = threshold <= 1.0 and is_outlier(
+            beyond = threshold <= 1.0 and _is_beyond(
                 threshold, pair.distance, model._last_separation(pair)
             )
             reason = "outlier" if beyond else "ambiguous"
