@@ -94,7 +94,7 @@ def over_time(title: str, axes: Axes, **settings: Any) -> None:
     """Judge readings with windows of some kind, and draw the last of them."""
     integrator = streamlvq.TimeIntegrator(streamlvq.PairwiseLVQ(), **settings)
     model = streamlvq.ProbabilityRejector(integrator, threshold=0.9)
-    samples = list(machine(LEARNT + SHOWN, 40, 48))
+    samples = list(machine(LEARNT + SHOWN, 40, 48))  # a seed that shows all states
     decisions = []
     for x, y, when in samples:
         decisions.append(model.decide_one(x, **when))
