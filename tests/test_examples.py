@@ -68,6 +68,27 @@ def test_explain(tmp_path: Path) -> None:
         assert 10_000 < picture.stat().st_size < 300_000
 
 
+def test_certainty(tmp_path: Path) -> None:
+    output = run("certainty.py", str(tmp_path / "pictures"))
+    relsim, probability = re.split(r"\nProbabilityRejector", output, maxsplit=1)
+    assert re.search(r"clear +certainty 0.9\d: idle", relsim)
+    assert re.search(r"between two states +certainty 0.\d\d: no answer, ambiguous", relsim)
+    assert re.search(r"sensor come loose +certainty 0.\d\d: no answer, outlier", relsim)
+    assert re.search(r"sensor come loose +certainty 0.9\d: running", probability)
+    alone, causal, centred = (
+        [float(number) for number in re.findall(r"\d\.\d{3}", line)]
+        for line in re.findall(r"^  Each .*$", output, flags=re.MULTILINE)
+    )
+    assert centred[0] > causal[0] > alone[0] > 0.9  # accuracy
+    assert causal[1] < 0.05 < alone[1]  # share rejected
+    assert centred[2] > 0.98  # accuracy of the rest
+    assert numbers(output, "  LGMLVQ ")[0] < numbers(output, "  PairwiseLVQ ")[0]
+    for name in ("relsim", "probability", "time", "curves"):
+        picture = tmp_path / "pictures" / f"{name}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert 10_000 < picture.stat().st_size < 150_000
+
+
 def test_drifting_sensor() -> None:
     output = run("drifting_sensor.py", "--samples", "12000")
     never, forgets = (

@@ -77,7 +77,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_both_packages(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {"streamlvq/plot.py", "streamlvq/models/lgmlvq.py", "streamlvq/kernels/stream.py"}
+    wanted = {"streamlvq/plot/maps.py", "streamlvq/models/lgmlvq.py", "streamlvq/kernels/stream.py"}
     for package in ("streamlvq", "streamlvq_connectors"):
         wanted |= {f"{package}/__init__.py", f"{package}/py.typed"}
     assert wanted <= names
@@ -100,6 +100,7 @@ def test_source_distribution_is_complete_and_clean(built: Path) -> None:
         names = {name.split("/", 1)[1] for name in opened.getnames()}
     assert {"README.md", "LICENSE", "CHANGELOG.md", "tests/test_packaging.py"} <= names
     assert {"connectors/streamlvq_connectors/__init__.py", "examples/quickstart.py"} <= names
+    assert {"docs/certainty.md", "docs/relsim.png", "examples/certainty.py"} <= names
     assert not [name for name in names if "__pycache__" in name or "/out/" in name]
 
 

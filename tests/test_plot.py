@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import matplotlib
@@ -12,12 +14,18 @@ matplotlib.use("Agg")  # no window
 
 import numpy as np
 import pytest
-from matplotlib import colors, pyplot
+from matplotlib import colors, dates, pyplot
+from matplotlib.collections import PathCollection, QuadMesh
+from river import compose, naive_bayes, preprocessing
 
 import streamlvq
 from streamlvq import plot
 from streamlvq.errors import MissingExtraError, NotLearntYetError
 from streamlvq.models.base import LVQClassifier
+from streamlvq.plot.curves import LARGEST_BIN, SMALLEST_BIN
+from streamlvq.plot.looks import COLOURS, NO_ANSWER, PROTOTYPE_SIZE, READING_SIZE, styles_of
+from streamlvq.plot.profiles import NAMED_FEATURES
+from streamlvq.records import Decision, Integrated
 
 FEATURES = ["a", "b", "c", "d"]
 LABELS = ("low", "middle", "high")
@@ -52,8 +60,16 @@ def legend_of(axes: Any) -> list[str]:
 
 def positions(axes: Any, size: int) -> np.ndarray:
     """Where the markers of a size are."""
-    chosen = [c for c in axes.collections if c.get_sizes()[0] == size]
-    return np.concatenate([np.asarray(c.get_offsets()) for c in chosen])
+    return np.concatenate([np.asarray(c.get_offsets()) for c in markers(axes, size)])
+
+
+def markers(axes: Any, size: int) -> list[Any]:
+    scattered = [c for c in axes.collections if isinstance(c, PathCollection)]
+    return [c for c in scattered if c.get_sizes()[0] == size]
+
+
+def facecolour(collection: Any) -> tuple[float, ...]:
+    return tuple(collection.get_facecolor()[0][:3])
 
 
 # --- projection ----------------------------------------------------------------------------------
@@ -68,8 +84,8 @@ def test_projection_of_every_model(name: str) -> None:
     rows, labels = sample()
     axes = plot.projection(model, rows, labels, resolution=30)
     assert legend_of(axes) == list(model.classes)
-    assert len(positions(axes, plot.READING_SIZE)) == len(rows)
-    assert len(positions(axes, plot.PROTOTYPE_SIZE)) == len(model.prototypes())
+    assert len(positions(axes, READING_SIZE)) == len(rows)
+    assert len(positions(axes, PROTOTYPE_SIZE)) == len(model.prototypes())
     axes.figure.canvas.draw()
 
 
@@ -102,7 +118,7 @@ def test_background_agrees_with_predictions(name: str) -> None:
     model = learnt(name)
     rows, labels = sample()
     axes = plot.projection(model, rows, resolution=120)
-    points = positions(axes, plot.READING_SIZE)
+    points = positions(axes, READING_SIZE)
     predicted = [model.classes.index(label) for label in model.predict_array(rows)]
     assert np.mean(background_at(axes, points) == predicted) > 0.9
     assert np.mean(predicted == np.array([model.classes.index(y) for y in labels])) > 0.9
@@ -116,7 +132,7 @@ def test_units_change_nothing() -> None:
         model = streamlvq.GMLVQ()
         model.learn_array(rows * scale, labels, features=FEATURES)
         axes = plot.projection(model, rows * scale, labels, resolution=10)
-        pictures.append(positions(axes, plot.READING_SIZE))
+        pictures.append(positions(axes, READING_SIZE))
     np.testing.assert_allclose(pictures[0], pictures[1], atol=1e-6)
 
 
@@ -127,8 +143,7 @@ def test_ways_to_give_readings_agree() -> None:
     frame = pd.DataFrame(rows, columns=FEATURES)[FEATURES[::-1]]
     ways = [rows, frame, frame.to_dict("records")]
     shown = [
-        positions(plot.projection(model, way, labels, resolution=10), plot.READING_SIZE)
-        for way in ways
+        positions(plot.projection(model, way, labels, resolution=10), READING_SIZE) for way in ways
     ]
     np.testing.assert_allclose(shown[0], shown[1])
     np.testing.assert_allclose(shown[0], shown[2])
@@ -138,22 +153,21 @@ def test_prototypes_alone_and_own_axes() -> None:
     _, mine = pyplot.subplots()
     axes = plot.projection(learnt(), ax=mine, resolution=10)
     assert axes is mine
-    assert not any(c.get_sizes()[0] == plot.READING_SIZE for c in axes.collections)
+    assert not markers(axes, READING_SIZE)
 
 
 def test_missing_values_are_drawn_where_they_are_typical() -> None:
     rows, labels = sample()
     rows[::5, 0] = np.nan
     axes = plot.projection(learnt(), rows, labels, resolution=10)
-    assert np.isfinite(positions(axes, plot.READING_SIZE)).all()
+    assert np.isfinite(positions(axes, READING_SIZE)).all()
 
 
 def test_labels_the_model_does_not_know_are_grey() -> None:
     rows, labels = sample()
     axes = plot.projection(learnt(), rows, ["new", *labels[1:]], resolution=10)
     grey = colors.to_rgb("0.4")
-    small = [c for c in axes.collections if c.get_sizes()[0] == plot.READING_SIZE]
-    found = [c for c in small if tuple(c.get_facecolor()[0][:3]) == grey]
+    found = [c for c in markers(axes, READING_SIZE) if facecolour(c) == grey]
     assert [len(c.get_offsets()) for c in found] == [1]
 
 
@@ -162,7 +176,7 @@ def test_many_classes_have_different_looks() -> None:
     labels = list(range(26))
     model = streamlvq.GLVQ()
     model.learn_array(random.normal(size=(26, 3)), labels)
-    styles = plot._styles(model.classes)
+    styles = styles_of(model.classes)
     assert len(set(styles.values())) == 26
     assert len(legend_of(plot.projection(model, resolution=10))) == 26
 
@@ -171,7 +185,7 @@ def test_many_classes_have_different_looks() -> None:
 def test_any_rank(rank: int | None) -> None:
     rows, labels = sample()
     axes = plot.projection(learnt("LGMLVQ", rank=rank), rows, labels, resolution=10)
-    assert np.isfinite(positions(axes, plot.READING_SIZE)).all()
+    assert np.isfinite(positions(axes, READING_SIZE)).all()
 
 
 def test_impossible_projections() -> None:
@@ -190,6 +204,296 @@ def test_impossible_projections() -> None:
     single.learn_array(rows[:, :1], labels)
     with pytest.raises(ValueError, match="at least 2 features, got 1"):
         plot.projection(single)
+
+
+# --- maps of decisions ---------------------------------------------------------------------------
+
+
+PAIR = ("b", "c")
+
+
+def readings(features: tuple[str, ...] = PAIR) -> tuple[list[dict[str, float]], list[str]]:
+    rows, labels = sample()
+    columns = [FEATURES.index(name) for name in features]
+    return [dict(zip(features, row[columns].tolist(), strict=True)) for row in rows], labels
+
+
+def taught(model: Any, features: tuple[str, ...] = PAIR) -> Any:
+    for x, y in zip(*readings(features), strict=True):
+        model.learn_one(x, y)
+    return model
+
+
+def rejector(threshold: float = 0.6, name: str = "GLVQ") -> Any:
+    model = getattr(streamlvq, name)(max_prototypes_per_class=1)
+    return taught(streamlvq.RelSimRejector(model, threshold=threshold))
+
+
+def test_map_shows_labels_and_reasons() -> None:
+    model = rejector()
+    X, y = readings()
+    axes = plot.decision_map(model, X, y, margin=0.6, resolution=60)
+    low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    across, up = np.linspace(low, high, 60).T
+    reasons = set()
+    shown = np.asarray(axes.get_images()[0].get_array())
+    order = [*model.classifier.classes, "ambiguous", "outlier"]
+    for i in range(0, 60, 7):
+        for j in range(0, 60, 7):
+            decision = model.decide_one({"b": across[j], "c": up[i]})
+            wanted = decision.label if decision.accepted else decision.reason
+            assert order[shown[i, j]] == wanted
+            reasons.add(decision.reason)
+    assert reasons == {None, "ambiguous", "outlier"}
+    names = [NO_ANSWER[reason][0] for reason in ("ambiguous", "outlier")]
+    assert legend_of(axes) == [*model.classifier.classes, *names]
+    assert len(positions(axes, READING_SIZE)) == len(X)
+    axes.figure.canvas.draw()
+
+
+def test_map_has_the_prototypes_of_a_model_inside() -> None:
+    axes = plot.decision_map(rejector(), *readings(), resolution=10)
+    drawn = positions(axes, PROTOTYPE_SIZE)
+    wanted = [[p.values["b"], p.values["c"]] for p in rejector().classifier.prototypes()]
+    np.testing.assert_allclose(drawn, wanted)
+    assert axes.get_title().startswith("RelSimRejector(GLVQ)\n(large: prototypes, small:")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == PAIR
+
+
+def test_map_of_a_model_that_always_answers() -> None:
+    model = taught(streamlvq.PairwiseLVQ())
+    axes = plot.decision_map(model, *readings(), resolution=30)
+    assert legend_of(axes) == list(model.classes)
+    points = np.array([list(x.values()) for x in readings()[0]])
+    predicted = [model.classes.index(model.predict_one(x)) for x in readings()[0]]
+    assert np.mean(background_at(axes, points) == predicted) > 0.95
+
+
+def test_map_of_a_river_model() -> None:
+    model = taught(preprocessing.StandardScaler() | naive_bayes.GaussianNB())
+    X, y = readings()
+    axes = plot.decision_map(model, X, y, resolution=20)
+    assert sorted(legend_of(axes)) == sorted(LABELS)
+    assert not markers(axes, PROTOTYPE_SIZE)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_map_of_a_rejector_around_and_at_the_end_of_a_pipeline(outside: bool) -> None:
+    scaler, model = preprocessing.StandardScaler(), streamlvq.GLVQ(max_prototypes_per_class=1)
+    if outside:
+        pipeline = streamlvq.RelSimRejector(scaler | model, threshold=0.6)
+    else:
+        pipeline = scaler | streamlvq.RelSimRejector(model, threshold=0.6)
+    axes = plot.decision_map(taught(pipeline), *readings(), margin=0.6, resolution=30)
+    assert legend_of(axes)[3:] == [NO_ANSWER[r][0] for r in ("ambiguous", "outlier")]
+    assert "prototypes" not in axes.get_title()
+
+
+def test_map_calls_the_lack_of_a_label_ambiguous() -> None:
+    class Silent(naive_bayes.GaussianNB):  # type: ignore[misc]
+        def predict_one(self, x: dict[str, float]) -> None:
+            return None
+
+    axes = plot.decision_map(Silent(), *readings(), resolution=5)
+    assert legend_of(axes) == [NO_ANSWER["ambiguous"][0]]
+
+
+def test_map_of_a_model_that_knows_too_little() -> None:
+    model = streamlvq.RelSimRejector(streamlvq.GLVQ(), threshold=0.5)
+    model.learn_one(readings()[0][0], "low")
+    axes = plot.decision_map(model, readings()[0], resolution=5)
+    assert legend_of(axes) == ["low", NO_ANSWER["no_model"][0]]
+
+
+def test_map_of_two_features_among_others() -> None:
+    model = taught(streamlvq.GMLVQ(), tuple(FEATURES))
+    X, y = readings(tuple(FEATURES))
+    points = [[x["b"], x["c"]] for x in X]
+    usual = plot.decision_map(model, X, y, features=PAIR, resolution=40)
+    np.testing.assert_allclose(sorted(positions(usual, READING_SIZE).tolist()), sorted(points))
+    assert "prototypes" not in usual.get_title()
+    medians = {name: np.median([x[name] for x in X]) for name in ("a", "d")}
+    same = plot.decision_map(model, X, y, features=PAIR, others=medians, resolution=40)
+    other = plot.decision_map(model, X, y, features=PAIR, others={"a": 40.0}, resolution=40)
+    images = [np.asarray(axes.get_images()[0].get_array()) for axes in (usual, same, other)]
+    np.testing.assert_array_equal(images[0], images[1])
+    assert (images[0] != images[2]).any()
+
+
+def test_map_takes_frames_and_arrays() -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = readings()
+    framed = plot.decision_map(rejector(), pd.DataFrame(X), y, resolution=10)
+    listed = plot.decision_map(rejector(), X, y, resolution=10)
+    np.testing.assert_array_equal(
+        framed.get_images()[0].get_array(), listed.get_images()[0].get_array()
+    )
+    model = streamlvq.GLVQ()
+    rows, labels = sample()
+    model.learn_array(rows[:, 1:3], labels)
+    axes = plot.decision_map(model, rows[:, 1:3], labels, resolution=10)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("0", "1")
+    assert len(positions(axes, PROTOTYPE_SIZE)) == len(model.prototypes())
+
+
+def test_map_leaves_out_what_is_missing() -> None:
+    X, y = readings()
+    X[0]["b"], X[1]["c"] = None, float("nan")  # type: ignore[assignment]
+    axes = plot.decision_map(rejector(), X, y, resolution=10)
+    axes.figure.canvas.draw()
+    assert np.isfinite([axes.get_xlim(), axes.get_ylim()]).all()
+
+
+def test_map_hands_keywords_on() -> None:
+    inner = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=50)
+    for x, y in zip(*readings(), strict=True):
+        inner.learn_one(x, y, device="other")
+    for x, y in zip(*readings(), strict=True):
+        if y == "high":
+            inner.observe_one(x, device="press")
+    shares = []
+    for device in ("press", "new"):
+        axes = plot.decision_map(inner, *readings(), resolution=20, device=device)
+        shares.append(np.mean(axes.get_images()[0].get_array() == LABELS.index("high")))
+    assert shares[0] == 1.0 > shares[1]
+
+
+def test_map_in_own_axes_without_labels() -> None:
+    _, mine = pyplot.subplots()
+    assert plot.decision_map(rejector(), readings()[0], ax=mine, resolution=5) is mine
+    assert [facecolour(c) for c in markers(mine, READING_SIZE)] == [colors.to_rgb("0.4")]
+
+
+def test_impossible_maps() -> None:
+    X, y = readings(("a", "b", "c"))
+    model = taught(streamlvq.GLVQ(), ("a", "b", "c"))
+    with pytest.raises(ValueError, match="two features, got 'a', 'b', 'c'; choose two"):
+        plot.decision_map(model, X, y)
+    with pytest.raises(ValueError, match=r"two features, got 'a'$"):
+        plot.decision_map(model, X, y, features=["a"])
+    with pytest.raises(ValueError, match=r"two features, got 'a', 'a'$"):
+        plot.decision_map(model, X, y, features=["a", "a"])
+    with pytest.raises(ValueError, match=r"some of \['a', 'b', 'c'\], got 'z'"):
+        plot.decision_map(model, X, y, features=["a", "z"])
+    with pytest.raises(ValueError, match=r"labels as readings \(240\), got 1"):
+        plot.decision_map(model, X, ["low"], features=["a", "b"])
+
+
+def test_a_selected_feature_is_enough() -> None:
+    model = compose.Select("b", "c") | streamlvq.GLVQ()
+    taught(model, ("a", "b", "c"))
+    X, y = readings(("a", "b", "c"))
+    assert legend_of(plot.decision_map(model, X, y, features=PAIR, resolution=10)) == [*LABELS]
+
+
+# --- decisions over time -------------------------------------------------------------------------
+
+
+def decision(label: str, p: float, reason: str | None = None) -> Decision:
+    probabilities = {name: p if name == label else (1 - p) / 2 for name in LABELS}
+    return Decision(label, p, reason is None, reason, 0.5, label, "high", None, None, probabilities)
+
+
+SAID = [
+    decision("low", 0.9),
+    decision("middle", 0.4, "ambiguous"),
+    decision("middle", 0.8),
+    decision("high", 0.7, "outlier"),
+]
+TRUTH = ["low", "low", "high", "high"]
+
+
+def strips(axes: Any) -> list[list[str]]:
+    """The colours of each row of cells, from below."""
+    meshes = [c for c in axes.collections if isinstance(c, QuadMesh)]
+    return [[colors.to_hex(rgba) for rgba in m.get_array().reshape(-1, 4)] for m in meshes]
+
+
+def test_decisions_over_time() -> None:
+    axes = plot.decisions_over_time([0, 1, 2, 3], SAID, TRUTH)
+    blue, orange, green = (colour.lower() for colour in COLOURS[:3])
+    grey = colors.to_hex(NO_ANSWER["outlier"][1])
+    decided, true = strips(axes)
+    assert decided == [blue, "#ffffff", orange, grey]
+    assert true == [blue, blue, green, green]
+    (crosses,) = axes.get_lines()
+    assert list(crosses.get_xdata()) == [2]  # the only one that was accepted and wrong
+    names = [NO_ANSWER[reason][0] for reason in ("ambiguous", "outlier")]
+    assert legend_of(axes) == [*LABELS, *names, "wrong"]
+    assert axes.get_xlim() == (-0.5, 3.5)
+    assert [text.get_text() for text in axes.get_yticklabels()][-2:] == ["decision", "truth"]
+    axes.figure.canvas.draw()
+
+
+def areas(axes: Any) -> list[Any]:
+    return [patch.get_data() for patch in axes.patches if patch.get_fill()]
+
+
+def test_probabilities_are_stacked() -> None:
+    data = areas(plot.decisions_over_time([0, 1, 2, 3], SAID))
+    np.testing.assert_allclose(data[0].values, [one.probabilities["low"] for one in SAID])
+    np.testing.assert_allclose(data[2].values, 1.0)
+    for below, above in itertools.pairwise(data):
+        np.testing.assert_allclose(below.values, above.baseline)
+
+
+def test_gaps_stay_empty() -> None:
+    axes = plot.decisions_over_time([0, 1, 2, 50], SAID, TRUTH)
+    (first, *_) = areas(axes)
+    np.testing.assert_allclose(first.edges, [-0.5, 0.5, 1.5, 2.5, 49.5, 50.5])
+    assert np.isnan(first.values).tolist() == [False, False, False, True, False]
+    mesh = next(c for c in axes.collections if isinstance(c, QuadMesh))
+    assert mesh.get_array().reshape(-1, 4)[:, 3].tolist() == [1, 1, 1, 0, 1]
+    axes.figure.canvas.draw()
+
+
+def test_time_may_be_a_date() -> None:
+    start = datetime(2026, 3, 1)
+    times = [start + timedelta(minutes=minute) for minute in range(4)]
+    axes = plot.decisions_over_time(times, SAID, TRUTH)
+    low, high = axes.get_xlim()
+    assert low == pytest.approx(dates.date2num(start - timedelta(seconds=30)))
+    assert high == pytest.approx(dates.date2num(times[-1] + timedelta(seconds=30)))
+    axes.figure.canvas.draw()
+    assert any(":" in text.get_text() for text in axes.get_xticklabels())
+
+
+def test_everything_that_classifiers_say() -> None:
+    p = {"low": 0.2, "middle": 0.7, "high": 0.1}
+    said = [{}, p, Integrated("middle", p, 0, None, 1), "high", None]
+    axes = plot.decisions_over_time(range(5), said)
+    orange, green = (colour.lower() for colour in COLOURS[1:3])
+    white, grey = (colors.to_hex(NO_ANSWER[r][1]) for r in ("ambiguous", "no_model"))
+    assert strips(axes) == [[grey, orange, orange, green, white]]
+    assert np.isnan(areas(axes)[0].values).tolist() == [True, False, False, True, True]
+
+
+def test_labels_alone_need_no_room_for_probabilities() -> None:
+    axes = plot.decisions_over_time([0, 1], ["low", None], ["low", "high"])
+    assert areas(axes) == []
+    assert axes.get_ylim()[0] > 1
+    assert axes.get_ylabel() == ""
+
+
+def test_one_decision_in_own_axes() -> None:
+    _, mine = pyplot.subplots()
+    assert plot.decisions_over_time([7.0], SAID[:1], ax=mine) is mine
+    assert mine.get_xlim() == (6.5, 7.5)
+
+
+def test_readings_at_the_same_time() -> None:
+    plot.decisions_over_time([1, 1, 1, 1], SAID, TRUTH).figure.canvas.draw()
+
+
+def test_impossible_times() -> None:
+    with pytest.raises(ValueError, match=r"as many decisions as times \(3\), got 4"):
+        plot.decisions_over_time([0, 1, 2], SAID)
+    with pytest.raises(ValueError, match=r"as many true labels as times \(4\), got 1"):
+        plot.decisions_over_time([0, 1, 2, 3], SAID, ["low"])
+    with pytest.raises(ValueError, match="times in order"):
+        plot.decisions_over_time([0, 2, 1, 3], SAID)
+    with pytest.raises(ValueError, match="at least one decision"):
+        plot.decisions_over_time([], [])
 
 
 # --- profiles ------------------------------------------------------------------------------------
@@ -240,7 +544,7 @@ def test_profiles_of_many_features_name_some() -> None:
     model = streamlvq.GLVQ()
     model.learn_array(random.normal(size=(30, 100)), ["x", "y"] * 15)
     axes = plot.prototype_profiles(model)
-    assert len(axes.get_xticklabels()) <= plot.NAMED_FEATURES
+    assert len(axes.get_xticklabels()) <= NAMED_FEATURES
 
 
 def test_profiles_of_features_that_a_prototype_has_never_seen() -> None:
@@ -272,7 +576,7 @@ def test_the_last_samples_kept_do_not_squeeze_the_curve() -> None:
 def test_curves_that_share_axes_have_different_colours() -> None:
     axes = plot.accuracy_reject_curve(([0, 1], [0.8, 1]), label="GLVQ")
     assert plot.accuracy_reject_curve(([0, 1], [0.9, 1]), axes, "LGMLVQ") is axes
-    assert [line.get_color() for line in axes.get_lines()] == list(plot.COLOURS[:2])
+    assert [line.get_color() for line in axes.get_lines()] == list(COLOURS[:2])
     assert legend_of(axes) == ["GLVQ", "LGMLVQ"]
 
 
@@ -284,7 +588,7 @@ def test_reliability_diagram_from_arrays() -> None:
     (bins,) = axes.collections
     np.testing.assert_array_equal(bins.get_offsets(), line.get_xydata())
     small, large = bins.get_sizes()
-    assert plot.SMALLEST_BIN < small < large == plot.LARGEST_BIN
+    assert SMALLEST_BIN < small < large == LARGEST_BIN
     assert axes.get_legend() is None
 
 
@@ -292,19 +596,27 @@ def test_reliability_diagrams_share_axes() -> None:
     axes = plot.reliability_diagram(([0.6], [0.5], [1]), label="GLVQ")
     plot.reliability_diagram(([0.7], [0.5], [1]), axes, "LGMLVQ")
     drawn = [line.get_color() for line in axes.get_lines() if line.get_linestyle() == "-"]
-    assert drawn == list(plot.COLOURS[:2])
+    assert drawn == list(COLOURS[:2])
     assert legend_of(axes) == ["GLVQ", "LGMLVQ"]
 
 
 # --- without matplotlib --------------------------------------------------------------------------
 
 
-TABLES = {"accuracy_reject_curve": ([0, 1], [1, 1]), "reliability_diagram": ([0.5], [0.6], [9])}
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "accuracy_reject_curve": (([0, 1], [1, 1]),),
+    "decisions_over_time": ([0], ["low"]),
+    "reliability_diagram": (([0.5], [0.6], [9]),),
+}
 
 
 @pytest.mark.parametrize("name", plot.__all__)
 def test_missing_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = TABLES.get(name) or learnt()
+    arguments = ARGUMENTS.get(name) or (learnt(), *sample())
+    if name in ("relevance_profile", "prototype_profiles"):
+        arguments = arguments[:1]
+    elif name == "decision_map":
+        arguments = (rejector(), *readings())
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamlvq\[plot\]'"):
-        getattr(plot, name)(subject)
+        getattr(plot, name)(*arguments)

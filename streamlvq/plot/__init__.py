@@ -1,0 +1,24 @@
+"""Pictures of what a model has learnt, how well, and of what it decides (extra `plot`).
+
+Every function takes a model that has learnt something, a metric or decisions, and returns
+matplotlib's axes. Colours are told apart by colour-blind readers too (Okabe and Ito), and classes
+have markers of their own.
+"""
+
+from __future__ import annotations
+
+from streamlvq.plot.curves import accuracy_reject_curve, reliability_diagram
+from streamlvq.plot.maps import decision_map
+from streamlvq.plot.profiles import prototype_profiles, relevance_profile
+from streamlvq.plot.projections import projection
+from streamlvq.plot.timelines import decisions_over_time
+
+__all__ = [
+    "accuracy_reject_curve",
+    "decision_map",
+    "decisions_over_time",
+    "projection",
+    "prototype_profiles",
+    "relevance_profile",
+    "reliability_diagram",
+]
