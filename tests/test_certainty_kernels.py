@@ -84,7 +84,9 @@ def test_closest_classes(with_relsim: str) -> None:
         assert (winner, runner_up) == (order[0], order[1])
         assert (near, other) == (distances[winner], distances[runner_up])
         assert relsim == pytest.approx(naive.relsim(distances))
-        assert relsim == closest.relsim(engine.ints, engine.work)
+        for c in range(-1, 5):
+            expected = relsim if c in (-1, winner) else 0.0
+            assert closest.relsim(engine.ints, engine.work, c) == expected
 
 
 def test_separation(with_relsim: str) -> None:

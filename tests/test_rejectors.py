@@ -187,7 +187,8 @@ def test_certainty_is_the_relsim_of_the_innermost_model_for_this_reading(chain: 
         inner = x
         for transformer in transformers:
             inner = transformer.transform_one(inner)
-        assert decision.certainty == model.relsim_one(inner)
+        agrees = decision.label == decision.winner
+        assert decision.certainty == (model.relsim_one(inner) if agrees else 0.0)
         explained = model.explain_one(inner)
         assert {decision.winner, decision.runner_up} == {
             explained.label,
@@ -208,15 +209,22 @@ def test_label_and_probabilities_are_those_of_the_wrapped_classifier(
         assert decision.label == max(p, key=lambda label: p[label]) == model.predict_one(x)
 
 
-def test_integration_changes_labels_but_not_relsim() -> None:
+def test_a_reading_that_contradicts_its_label_makes_it_uncertain() -> None:
+    """After a change the window still votes for the state before, and the reading does not."""
     integrator = TimeIntegrator(small(), window=5)
     model = learnt(RelSimRejector(integrator, threshold=0.0))
     alone = RelSimRejector(integrator.classifier, threshold=0.0)
+    strict = RelSimRejector(integrator, threshold=0.01)
     differs = 0
     for x, _ in stream():
         one, other = model.decide_one(x, device="d"), alone.decide_one(x)
-        assert one.certainty == other.certainty
-        differs += one.label != other.label
+        agrees = one.label == other.label
+        assert one.certainty == (other.certainty if agrees else 0.0)
+        assert (one.winner, one.distance) == (other.winner, other.distance)
+        if not agrees and other.certainty >= 0.01:
+            assert strict.decide_one(x, device="d").reason == "ambiguous"
+        assert (strict.predict_one(x, device="d") is None) == (one.certainty < 0.01)
+        differs += not agrees
         model.observe_one(x, device="d")
     assert differs > 5
 

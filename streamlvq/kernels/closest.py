@@ -30,11 +30,16 @@ def relative_difference(near, other):
     return (other - near) / total if total > 0.0 else 0.0
 
 
-@kernel("float64(int64[::1], float64[::1])")
-def relsim(ints, work):
-    """RelSim alone, because rejecting needs no more; -1 while there are not two classes."""
-    near, other, _, runner_up = closest_two(ints, work)
-    return relative_difference(near, other) if runner_up >= 0 else -1.0
+@kernel("float64(int64[::1], float64[::1], int64)")
+def relsim(ints, work, c):
+    """RelSim alone, because rejecting needs no more; -1 while there are not two classes.
+
+    With a class c: the RelSim of that class, which is 0 if the reading is closer to another.
+    """
+    near, other, winner, runner_up = closest_two(ints, work)
+    if runner_up < 0:
+        return -1.0
+    return relative_difference(near, other) if c < 0 or c == winner else 0.0
 
 
 @kernel("Tuple((float64, float64, float64, int64, int64))(int64[::1], float64[::1])")

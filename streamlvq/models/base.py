@@ -479,12 +479,16 @@ class LVQClassifier(ArrayClassifier):
         relsim = self._last_relsim() if self._answer(x) is not None else -1.0
         return None if relsim < 0.0 else relsim
 
-    def _last_relsim(self) -> float:
-        """RelSim of the reading that was predicted last; -1 before two classes were learnt."""
+    def _last_relsim(self, label: Label | None = None) -> float:
+        """RelSim of the reading that was predicted last; -1 before two classes were learnt.
+
+        With a label it is 0 if the reading is closer to another class.
+        """
         engine = self._engine
         if engine is None:
             return -1.0
-        relsim: float = insight.kernels().relsim(engine.ints, engine.work)
+        code = self._codes.get(label, -1)
+        relsim: float = insight.kernels().relsim(engine.ints, engine.work, code)
         return relsim
 
     def _last_closest(self) -> insight.Closest | None:

@@ -23,7 +23,8 @@ class RelSimRejector(Rejector):
     The certainty of a decision is the relative similarity of the reading to its closest class,
     (d2 - d1) / (d2 + d1) of the squared distances d1 to the closest class and d2 to the next one.
     It is that of the innermost model for this very reading, while label and probabilities are those
-    of the wrapped classifier, which may integrate over time.
+    of the wrapped classifier, which may integrate over time. If the reading itself is closest to
+    another class than that label, the certainty is 0: the two contradict each other.
 
     `predict_one` gives None for a reading that is rejected, `decide_one` says why: it is an outlier
     if it is farther from the winner than any reading that the threshold accepts, else ambiguous.
@@ -91,11 +92,12 @@ class RelSimRejector(Rejector):
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
         model = self._model
         if model is None:
-            probabilities = self.predict_proba_one(x, **keywords)
-            return likeliest(probabilities), self._asked(x)._last_relsim()
+            label = likeliest(self.predict_proba_one(x, **keywords))
+            return label, self._asked(x)._last_relsim(label)
         if not self._takes_all:
             keywords = self._chosen("predict_one", keywords)
-        return self.classifier.predict_one(x, **keywords), model._last_relsim()
+        label = self.classifier.predict_one(x, **keywords)
+        return label, model._last_relsim(label)
 
     def _asked(self, x: Reading) -> LVQClassifier:
         """The innermost model; its last answer is about this reading, which was just predicted."""
@@ -115,20 +117,22 @@ class RelSimRejector(Rejector):
         pair = model._last_closest()
         if pair is None:
             return no_model(label, threshold, probabilities)
+        winner = model._labels[pair.winner]
+        certainty = pair.relsim if winner == label else 0.0
         reason = None
-        if not pair.relsim >= threshold:
+        if not certainty >= threshold:
             # A threshold beyond 1 rejects everything, wherever it is.
-            beyond = threshold <= 1.0 and _is_beyond(
+            beyond = pair.relsim < threshold <= 1.0 and _is_beyond(
                 threshold, pair.distance, model._last_separation(pair)
             )
             reason = "outlier" if beyond else "ambiguous"
         return Decision(
             label=label,
-            certainty=pair.relsim,
+            certainty=certainty,
             accepted=reason is None,
             reason=reason,
             threshold=threshold,
-            winner=model._labels[pair.winner],
+            winner=winner,
             runner_up=model._labels[pair.runner_up],
             distance=pair.distance,
             runner_up_distance=pair.runner_up_distance,
