@@ -22,7 +22,7 @@ from streamlvq.state import Floats, Ints, State
 Rows = npt.NDArray[np.float64]
 
 PATIENCE = 3.0  # seconds; from the cache the kernels are there in less than one
-COMPILING = "compiling the kernels, once for this installation: up to a minute"
+COMPILING = "compiling the kernels, once for this installation: one to two minutes"
 _LOG = logging.getLogger("streamlvq")
 
 

@@ -32,7 +32,7 @@ def to_number(name: Hashable, value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, (str, bytes)):
-        raise ValueError(f"feature {name!r}: expected a number, got {value!r}")
+        raise ValueError(f"feature {name!r}: expected a number, got {value!r}: convert it first")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -62,6 +62,15 @@ class Vectorizer:
         else:
             self.pick = itemgetter(*self.features) if self.features else lambda x: ()
 
+    @staticmethod
+    def refuse_others(x: Any) -> None:
+        """Raise unless x is a dictionary."""
+        if not isinstance(x, Mapping):
+            raise TypeError(
+                f"expected a dictionary of features, got {x!r}; for a list of values make one with "
+                f"dict(zip(names, values))"
+            )
+
     def unknown(self, x: Reading) -> list[Hashable]:
         """Features of a reading that are new here."""
         return name_order(name for name in x if name not in self._index)
@@ -72,6 +81,7 @@ class Vectorizer:
 
     def fill(self, buffer: bytearray, x: Reading) -> None:
         """Put a reading into the start of a buffer."""
+        self.refuse_others(x)
         if len(x) == self.width:
             try:
                 self.pack(buffer, 0, *self.pick(x))

@@ -301,6 +301,22 @@ def test_infinity_with_one_class_too_many_changes_nothing(name: str) -> None:
     assert frozen(model) == before
 
 
+@pytest.mark.parametrize("ask", ["predict_one", "predict_proba_one", "explain_one"])
+@pytest.mark.parametrize("x", [[1.0, 2.0], np.zeros(2), (1.0,), 3.0, None, "ab"], ids=repr)
+def test_only_dictionaries_are_readings(name: str, ask: str, x: Any) -> None:
+    model = build(name)
+    model.learn_one({"a": 1.0, "b": 2.0}, "one")
+    model.learn_one({"a": 2.0, "b": 1.0}, "two")
+    before = knowledge(model)
+    with pytest.raises(TypeError, match="expected a dictionary of features, got"):
+        getattr(model, ask)(x)
+    with pytest.raises(TypeError):
+        model.learn_one(x, "one")
+    with pytest.raises(TypeError, match="expected a label that is hashable"):
+        model.learn_one("one", {"a": 1.0})
+    assert knowledge(model) == before
+
+
 @pytest.mark.parametrize("act", ONE_BY_ONE)
 @pytest.mark.parametrize("value", ["1.5", b"1", [1.0, 2.0], {}], ids=str)
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -183,8 +183,7 @@ class LVQClassifier(ArrayClassifier):
     def _prepare(self, x: Reading) -> Engine:
         """Put a reading into the engine, admitting new features once its numbers are known good."""
         engine = self._engine
-        if not isinstance(x, Mapping):
-            raise TypeError(f"expected a dictionary of features, got {x!r}")
+        self._vectorizer.refuse_others(x)
         new = self._vectorizer.unknown(x)
         if new:
             _refuse_bad_reading(x)
@@ -197,7 +196,10 @@ class LVQClassifier(ArrayClassifier):
 
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
-        code = self._codes.get(y)
+        try:
+            code = self._codes.get(y)
+        except TypeError as error:
+            raise TypeError(f"expected a label that is hashable, got {y!r}") from error
         if code is None:
             self._learn_new_class(x, y)
             return
@@ -250,12 +252,12 @@ class LVQClassifier(ArrayClassifier):
         engine, vectorizer = self._engine, self._vectorizer
         if engine is None or not self._labels:
             return None
-        if len(x) == vectorizer.width:
-            try:
+        try:
+            if len(x) == vectorizer.width:
                 vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
-            except Exception:  # the slow way says what is wrong with it
+            else:
                 vectorizer.fill(engine.buffer, x)
-        else:
+        except Exception:  # the slow way says what is wrong with it
             vectorizer.fill(engine.buffer, x)
         status = engine.predict_kernel(*engine.memory)
         if status:

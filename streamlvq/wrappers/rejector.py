@@ -145,6 +145,11 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if "_thresholds" not in self.__dict__ or name not in AIMS:
             object.__setattr__(self, name, value)
             return
+        if value is None and name == self._aim():
+            raise ValueError(
+                f"{type(self).__name__}.{name} = None: expected a number (a curve has no threshold "
+                f"for an accuracy that it never reached: ask for less, or show it more readings)"
+            )
         before = getattr(self, name)
         object.__setattr__(self, name, value)
         try:

@@ -80,7 +80,7 @@ class Windows:
         except TypeError as error:
             raise ValueError(
                 f"expected times whose difference can be compared with max_gap={self.max_gap!r}, "
-                f"got t={t!r} after {last!r}"
+                f"got t={t!r} after {last!r}; datetimes want max_gap=timedelta(seconds=...)"
             ) from error
 
     def advance(self, device: Hashable, t: Time, window: Window | None, p: Floats) -> None:
