@@ -19,7 +19,7 @@ from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.coupling import couple_row
 from streamlvq.kernels.distance import FARTHEST, distance_with_gaps, has_gaps
 from streamlvq.kernels.rehearsal import pick_rehearsed, remember, rounds_of_learning
-from streamlvq.kernels.rules import glvq
+from streamlvq.kernels.rules import attract, glvq
 from streamlvq.kernels.steps import clear, fill_gaps
 from streamlvq.kernels.views import row, table, vector
 
@@ -216,16 +216,6 @@ def pair_up(floats, ints, work, x, c):
     ints[at.PROTOTYPES] = c * (c + 1)
 
 
-@helper
-def follow_mean(floats, ints, x, p, count):
-    """Move a young prototype so that it stays the mean of its samples."""
-    d = ints[at.FEATURES]
-    w = row(floats, ints, at.W, p, d)
-    for i in range(d):
-        if x[i] == x[i] and w[i] == w[i]:
-            w[i] += (x[i] - w[i]) / (count + 1.0)
-
-
 @inner
 def side_of(squares, c, other):
     """How far a sample of class c is on the right side of a pair: 1 is safe, -1 is lost."""
@@ -262,7 +252,7 @@ def teach_pairs(floats, ints, work, x, c, gaps):
         if gaps == 1:
             fill_gaps(floats, ints, x, right)
         if count < YOUNG:
-            follow_mean(floats, ints, x, right, count)
+            attract(floats, ints, x, right, 1.0 / (count + 1.0))  # stays the mean of its samples
         if side < SAFE:
             teach_pair(floats, ints, work, x, c, other, gaps)
 
