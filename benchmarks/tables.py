@@ -219,6 +219,8 @@ def main() -> None:
     else:
         columns = ["data", "method", "accuracy", "4.2", "verdict", "area", "4.3", "verdict"]
         table, sets = Table(f"Tables 4.2 and 4.3, {title}", columns), TABLE_4_2.keys()
+    if unknown := set(options.data or ()) - set(sets):
+        parser.error(f"table {options.table} has no {', '.join(unknown)}")
     for data in options.data or sets:
         if options.table == "2.2":
             rows = table_2_2(data, options.repeats, options.epochs, options.models)

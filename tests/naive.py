@@ -431,9 +431,9 @@ def decision(opinions: list[Opinion], reading: int, size: int, centered: bool) -
 
 def rate_threshold(certainties: list[float], rate: float) -> float:
     """Rejects this share, rounded down."""
-    if not certainties:
-        return 0.0
     rejected = math.floor(round(rate * len(certainties), 9))
+    if rejected == 0:
+        return 0.0
     return [*sorted(certainties), math.inf][rejected]
 
 

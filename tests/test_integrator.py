@@ -700,3 +700,14 @@ def test_integration_pays_where_states_last() -> None:
     assert 0.9 < alone < late - 0.02
     assert late < early - 0.01
     assert early > 0.97
+
+
+def test_a_time_of_the_wrong_kind_does_not_lock_a_device_out() -> None:
+    model = TimeIntegrator(streamlvq.GLVQ(), max_gap=5)
+    for t, y in enumerate("xyxy"):
+        model.learn_one({"a": float(y == "y")}, y, device="p", t=t)
+    for wrong in (dt.datetime(2024, 1, 1), "noon", [1.0]):
+        with pytest.raises(ValueError, match="expected times whose difference"):
+            model.learn_one({"a": 1.0}, "y", device="q", t=wrong)
+    model.learn_one({"a": 1.0}, "y", device="q", t=2.0)
+    assert model.integrated_one({"a": 1.0}, device="q", t=3.0).readings == 2

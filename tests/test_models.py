@@ -835,3 +835,19 @@ def test_a_reading_that_is_no_dictionary_is_refused() -> None:
         with pytest.raises(TypeError, match="expected a dictionary of features, got"):
             model.learn_one([1.0, 2.0], label)  # type: ignore[arg-type]
     assert model.classes == ()
+
+
+@pytest.mark.parametrize("name", ["GLVQ", "GRLVQ", "GMLVQ", "LGMLVQ", "LGRLVQ", "PairwiseLVQ"])
+@pytest.mark.parametrize("step", ["adagrad", "constant"])
+def test_a_model_survives_a_spike(name: str, step: str) -> None:
+    """Scales are then so wide that all distances are next to nothing."""
+    model = build(name, step=step, rehearsal=0)
+    samples = [
+        ((0.975, 1.0), "r"), ((9e59, -0.258), "q"), ((1.0, 0.0), "p"), ((-0.128, 1.0), "r"),
+        ((1.0, 0.0), "r"), ((1.0, 0.0), "r"),
+    ]  # fmt: skip
+    for (a, b), y in samples:
+        model.learn_one({"a": a, "b": b}, y)
+    for prototype in model.prototypes():
+        assert np.isfinite(list(prototype.values.values())).all()
+    assert np.isfinite(model.metric()).all()

@@ -777,3 +777,27 @@ def test_the_more_is_rejected_the_better_is_the_rest(rejector: Make) -> None:
     assert accuracy[0] > 0.93
     assert accuracy[1] > accuracy[0] + 0.02
     assert accuracy[2] > 0.985
+
+
+def test_a_label_unknown_to_the_model_inside_is_not_certain() -> None:
+    """Wrappers that watch for drift replace their model; a window remembers the one before."""
+    inner = retrained()
+    model = RelSimRejector(TimeIntegrator(inner, window=9), threshold=0.3)
+    for k in range(72):
+        place = k % 3 if k < 60 else 2
+        model.learn_one({"a": 5.0 * place + k % 7 * 0.01}, "xyz"[place])
+    fresh = small()
+    for k in range(20):
+        fresh.learn_one({"a": 5.0 * (k % 2) + k % 7 * 0.01}, "xy"[k % 2])
+    inner.model = fresh
+    decision = model.decide_one({"a": 5.0})
+    assert (decision.label, decision.winner, decision.certainty) == ("z", "y", 0.0)
+    assert model.predict_one({"a": 5.0}) is None
+
+
+@pytest.mark.parametrize("memory", [1, 5, 1000])
+def test_nothing_is_rejected_at_a_rate_of_zero(rejector: Make, memory: int) -> None:
+    model = rejector(small(), target_rate=0.0, memory=memory)
+    for k, (x, y) in enumerate(stream()):
+        assert model.predict_one(x) is not None or k < 10
+        model.learn_one(x, y)

@@ -25,7 +25,7 @@ from streamlvq.kernels.views import row, table, vector
 
 SAFE = 0.9  # a sample with this score on the right side has nothing to teach a pair
 DOUBTFUL = 0.4  # a rehearsed one has nothing more to teach even earlier
-YOUNG = 10  # samples of a class whose mean its prototypes are, before gradients move them
+YOUNG = 10  # samples of a class that its prototypes follow as a mean does, besides their gradients
 START_SLOPE = -4.0
 PRIOR = 1.0  # curvature that the fit of a sigmoid starts with, in samples
 DECAY = 0.999
@@ -252,7 +252,7 @@ def teach_pairs(floats, ints, work, x, c, gaps):
         if gaps == 1:
             fill_gaps(floats, ints, x, right)
         if count < YOUNG:
-            attract(floats, ints, x, right, 1.0 / (count + 1.0))  # stays the mean of its samples
+            attract(floats, ints, x, right, 1.0 / (count + 1.0))
         if side < SAFE:
             teach_pair(floats, ints, work, x, c, other, gaps)
 

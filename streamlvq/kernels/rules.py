@@ -24,6 +24,7 @@ from streamlvq.kernels.steps import (
 from streamlvq.kernels.views import metric_number, metric_of, row, table, vector
 
 TINY = 1e-12
+CLOSEST = 1e-70  # distances below this, squared twice, are no numbers any more
 NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
 
 
@@ -108,7 +109,7 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
     count and not how far prototypes go.
     """
     total = near + other
-    if right < 0 or wrong < 0 or total <= 0.0:
+    if right < 0 or wrong < 0 or total < CLOSEST:
         return
     slope = 1.0
     steepness = floats[at.SLOPE]

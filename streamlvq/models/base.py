@@ -489,7 +489,8 @@ class LVQClassifier(ArrayClassifier):
         engine = self._engine
         if engine is None:
             return -1.0
-        code = self._codes.get(label, -1)
+        # A label that this model does not know is not that of its closest class.
+        code = -1 if label is None else self._codes.get(label, len(self._labels))
         relsim: float = insight.kernels().relsim(engine.ints, engine.work, code)
         return relsim
 

@@ -51,9 +51,9 @@ class TargetRate(Rule):
     needs_labels = False
 
     def threshold(self, memory: Floats, stored: int) -> float:
-        if stored == 0:
-            return 0.0
         rejected = int(self.target * stored + 1e-9)  # 0.29 * 100 is a little less than 29
+        if rejected == 0:
+            return 0.0  # nothing is to be rejected, nor what is less certain than anything seen
         return float(memory[_kernels().SORTED, rejected]) if rejected < stored else math.inf
 
 

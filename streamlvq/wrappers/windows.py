@@ -73,6 +73,8 @@ class Windows:
             )
         if t != t:
             raise ValueError(f"expected a time, got t={t!r}")
+        if self.max_gap is not None:
+            self._is_near(t, t)  # refuses what no later reading could be compared with
 
     def _is_near(self, t: Time, last: Time) -> bool:
         try:
