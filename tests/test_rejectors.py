@@ -106,6 +106,9 @@ ESTIMATORS: dict[str, Make] = {
     "probability-integrated": lambda: ProbabilityRejector(
         TimeIntegrator(streamlvq.LGMLVQ()), target_rate=0.1
     ),
+    "probability-pairs": lambda: ProbabilityRejector(
+        TimeIntegrator(streamlvq.PairwiseLVQ()), threshold=0.8
+    ),
     "probability-scaled": lambda: (
         preprocessing.StandardScaler()
         | ProbabilityRejector(linear_model.LogisticRegression(), threshold=0.7)
