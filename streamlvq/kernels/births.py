@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamlvq.kernels import layout as at
 from streamlvq.kernels.compile import helper
 from streamlvq.kernels.steps import clear
-from streamlvq.kernels.views import metric_of, row, vector
+from streamlvq.kernels.views import metric_number, metric_of, row, vector
 
 
 @helper
@@ -34,9 +34,10 @@ def inherit_metric(floats, ints, p, parent):
     if parent >= 0:
         source = metric_of(floats, ints, parent)
     copy(source, metric_of(floats, ints, p))
-    clear(row(floats, ints, at.ROW_MOMENT, p, m))
-    clear(row(floats, ints, at.COLUMN_MOMENT, p, d))
-    vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])[p] = 0.0
+    number = metric_number(ints, p)
+    clear(row(floats, ints, at.ROW_MOMENT, number, m))
+    clear(row(floats, ints, at.COLUMN_MOMENT, number, d))
+    vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])[number] = 0.0
 
 
 @helper

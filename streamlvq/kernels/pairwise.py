@@ -13,7 +13,7 @@ from math import exp, log, nan
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.answers import forget_answer, has_answer
-from streamlvq.kernels.births import copy, settle
+from streamlvq.kernels.births import copy, inherit_metric, settle
 from streamlvq.kernels.calibration import calibrate, to_probabilities
 from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.coupling import couple_row
@@ -194,19 +194,13 @@ def class_mean(floats, ints, c, out):
 @helper
 def pair_up(floats, ints, work, x, c):
     """Pair a new class with all others: it starts at its first sample, they at their means."""
-    d, m = ints[at.FEATURES], ints[at.RANK]
-    start = vector(floats, ints, at.START, m * d)
-    total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
     mean = views.difference(work, ints)
     for other in range(c):
         k = pair_number(c, other)
         class_mean(floats, ints, other, mean)
         settle(floats, ints, mean, other, 2 * k)
         settle(floats, ints, x, c, 2 * k + 1)
-        copy(start, row(floats, ints, at.OMEGA, k, m * d))
-        clear(row(floats, ints, at.ROW_MOMENT, k, m))
-        clear(row(floats, ints, at.COLUMN_MOMENT, k, d))
-        total[k] = 0.0
+        inherit_metric(floats, ints, 2 * k, -1)
         platt = row(floats, ints, at.PLATT, k, at.PLATT_COUNT)
         clear(platt)
         platt[at.PLATT_SLOPE] = START_SLOPE
