@@ -61,9 +61,11 @@ class Windows:
         if t is not None or self.max_gap is not None:
             self._check(t)
         window = self._by_device.get(device)
-        if window is None or self.max_gap is None or self._is_near(t, window.times[-1]):
+        if self.max_gap is None:
             return window
-        return None
+        # A first time is compared with itself: what that refuses, no later one could follow.
+        last = t if window is None else window.times[-1]
+        return window if self._is_near(t, last) else None
 
     def _check(self, t: Time) -> None:
         if t is None:
@@ -73,8 +75,6 @@ class Windows:
             )
         if t != t:
             raise ValueError(f"expected a time, got t={t!r}")
-        if self.max_gap is not None:
-            self._is_near(t, t)  # refuses what no later reading could be compared with
 
     def _is_near(self, t: Time, last: Time) -> bool:
         try:
