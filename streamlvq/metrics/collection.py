@@ -13,7 +13,8 @@ class Metrics(metrics.base.Metrics):  # type: ignore[misc]
     """River's collection of metrics, for decisions too.
 
     River asks a prediction for what each metric needs, and a `Decision` would not understand.
-    This is what `+` makes of one of our metrics and any other.
+    This is what `+` makes if one of our metrics stands first; rejected decisions count for River's
+    by their labels.
     """
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
