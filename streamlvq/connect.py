@@ -1,0 +1,173 @@
+"""What a connector is, and where those that are installed are found.
+
+Two kinds: a *link* is a live connection that readings come from and decisions go to; a *log* is a
+file of readings or messages. Packages register theirs as entry points of the groups
+`streamlvq.links` (by the scheme of the URL) and `streamlvq.logs` (by the name of the format).
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Readings
+
+if TYPE_CHECKING:
+    from streamlvq.config import Broker, Fields
+
+
+class Message(NamedTuple):
+    """Something that came: from a broker, or from a recording of one."""
+
+    topic: str
+    payload: bytes
+    received: float  # seconds since 1970, by the clock of whoever received it
+    redelivered: bool = False  # the broker says that it may have come before
+    key: Any = None  # how the link knows it when it is to be acknowledged; None: no need to
+
+
+class Outgoing(NamedTuple):
+    """Something to send."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+
+
+class Subscription(NamedTuple):
+    """A topic filter to listen to."""
+
+    filter: str
+    qos: int
+
+
+class Link(abc.ABC):
+    """A live connection, both ways.
+
+    One thread uses it. `read` and `publish` run the network; there are no threads behind it, so
+    nothing dies silently, and what is not read yet waits at the broker. What was published before
+    `acknowledge` reaches the broker before the acknowledgement does.
+
+    Parameters
+    ----------
+    broker
+        Where, and as whom.
+    subscriptions
+        What to listen to, in this session and after every reconnect.
+    will
+        What the broker is to say if this client vanishes.
+    birth
+        What to say after every connect.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        subscriptions: Sequence[Subscription] = (),
+        will: Outgoing | None = None,
+        birth: Outgoing | None = None,
+    ) -> None:
+        self.broker = broker
+        self.subscriptions = tuple(subscriptions)
+        self.will = will
+        self.birth = birth
+
+    @property
+    @abc.abstractmethod
+    def connected(self) -> bool:
+        """Whether the broker has accepted us and nothing has gone wrong since."""
+
+    @property
+    @abc.abstractmethod
+    def counters(self) -> dict[str, int]:
+        """Since the start: connects, connect_failures, received, redelivered, published, dropped."""
+
+    @property
+    @abc.abstractmethod
+    def trouble(self) -> str | None:
+        """Why it is not connected, for people; None if all is well."""
+
+    @abc.abstractmethod
+    def read(self, timeout: float) -> list[Message]:
+        """Messages that came, [] if none did within `timeout` seconds.
+
+        Connects if need be, for ever, with a delay that grows up to `broker.reconnect_max_seconds`;
+        a broker that is away is no error.
+        """
+
+    @abc.abstractmethod
+    def publish(self, messages: Iterable[Outgoing]) -> None:
+        """Send, without waiting for an answer. QoS 0 is dropped (and counted) when not connected
+        or when the broker does not take it; QoS 1 is kept, up to `broker.outgoing_limit`."""
+
+    @abc.abstractmethod
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        """The effect of these is durable; the broker may forget them."""
+
+    @abc.abstractmethod
+    def close(self, farewell: Sequence[Outgoing] = ()) -> None:
+        """Send what is owed and the farewell, then disconnect; the session stays at the broker."""
+
+
+class Log(abc.ABC):
+    """A file of readings (rows) or of messages (topic and payload).
+
+    Parameters
+    ----------
+    path
+        The file; one that ends in `.gz` is compressed.
+    fields
+        Which columns are features, label, time, sequence number and device. Logs of messages
+        have no use for it: their payloads are decoded like those of a broker.
+    """
+
+    holds_messages = False  # whether `read` gives messages; otherwise readings
+
+    def __init__(self, path: Path, fields: Fields | None = None) -> None:
+        self.path = path
+        self.fields = fields
+
+    @classmethod
+    @abc.abstractmethod
+    def recognises(cls, name: str, head: bytes) -> bool:
+        """Whether a file of this name that begins like this is such a log."""
+
+    @abc.abstractmethod
+    def open(self) -> None:
+        """Prepare to read from the start; raises if this is no such log."""
+
+    @abc.abstractmethod
+    def read(self) -> Sequence[Message] | Readings | None:
+        """The next batch, None at the end. Rows that make no sense are in `refused`."""
+
+    @property
+    @abc.abstractmethod
+    def progress(self) -> tuple[int, int]:
+        """Bytes of the file (as stored) read so far, and in all."""
+
+    @property
+    def refused(self) -> list[str]:
+        """What was wrong with rows of the last batch, with their line numbers."""
+        return []
+
+    def close(self) -> None:
+        """Close the file; nothing if it is not open."""
+
+
+class UnknownConnectorError(StreamLVQError, ValueError):
+    """No package that is installed provides this connector."""
+
+
+def links() -> dict[str, type[Link]]:
+    """The installed links, by the scheme of the URLs that they serve."""
+    return {point.name: point.load() for point in entry_points(group="streamlvq.links")}
+
+
+def logs() -> dict[str, type[Log]]:
+    """The installed logs, by the name of their format."""
+    return {point.name: point.load() for point in entry_points(group="streamlvq.logs")}

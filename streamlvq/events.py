@@ -1,0 +1,166 @@
+"""What flows through a monitor: readings and late labels in, decisions out, many at a time.
+
+Readings travel in columns, because looking at each by itself would cost more than deciding on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Label = Hashable
+Rows = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Readings:
+    """Consecutive readings with the same features; all lists are as long as `rows`.
+
+    Parameters
+    ----------
+    features
+        The names of the columns of `rows`, distinct.
+    rows
+        A row for each reading: finite numbers of ordinary size, NaN where one is missing.
+    devices
+        Where each comes from.
+    groups
+        The name of the model that each belongs to; "" for the one that all share.
+    labels
+        The class of each, None where it is not known (yet).
+    times
+        When each was taken, in seconds since 1970; None where nobody says.
+    sequences
+        The number that the device gave it; None where it gave none.
+    keys
+        64 bits (signed) that tell a reading from all others, to recognise one that comes twice; 0:
+        it cannot come twice, as in a file.
+    suspects
+        Whether an equal key means an equal reading: it holds a sequence number or a time, or the
+        broker says that it delivers it again. A sensor at rest may well say the same thing twice.
+    sources
+        The index of the message that each came from, in the batch that was decoded.
+
+    """
+
+    features: tuple[str, ...]
+    rows: Rows
+    devices: list[str]
+    groups: list[str]
+    labels: list[Label | None]
+    times: list[float | None]
+    sequences: list[int | None]
+    keys: list[int]
+    suspects: list[bool]
+    sources: list[int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class LateLabel(NamedTuple):
+    """A label that comes by itself, for a reading of before.
+
+    It names the reading by `sequence` or, if that is None, by `t`.
+    """
+
+    device: str
+    group: str
+    label: Label
+    t: float | None
+    sequence: int | None
+    source: int = 0  # as in `Readings`
+
+
+class Refused(NamedTuple):
+    """A message nothing can be learnt from."""
+
+    source: int  # its index in the batch that was decoded
+    reason: str  # one of REFUSALS, to count by
+    text: str  # what was expected and what came
+
+
+REFUSALS = (
+    "topic",  # no template matches
+    "payload",  # not what the format says, or too large
+    "field",  # a field is missing or of the wrong type
+    "value",  # a number that is none: infinite, or absurdly large
+    "device",  # no usable name
+    "label",  # late, and no reading is known that it belongs to
+    "model",  # more models, features or classes than allowed
+    "failure",  # a defect of ours: the text says which
+)
+
+Event = Readings | LateLabel
+
+
+class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """One decision as it is published and written to files."""
+
+    device: str
+    label: Label | None  # also when it is not accepted; None if nothing was learnt yet
+    accepted: bool
+    reason: str | None  # why not: ambiguous, outlier, no_model
+    certainty: float
+    threshold: float | None  # None: nothing is certain enough yet
+    probabilities: dict[str, float]
+    t: float | None
+    sequence: int | None
+    version: int  # labelled samples that the model had learnt
+    duplicate: bool = False  # the reading came before; it was not learnt again
+
+
+@dataclass(slots=True)
+class Decisions:
+    """The decisions on consecutive readings, in columns; `truths` are labels that came along."""
+
+    classes: tuple[Label, ...]
+    devices: list[str]
+    groups: list[str]
+    times: list[float | None]
+    sequences: list[int | None]
+    truths: list[Label | None]
+    codes: npt.NDArray[np.int64]  # of the label in `classes`; -1 if nothing was learnt yet
+    certainties: npt.NDArray[np.float64]
+    thresholds: npt.NDArray[np.float64]
+    accepted: npt.NDArray[np.bool_]
+    reasons: list[str | None]
+    probabilities: Rows  # a column for each of `classes`; NaN for one that was unknown then
+    versions: npt.NDArray[np.int64]
+    duplicates: list[bool]
+    sources: list[int]
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def labels(self) -> list[Label | None]:
+        """The label of each decision, accepted or not."""
+        return [self.classes[c] if c >= 0 else None for c in self.codes.tolist()]
+
+    def records(self) -> list[DecisionRecord]:
+        """Each decision by itself."""
+        raise NotImplementedError
+
+
+def label_text(label: Label) -> str:
+    """A label as a key of JSON and of topics."""
+    return label if isinstance(label, str) else str(label)
+
+
+__all__ = [
+    "REFUSALS",
+    "DecisionRecord",
+    "Decisions",
+    "Event",
+    "Label",
+    "LateLabel",
+    "Readings",
+    "Refused",
+    "Rows",
+    "label_text",
+]

@@ -1,0 +1,7 @@
+"""From reading to decision, from label to learning."""
+
+from __future__ import annotations
+
+from streamlvq.monitor.monitor import Monitor, Outcome
+
+__all__ = ["Monitor", "Outcome"]
