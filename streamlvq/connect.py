@@ -85,7 +85,10 @@ class Link(abc.ABC):
     @property
     @abc.abstractmethod
     def counters(self) -> dict[str, int]:
-        """Since the start: connects, connect_failures, received, redelivered, published, dropped."""
+        """What happened since the start.
+
+        connects, connect_failures, received, redelivered, published, dropped.
+        """
 
     @property
     @abc.abstractmethod
@@ -155,6 +158,7 @@ class Log(abc.ABC):
         """What was wrong with rows of the last batch, with their line numbers."""
         return []
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Close the file; nothing if it is not open."""
 

@@ -5,6 +5,7 @@ Readings travel in columns, because looking at each by itself would cost more th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -75,6 +76,8 @@ class LateLabel(NamedTuple):
     t: float | None
     sequence: int | None
     source: int = 0  # as in `Readings`
+    key: int = 0  # as in `Readings`
+    suspect: bool = False
 
 
 class Refused(NamedTuple):
@@ -144,7 +147,36 @@ class Decisions:
 
     def records(self) -> list[DecisionRecord]:
         """Each decision by itself."""
-        raise NotImplementedError
+        names = [label_text(label) for label in self.classes]
+        return [
+            DecisionRecord(
+                device=device,
+                label=label,
+                accepted=accepted,
+                reason=reason,
+                certainty=certainty,
+                threshold=threshold if math.isfinite(threshold) else None,
+                probabilities={n: p for n, p in zip(names, row, strict=True) if p == p},
+                t=t,
+                sequence=sequence,
+                version=version,
+                duplicate=duplicate,
+            )
+            for device, label, accepted, reason, certainty, threshold, row, t, sequence, version, duplicate in zip(
+                self.devices,
+                self.labels(),
+                self.accepted.tolist(),
+                self.reasons,
+                self.certainties.tolist(),
+                self.thresholds.tolist(),
+                self.probabilities.tolist(),
+                self.times,
+                self.sequences,
+                self.versions.tolist(),
+                self.duplicates,
+                strict=True,
+            )
+        ]
 
 
 def label_text(label: Label) -> str:

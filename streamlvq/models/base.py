@@ -156,6 +156,11 @@ class LVQClassifier(ArrayClassifier):
         """The labels seen so far, in the order of their appearance."""
         return tuple(self._labels)
 
+    @property
+    def samples(self) -> int:
+        """Labelled samples learnt so far."""
+        return 0 if self._engine is None else self._engine.state.size(at.SAMPLES)
+
     def _admit(self, names: Sequence[Hashable]) -> Engine:
         """Make room for features that are new; build the model with its first reading."""
         if self._engine is None:

@@ -90,6 +90,11 @@ class LVQCommittee(ArrayClassifier):
         return self._members[0].classes
 
     @property
+    def samples(self) -> int:
+        """Labelled samples learnt so far."""
+        return self._members[0].samples
+
+    @property
     def members(self) -> tuple[LVQClassifier, LVQClassifier]:
         """The learner and the follower, to look inside."""
         return self._members

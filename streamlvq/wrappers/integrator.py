@@ -258,11 +258,21 @@ class TimeIntegrator(ClassifierWrapper):
         self._after(device, t, window, opinion)
 
     def observe_one(
-        self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
+        self,
+        x: Reading,
+        device: Hashable = None,
+        t: Time = None,
+        *,
+        scales: bool = True,
+        **kwargs: Any,
     ) -> None:
-        """Move the window on with a reading that has no label, and let the classifier see it."""
+        """Move the window on with a reading that has no label, and let the classifier see it.
+
+        With `scales=False` only the window moves on and the classifier stays as it is.
+        """
         window, opinion = self._before(x, device, t, kwargs)
-        self._observe(x, self._inward("observe_one", device, t, kwargs))
+        if scales:
+            self._observe(x, self._inward("observe_one", device, t, kwargs))
         self._after(device, t, window, opinion)
 
     def _before(

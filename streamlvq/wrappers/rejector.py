@@ -193,11 +193,33 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
-    def observe_one(self, x: Reading, **kwargs: Any) -> None:
-        """Let a reading without a label teach the scales, windows and rates of rejection."""
+    def hear_late(self, label: Label | None, certainty: float, y: Label) -> None:
+        """Tell the thresholds how a decision ended whose reading was observed without its label.
+
+        Parameters
+        ----------
+        label
+            What was decided, accepted or not.
+        certainty
+            How certain it was.
+        y
+            What would have been right.
+
+        """
+        if self._thresholds.needs_labels and certainty >= 0.0:
+            self._thresholds.remember(label, certainty, label == y)
+
+    def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
+        """Let a reading without a label teach the scales, windows and rates of rejection.
+
+        With `scales=False` it leaves the innermost model as it is.
+        """
         of_use = self._thresholds.learns and not self._thresholds.needs_labels
         label, certainty = self._judge(x, kwargs) if of_use else (None, NO_MODEL)
-        self._observe(x, kwargs)
+        if scales:
+            self._observe(x, kwargs)
+        elif issubclass(type(self.classifier), ClassifierWrapper):
+            self._observe(x, {**kwargs, "scales": False})
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, False)
 

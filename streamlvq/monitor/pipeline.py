@@ -1,0 +1,154 @@
+"""A classifier with its wrappers, as a step from readings to decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.events import Label, Rows
+from streamlvq.models import LVQCommittee
+from streamlvq.models.base import LVQClassifier
+from streamlvq.records import Decision
+from streamlvq.wrappers import TimeIntegrator
+from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.rejector import Rejector, no_model
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Decisions on rows, as they are filled in; see `streamlvq.events.Decisions`."""
+
+    codes: Ints
+    certainties: npt.NDArray[np.float64]
+    thresholds: npt.NDArray[np.float64]
+    accepted: npt.NDArray[np.bool_]
+    reasons: list[str | None]
+    probabilities: Rows
+    versions: Ints
+
+    @classmethod
+    def empty(cls, rows: int, classes: int) -> Columns:
+        return cls(
+            codes=np.full(rows, -1, np.int64),
+            certainties=np.zeros(rows),
+            thresholds=np.zeros(rows),
+            accepted=np.zeros(rows, np.bool_),
+            reasons=[None] * rows,
+            probabilities=np.full((rows, classes), np.nan),
+            versions=np.zeros(rows, np.int64),
+        )
+
+
+class Pipeline:
+    """What the readings of a group go through.
+
+    Parameters
+    ----------
+    classifier
+        A model of streamlvq, alone or in a `TimeIntegrator`, a rejector, or both.
+
+    """
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+        chain = list(links(classifier))
+        self.model: LVQClassifier | LVQCommittee = chain[-1]
+        self.rejector = next((link for link in chain if isinstance(link, Rejector)), None)
+        self.integrator = next((link for link in chain if isinstance(link, TimeIntegrator)), None)
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        return self.model.classes
+
+    @property
+    def version(self) -> int:
+        """Labelled samples learnt so far."""
+        return self.model.samples
+
+    # --- readings --------------------------------------------------------------------------------
+
+    def step(
+        self,
+        features: tuple[str, ...],
+        rows: Rows,
+        labels: Sequence[Label | None],
+        devices: Sequence[str],
+        times: Sequence[float | None],
+        duplicates: Sequence[bool],
+    ) -> Columns:
+        """Decide on each row, then learn it if it has a label; duplicates change nothing."""
+        new = {y for y in labels if y is not None}.difference(self.classes)
+        columns = Columns.empty(len(rows), len(self.classes) + len(new))
+        for k in range(len(rows)):
+            x = dict(zip(features, rows[k].tolist(), strict=True))
+            self._step_one(columns, k, x, labels[k], devices[k], times[k], duplicates[k])
+        return columns
+
+    def _step_one(
+        self,
+        columns: Columns,
+        k: int,
+        x: dict[str, float],
+        label: Label | None,
+        device: str,
+        t: float | None,
+        duplicate: bool,
+    ) -> None:
+        keywords = {} if self.classifier is self.model else {"device": device, "t": t}
+        decision = self._decide(x, keywords)
+        known = len(self.classes)
+        if decision.label is not None:
+            columns.codes[k] = self.classes.index(decision.label)
+            columns.probabilities[k, :known] = list(decision.probabilities.values())
+        columns.certainties[k] = decision.certainty
+        columns.thresholds[k] = decision.threshold
+        columns.accepted[k] = decision.accepted
+        columns.reasons[k] = decision.reason
+        columns.versions[k] = self.version
+        if duplicate:
+            return
+        if label is not None:
+            self.classifier.learn_one(x, label, **keywords)
+        elif self.classifier is not self.model:
+            self.classifier.observe_one(x, scales=False, **keywords)
+
+    def _decide(self, x: dict[str, float], keywords: dict[str, Any]) -> Decision:
+        if self.rejector is not None:
+            return self.rejector.decide_one(x, **keywords)
+        probabilities = self.classifier.predict_proba_one(x, **keywords)
+        label = max(probabilities, key=probabilities.__getitem__, default=None)
+        if len(probabilities) < 2:
+            return no_model(label, 0.0, probabilities)
+        return Decision(
+            label=label,
+            certainty=probabilities[label],
+            accepted=True,
+            reason=None,
+            threshold=0.0,
+            winner=label,
+            runner_up=None,
+            distance=None,
+            runner_up_distance=None,
+            probabilities=probabilities,
+        )
+
+    # --- late labels -----------------------------------------------------------------------------
+
+    def learn_late(
+        self,
+        features: tuple[str, ...],
+        row: Rows,
+        y: Label,
+        decided: Label | None,
+        certainty: float,
+    ) -> None:
+        """Learn a reading whose window has moved on since; thresholds hear how it ended."""
+        self.model.learn_one(dict(zip(features, row.tolist(), strict=True)), y)
+        if self.rejector is not None:
+            self.rejector.hear_late(decided, certainty, y)
