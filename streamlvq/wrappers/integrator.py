@@ -16,7 +16,7 @@ from streamlvq.state import Floats
 from streamlvq.vectorize import Reading, dictionary_maker
 from streamlvq.wrappers.chain import links
 from streamlvq.wrappers.opinions import Opinion, ask_engine, way_to_ask
-from streamlvq.wrappers.windows import Time, Window, Windows, kernels
+from streamlvq.wrappers.windows import NONE, Time, Window, Windows, kernels
 from streamlvq.wrappers.wrapper import ClassifierWrapper
 
 _NO_PAST: Floats = np.zeros((1, 1))
@@ -175,7 +175,7 @@ class TimeIntegrator(ClassifierWrapper):
 
     def _consult(
         self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
-    ) -> tuple[Window | None, Opinion | None]:
+    ) -> tuple[int, Opinion | None]:
         """The window that a reading continues, and what the classifier says of it alone."""
         window = self._windows.find(device, t)
         if self._needs_keywords:
@@ -184,16 +184,16 @@ class TimeIntegrator(ClassifierWrapper):
 
     def _combine(
         self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
-    ) -> tuple[Sequence[Label], Floats, int, Window | None] | None:
+    ) -> tuple[Sequence[Label], Floats, int, int] | None:
         """Labels, their probabilities, the likeliest one, and the window that had its say."""
         window, opinion = self._consult(x, device, t, keywords)
-        if opinion is None or (self._delay and _count(window) < self._delay):
+        if opinion is None or (self._delay and self._count(window) < self._delay):
             return None
         labels, p = opinion
         out = self._scratch
         if len(out) != len(p):
             out = self._scratch = np.empty(len(p))
-        best = kernels().combine(_NO_PAST if window is None else window.logs, p, out)
+        best = kernels().combine(_NO_PAST if window == NONE else self._windows.logs[window], p, out)
         return labels, out, best, window
 
     def predict_proba_one(
@@ -243,8 +243,8 @@ class TimeIntegrator(ClassifierWrapper):
             label=labels[best],
             probabilities=self._dictionary(labels, out),
             delay=self._delay,
-            t=window.times[-self._delay] if window is not None and self._delay else t,
-            readings=_count(window) + 1,
+            t=self._windows.times[window][-self._delay] if self._delay else t,
+            readings=self._count(window) + 1,
         )
 
     # --- the course of time ----------------------------------------------------------------------
@@ -277,14 +277,12 @@ class TimeIntegrator(ClassifierWrapper):
 
     def _before(
         self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
-    ) -> tuple[Window | None, Opinion | None]:
+    ) -> tuple[int, Opinion | None]:
         """What goes into the window, taken before the reading is learnt; nothing changes yet."""
         window, opinion = self._consult(x, device, t, keywords)
         return window, None if opinion is None else (opinion[0], opinion[1].copy())
 
-    def _after(
-        self, device: Hashable, t: Time, window: Window | None, opinion: Opinion | None
-    ) -> None:
+    def _after(self, device: Hashable, t: Time, window: int, opinion: Opinion | None) -> None:
         """Move on; it comes last, so that a reading that was refused leaves no trace."""
         if opinion is None:
             return
@@ -298,7 +296,7 @@ class TimeIntegrator(ClassifierWrapper):
 
         Then it is time to `finish` the segment before.
         """
-        return self._windows.find(device, t) is None
+        return self._windows.find(device, t) == NONE
 
     def finish(self, device: Hashable = None) -> list[Integrated]:
         """The answers still owed on the last `delay` readings; then the window is emptied.
@@ -325,6 +323,25 @@ class TimeIntegrator(ClassifierWrapper):
         """Empty the window of a device: what comes next has nothing to do with what was."""
         self._windows.forget(device)
 
+    def _count(self, window: int) -> int:
+        return 0 if window == NONE else int(self._windows.counts[window])
 
-def _count(window: Window | None) -> int:
-    return 0 if window is None else window.count
+    # --- files -----------------------------------------------------------------------------------
+
+    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The windows as arrays and what else there is; see `streamlvq.snapshot`."""
+        arrays, extra = self._windows.memory()
+        return arrays, {**extra, "labels": len(self._labels)}
+
+    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """The opposite; the classifier inside is what it was. Raises ValueError if it cannot be."""
+        self._windows.restore(arrays, extra)
+        *_, model = links(self.classifier)
+        count = extra["labels"]
+        if not 0 <= count <= len(model.classes) or self._windows.logs.shape[2] > count + 1:
+            raise ValueError(f"windows: expected at most {len(model.classes)} classes, got {count}")
+        # An engine's own list of labels is recognised by its identity.
+        whole = count == len(model.classes)
+        own = whole and not self._needs_keywords
+        self._labels = model._labels if own else list(model.classes[:count])
+        self._by_label = None

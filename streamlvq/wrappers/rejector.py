@@ -223,6 +223,18 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, False)
 
+    # --- files -----------------------------------------------------------------------------------
+
+    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the thresholds remember, as arrays; see `streamlvq.snapshot`."""
+        *_, model = links(self.classifier)
+        return self._thresholds.memory(model.classes), {}
+
+    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """The opposite; the classifier inside is what it was. Raises ValueError if it cannot be."""
+        *_, model = links(self.classifier)
+        self._thresholds.restore(model.classes, arrays)
+
 
 def likeliest(probabilities: dict[Label, float]) -> Label | None:
     return max(probabilities, key=probabilities.__getitem__, default=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -94,6 +94,23 @@ class Recent:
             self.threshold = rule.threshold(self.memory, min(self.seen, self.memory.shape[1]))
         return self.threshold
 
+    def came(self) -> Floats:
+        """Certainties and whether they were right, the oldest first."""
+        room = self.memory.shape[1]
+        if self.seen < room:
+            return self.memory[:2, : self.seen]
+        return np.roll(self.memory[:2], -(self.seen % room), axis=1)
+
+    def recall(self, seen: int, came: Floats) -> None:
+        """Remember these, the last of so many."""
+        for k, (certainty, right) in enumerate(came.T.tolist()):
+            _kernels().remember(self.memory, k, certainty, right)
+        # They are sorted now; what is left is to turn the ring to where it was.
+        places = np.arange(seen - came.shape[1], seen) % self.memory.shape[1]
+        self.memory[:2, places] = came
+        self.seen = seen
+        self.threshold = None
+
     def __getstate__(self) -> tuple[Floats, int]:
         return self.memory, self.seen
 
@@ -119,6 +136,15 @@ class Thresholds(abc.ABC):
     @abc.abstractmethod
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         """Take note of a decision before its reading is learnt."""
+
+    def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
+        """What was learnt, as arrays; labels are numbers in `classes`."""
+        return {}
+
+    def restore(self, classes: Sequence[Label], arrays: dict[str, Any]) -> None:
+        """The opposite of `memory`; raises ValueError if it does not fit."""
+        if arrays:
+            raise ValueError(f"thresholds: expected nothing to remember, got {sorted(arrays)}")
 
 
 class Fixed(Thresholds):
@@ -175,3 +201,31 @@ class Adaptive(Thresholds):
         if key not in self._recent:
             self._recent[key] = Recent(self._memory)
         self._recent[key].remember(certainty, right)
+
+    def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
+        """What came, the oldest first; how it is sorted follows from that."""
+        number = {label: code for code, label in enumerate(classes)}
+        recent = self._recent.values()
+        return {
+            "of": np.array([number.get(key, -1) for key in self._recent], np.int64),
+            "seen": np.array([each.seen for each in recent], np.int64),
+            "stored": np.array([len(each.came()[0]) for each in recent], np.int64),
+            "came": np.concatenate([np.empty((2, 0)), *(each.came() for each in recent)], axis=1),
+        }
+
+    def restore(self, classes: Sequence[Label], arrays: dict[str, Any]) -> None:
+        of, seen, stored, came = (arrays[name] for name in ("of", "seen", "stored", "came"))
+        if not (of.shape == seen.shape == stored.shape == (len(set(of.tolist())),)):
+            raise ValueError("thresholds: expected as many labels as memories, all different")
+        if not np.array_equal(stored, np.minimum(seen, self._memory)) or np.any(seen < 0):
+            raise ValueError(f"thresholds: expected up to {self._memory} decisions of each label")
+        if came.shape != (2, stored.sum()) or not np.all((came >= 0.0) & (came <= 1.0)):
+            raise ValueError("thresholds: expected certainties from 0 to 1")
+        if np.any(of < -1) or np.any(of >= len(classes)) or np.any((of == -1) == self._per_class):
+            raise ValueError("thresholds: expected labels that the model knows")
+        self._recent, start = {}, 0
+        for code, number, count in zip(of.tolist(), seen.tolist(), stored.tolist(), strict=True):
+            recent = Recent(self._memory)
+            recent.recall(number, came[:, start : start + count])
+            self._recent[None if code < 0 else classes[code]] = recent
+            start += count

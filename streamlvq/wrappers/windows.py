@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Hashable
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streamlvq.state import Floats
 
 Time = Any  # a number, or a datetime together with a timedelta as `max_gap`
+
+NONE = -1  # instead of a place: there is no window
 
 
 @functools.cache
@@ -23,49 +27,48 @@ def kernels() -> ModuleType:
     return window
 
 
+@dataclass(frozen=True, slots=True)
 class Window:
-    """The past readings of one device; see `streamlvq.kernels.window` for `logs`.
+    """What was remembered of a device; see `streamlvq.kernels.window` for `logs`.
 
-    `times` are those of the newest readings, as many as will be asked for.
+    `times` are those of the newest readings, as many as may be asked for.
     """
 
-    __slots__ = ("count", "logs", "times")
-
-    def __init__(self, readings: int, classes: int) -> None:
-        self.logs: Floats = np.zeros((readings + 1, classes + 1))
-        self.count = 0
-        self.times: tuple[Time, ...] = ()
-
-    def make_room(self, classes: int) -> None:
-        """Columns for new classes; to them applies what readings say about unknown ones."""
-        missing = classes + 1 - self.logs.shape[1]
-        if missing > 0:
-            unknown = np.repeat(self.logs[:, -1:], missing, axis=1)
-            self.logs = np.concatenate([self.logs, unknown], axis=1)
+    logs: Floats
+    count: int
+    times: tuple[Time, ...]
 
 
 class Windows:
-    """The windows of many devices, of which those silent longest are forgotten."""
+    """The windows of many devices, of which those silent longest are forgotten.
+
+    All lie in one array, so that a kernel can go through the readings of many devices. A device
+    has a place in it; `logs`, `counts` and `times` have an entry for each place.
+    """
 
     def __init__(
         self, readings: int, times: int, max_gap: float | timedelta | None, max_devices: int
     ) -> None:
         self.readings = readings
-        self.times = times
+        self.kept_times = times
         self.max_gap = max_gap
         self.max_devices = max_devices
-        self._by_device: OrderedDict[Hashable, Window] = OrderedDict()
+        self.logs: Floats = np.zeros((0, readings + 1, 1))
+        self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.times: list[tuple[Time, ...]] = []
+        self._places: OrderedDict[Hashable, int] = OrderedDict()
+        self._free: list[int] = []
 
-    def find(self, device: Hashable, t: Time) -> Window | None:
-        """The window that a reading continues; None if it is the first of a segment."""
+    def find(self, device: Hashable, t: Time) -> int:
+        """The place of the window that a reading continues; NONE if it begins a segment."""
         if t is not None or self.max_gap is not None:
             self._check(t)
-        window = self._by_device.get(device)
+        place = self._places.get(device, NONE)
         if self.max_gap is None:
-            return window
+            return place
         # A first time is compared with itself: what that refuses, no later one could follow.
-        last = t if window is None else window.times[-1]
-        return window if self._is_near(t, last) else None
+        last = t if place == NONE else self.times[place][-1]
+        return place if self._is_near(t, last) else NONE
 
     def _check(self, t: Time) -> None:
         if t is None:
@@ -85,20 +88,121 @@ class Windows:
                 f"got t={t!r} after {last!r}; datetimes want max_gap=timedelta(seconds=...)"
             ) from error
 
-    def advance(self, device: Hashable, t: Time, window: Window | None, p: Floats) -> None:
+    # --- the course of time ----------------------------------------------------------------------
+
+    def enter(self, device: Hashable, t: Time, found: int) -> int:
+        """The place of the device that a reading at this time comes from, made ready for it.
+
+        `found` is what `find` said. What a kernel does afterwards is to move `logs` and `counts`.
+        """
+        places = self._places
+        place = places.get(device, NONE)
+        if place == NONE:
+            place = self._settle(device)
+        else:
+            places.move_to_end(device)
+        if found == NONE:
+            self.logs[place] = 0.0
+            self.counts[place] = 0
+            self.times[place] = (t,)
+        elif self.kept_times == 1:
+            self.times[place] = (t,)
+        else:
+            self.times[place] = (*self.times[place], t)[-self.kept_times :]
+        return place
+
+    def _settle(self, device: Hashable) -> int:
+        """A place for a new device: a free one, or that of the device that is silent longest."""
+        if len(self._places) >= self.max_devices:
+            place = self._places.popitem(last=False)[1]
+        elif self._free:
+            place = self._free.pop()
+        else:
+            place = len(self.times)
+            self.times.append(())
+            if place >= len(self.logs):
+                self._make_room(max(4, 2 * place))
+        self._places[device] = place
+        return place
+
+    def _make_room(self, places: int) -> None:
+        places = min(places, self.max_devices)
+        logs = np.zeros((places, *self.logs.shape[1:]))
+        logs[: len(self.logs)] = self.logs
+        counts = np.zeros(places, np.int64)
+        counts[: len(self.counts)] = self.counts
+        self.logs, self.counts = logs, counts
+
+    def widen(self, classes: int) -> None:
+        """Columns for new classes; to them applies what readings say about unknown ones."""
+        missing = classes + 1 - self.logs.shape[2]
+        if missing > 0:
+            unknown = np.repeat(self.logs[:, :, -1:], missing, axis=2)
+            self.logs = np.concatenate([self.logs, unknown], axis=2)
+
+    def advance(self, device: Hashable, t: Time, found: int, p: Floats) -> None:
         """Add a reading to the window that was found for it; without one a segment begins."""
-        if window is None:
-            window = self._by_device[device] = Window(self.readings, len(p))
-        window.make_room(len(p))
-        kernels().advance(window.logs, p)
-        window.count = min(window.count + 1, self.readings)
-        window.times = (*window.times, t)[-self.times :]
-        self._by_device.move_to_end(device)
-        if len(self._by_device) > self.max_devices:
-            self._by_device.popitem(last=False)
+        self.widen(len(p))
+        place = self.enter(device, t, found)
+        kernels().advance(self.logs[place], p)
+        self.counts[place] = min(self.counts[place] + 1, self.readings)
 
     def forget(self, device: Hashable) -> Window | None:
-        return self._by_device.pop(device, None)
+        """Empty the window of a device; returns what was in it."""
+        place = self._places.pop(device, NONE)
+        if place == NONE:
+            return None
+        self._free.append(place)
+        return Window(self.logs[place].copy(), int(self.counts[place]), self.times[place])
 
     def __len__(self) -> int:
-        return len(self._by_device)
+        return len(self._places)
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arrays and what else there is, those silent longest first."""
+        order = list(self._places.values())
+        for device in self._places:
+            if not (device is None or isinstance(device, (str, int))):
+                raise ValueError(
+                    f"expected devices named by text or whole numbers, got {device!r}: others "
+                    f"cannot be kept in a file"
+                )
+        arrays = {"logs": self.logs[order], "counts": self.counts[order]}
+        times = [[_to_plain(t) for t in self.times[place]] for place in order]
+        return arrays, {"devices": list(self._places), "times": times}
+
+    def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """The opposite of `memory`; raises ValueError if it does not fit."""
+        logs, counts = arrays["logs"], arrays["counts"]
+        devices, times = extra["devices"], extra["times"]
+        known = len(devices)
+        if known > self.max_devices or not known == len(set(devices)) == len(times):
+            raise ValueError(f"windows: expected at most {self.max_devices} devices, all different")
+        if logs.ndim != 3 or logs.shape[:2] != (known, self.readings + 1) or logs.shape[2] < 1:
+            raise ValueError(
+                f"windows: expected {known} windows of {self.readings + 1} rows, got {logs.shape}"
+            )
+        if counts.shape != (known,) or np.any(counts < 0) or np.any(counts > self.readings):
+            raise ValueError(f"windows: expected {known} counts up to {self.readings}")
+        if not np.isfinite(logs).all():
+            raise ValueError("windows: expected finite numbers")
+        self.logs, self.counts = np.ascontiguousarray(logs), counts.copy()
+        self.times = [tuple(_from_plain(t) for t in each) for each in times]
+        if any(not 1 <= len(each) <= self.kept_times for each in self.times):
+            raise ValueError(f"windows: expected 1 to {self.kept_times} times for each device")
+        self._places = OrderedDict((device, place) for place, device in enumerate(devices))
+        self._free = []
+
+
+def _to_plain(t: Time) -> Any:
+    return {"datetime": t.isoformat()} if isinstance(t, datetime) else t
+
+
+def _from_plain(t: Any) -> Time:
+    if isinstance(t, dict):
+        return datetime.fromisoformat(t["datetime"])
+    if not (t is None or isinstance(t, (int, float))):
+        raise ValueError(f"windows: expected a time, got {t!r}")
+    return t
