@@ -1,0 +1,44 @@
+"""`streamlvq run`: the daemon."""
+
+from __future__ import annotations
+
+import argparse
+
+from streamlvq.cli import kinds
+
+NAME = "run"
+SUMMARY = "monitor a broker's topics: the daemon"
+TEXT = """\
+Subscribe to the readings that the configuration names, decide on each, publish the decisions, and
+learn whatever has a label. Runs until SIGTERM or Ctrl-C, which end it without losing anything; it
+continues where it stopped, also after a power cut. SIGHUP reads the configuration again."""
+EXAMPLES = """\
+examples:
+  streamlvq config sample > monitor.yaml     write a configuration, then edit it
+  streamlvq run monitor.yaml --test          connect and show 10 readings and decisions,
+                                             publish nothing, learn nothing
+  streamlvq run monitor.yaml --test --test-wait 100
+  streamlvq run monitor.yaml                 run for months
+
+As a service: see configs/streamlvq.service."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument(
+        "--test", action="store_true", help="show readings and decisions; change nothing"
+    )
+    parser.add_argument(
+        "--test-wait", type=kinds.count, metavar="N", help="leave after N readings (default 10)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from streamlvq import daemon  # noqa: PLC0415
+
+    status: int = daemon.run(
+        options.config,
+        test=options.test or options.test_wait is not None,
+        test_wait=options.test_wait or 10,
+    )
+    return status

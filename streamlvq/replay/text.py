@@ -1,0 +1,167 @@
+"""A replay in words, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamlvq.replay.report import Report
+
+WIDE = 12  # more classes than this make a matrix that no terminal shows
+DEVICES = 8
+CURVE = (0.0, 0.05, 0.1, 0.2)
+
+
+def summary(report: Report) -> str:
+    """What happened, how good it was, and what to do next."""
+    lines = [*_head(report), *_quality(report), *_refused(report)]
+    for block in (_classes(report), _confusion(report), _devices(report), _next(report)):
+        if block:
+            lines += ["", *block]
+    return "\n".join(lines)
+
+
+def number(value: int) -> str:
+    """With thin groups of three digits: 1 234 567."""
+    return f"{value:,}".replace(",", " ")
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def grid(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns: the first one to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if k == 0 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<12} {text}"
+
+
+def _head(report: Report) -> list[str]:
+    rate = report.readings / report.wall_seconds if report.wall_seconds else 0.0
+    devices = _plural(report.devices_seen, "device")
+    if report.devices_seen >= report.devices_limit:
+        devices = f"{number(report.devices_limit)} devices or more"
+    done = f"{_plural(report.readings, 'reading')} of {devices}"
+    took = f"{report.wall_seconds:.1f} s, {number(round(rate))} per second"
+    labelled = f"{number(report.labelled)}"
+    if report.late_labels:
+        labelled += f" ({number(report.late_labels)} of them late)"
+    labelled += f"; learnt {number(report.learnt)}" if report.learning else "; nothing was learnt"
+    lines = [
+        _line("log", f"{report.log} ({report.format})"),
+        _line("model", report.model),
+        _line("replayed", f"{done} ({took})"),
+        _line("labelled", labelled),
+    ]
+    if report.duplicates:
+        lines.append(_line("duplicates", number(report.duplicates)))
+    return lines
+
+
+def _plural(count: int, name: str) -> str:
+    return f"{number(count)} {name}{'' if count == 1 else 's'}"
+
+
+def _quality(report: Report) -> list[str]:
+    lines = []
+    if report.accuracy is not None:
+        how = "each decided before its label was learnt" if report.learning else "nothing learnt"
+        lines.append(_line("accuracy", f"{percent(report.accuracy)} ({how})"))
+    if report.reasons:
+        why = ", ".join(
+            f"{reason} {percent(count / report.readings)}"
+            for reason, count in report.reasons.items()
+        )
+        lines.append(_line("rejected", f"{percent(report.reject_rate)}: {why}"))
+        if report.accuracy_of_accepted is not None:
+            lines.append(_line("accepted", f"{percent(report.accuracy_of_accepted)} right"))
+    if report.curve is not None and report.labelled > 1:
+        rates, accuracies = report.curve.reject_rates, report.curve.accuracies
+        points = ", ".join(
+            f"{percent(_between(rate, rates, accuracies))} without the {100 * rate:.0f} % least certain"
+            for rate in CURVE[1:]
+        )
+        lines.append(_line("could be", points))
+    if report.calibration is not None:
+        error = f"{percent(report.calibration.error)} between probabilities and accuracy"
+        lines.append(_line("calibration", error))
+    return lines
+
+
+def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Linear interpolation."""
+    for (a, b), (c, d) in zip(zip(xs, xs[1:], strict=False), zip(ys, ys[1:], strict=False), strict=True):
+        if x <= b:
+            return c if b == a else c + (d - c) * (x - a) / (b - a)
+    return ys[-1]
+
+
+def _refused(report: Report) -> list[str]:
+    if not report.refused:
+        return []
+    why = ", ".join(f"{reason} {number(count)}" for reason, count in report.refused.items())
+    lines = [_line("refused", f"{number(sum(report.refused.values()))}: {why}")]
+    return lines + [_line("", text) for text in report.refused_examples[:3]]
+
+
+def _classes(report: Report) -> list[str]:
+    if not report.labelled or len(report.classes) <= WIDE:
+        return []
+    rows = [["class", "readings", "recall", "precision", "most often taken for"]]
+    for row in sorted(report.classes, key=lambda row: -row.readings)[:20]:
+        cells = [row.label, number(row.readings), percent(row.recall), percent(row.precision)]
+        rows.append([*cells, row.taken_for or "-"])
+    return grid(rows)
+
+
+def _confusion(report: Report) -> list[str]:
+    labels = report.confusion.labels
+    if not report.labelled or not 0 < len(labels) <= WIDE:
+        return []
+    nothing = any(row[-1] for row in report.confusion.counts)
+    head = ["label \\ decided", *(label[:10] for label in labels), *["nothing"] * nothing]
+    rows = [[*head, "recall"]]
+    for row, counts in zip(report.classes, report.confusion.counts, strict=True):
+        shown = counts if nothing else counts[:-1]
+        rows.append([row.label[:24], *(str(count) for count in shown), percent(row.recall)])
+    return grid(rows)
+
+
+def _devices(report: Report) -> list[str]:
+    if len(report.devices) < 2:
+        return []
+    rows = [["device", "readings", "rejected", "accuracy", "of accepted"]]
+    rows += [
+        [
+            row.device[:40],
+            number(row.readings),
+            percent(row.rejected / max(row.readings, 1)),
+            percent(row.accuracy),
+            percent(row.accuracy_of_accepted),
+        ]
+        for row in report.devices[:DEVICES]
+    ]
+    lines = grid(rows)
+    if len(report.devices) > DEVICES:
+        lines.append(f"... and {number(len(report.devices) - DEVICES)} more: see --json or --report")
+    return lines
+
+
+def _next(report: Report) -> list[str]:
+    """What to do about it."""
+    if not report.readings:
+        return ["next: nothing could be read; name the columns (--feature, --time) or the --format"]
+    if not report.labelled:
+        return ["next: no reading had a label; name its column with --label, or `readings.label`"]
+    if not report.reasons and report.accuracy is not None and report.accuracy < 0.98:
+        return ["next: add a `rejector:` to the configuration, so that doubtful ones are held back"]
+    return []
