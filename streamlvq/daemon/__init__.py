@@ -1,0 +1,30 @@
+"""The daemon: a monitor that runs for months between a broker and a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def run(config_path: Path | str, *, test: bool = False, test_wait: float | None = None) -> int:
+    """Run until told to leave; the status that the process should end with.
+
+    Parameters
+    ----------
+    config_path
+        The YAML file that says what to do; SIGHUP reads it again.
+    test
+        Instead: connect beside the daemon, show what comes and what the newest snapshot would
+        decide, publish and learn nothing.
+    test_wait
+        How many seconds to look, with `test`.
+    """
+    if test:
+        from streamlvq.daemon.probe import probe  # noqa: PLC0415
+
+        return probe(Path(config_path), 10.0 if test_wait is None else test_wait)
+    from streamlvq.daemon.service import serve  # noqa: PLC0415
+
+    return serve(Path(config_path))
+
+
+__all__ = ["run"]
