@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from streamlvq.config.build import build_classifier
+from streamlvq.config.check_broker import Address, broker_address, broker_password
+from streamlvq.config.checks import check
+from streamlvq.config.load import load, loads
+from streamlvq.config.problems import ConfigError, Problem
 from streamlvq.config.schema import (
     Broker,
     Config,
@@ -21,8 +26,10 @@ from streamlvq.config.schema import (
 )
 
 __all__ = [
+    "Address",
     "Broker",
     "Config",
+    "ConfigError",
     "DecisionsSection",
     "Fields",
     "HealthSection",
@@ -30,10 +37,17 @@ __all__ = [
     "LabelsSection",
     "LoggingSection",
     "ModelSection",
+    "Problem",
     "ReadingsSection",
     "RejectorSection",
     "ShardSection",
     "StateSection",
     "StatusSection",
     "Tls",
+    "broker_address",
+    "broker_password",
+    "build_classifier",
+    "check",
+    "load",
+    "loads",
 ]

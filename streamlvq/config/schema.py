@@ -1,4 +1,4 @@
-"""What a configuration may say: every key, its type, its default.
+"""What a configuration may say: every key, its type, its range, its default.
 
 What each key means is said in `streamlvq.config.words`, what may stand together in
 `streamlvq.config.checks`.
@@ -6,23 +6,30 @@ What each key means is said in `streamlvq.config.words`, what may stand together
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
+
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+TimeUnit = Literal["s", "ms", "us", "ns", "iso"]
+Qos = Literal[0, 1]
 
 
 class Section(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Base of the sections of a configuration."""
 
 
-class Tls(Section):
+class Tls(Section, kw_only=True, frozen=True):
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
     verify: bool = True
 
 
-class Broker(Section):
+class Broker(Section, kw_only=True, frozen=True):
     url: str = "mqtt://localhost:1883"
     client_id: str = "streamlvq"
     protocol: Literal["5", "3.1.1"] = "5"
@@ -30,17 +37,17 @@ class Broker(Section):
     password_env: str | None = None
     password_file: str | None = None
     tls: Tls | None = None
-    keepalive_seconds: int = 60
-    session_expiry_seconds: int = 604_800
-    receive_maximum: int = 1000
-    max_payload_bytes: int = 262_144
-    connect_timeout_seconds: float = 10.0
-    reconnect_max_seconds: float = 60.0
-    outgoing_limit: int = 10_000
+    keepalive_seconds: Annotated[int, Meta(ge=1, le=65_535)] = 60
+    session_expiry_seconds: Annotated[int, Meta(ge=0, le=4_294_967_295)] = 604_800
+    receive_maximum: Annotated[int, Meta(ge=1, le=65_535)] = 1000
+    max_payload_bytes: Annotated[int, Meta(ge=1, le=268_435_455)] = 262_144
+    connect_timeout_seconds: Seconds = 10.0
+    reconnect_max_seconds: Seconds = 60.0
+    outgoing_limit: Count = 10_000
     fast_receive: bool = True
 
 
-class Fields(Section):
+class Fields(Section, kw_only=True, frozen=True):
     """Where in a payload (or in which columns of a file) things are; nested keys by path."""
 
     format: Literal["json", "json_array", "msgpack", "float32"] = "json"
@@ -48,95 +55,95 @@ class Fields(Section):
     features: list[str] | None = None  # None: every number that is nothing else
     label: str | None = None
     time: str | None = None
-    time_unit: Literal["s", "ms", "us", "ns", "iso"] = "s"
+    time_unit: TimeUnit = "s"
     sequence: str | None = None
     device: str | None = None  # None: from the topic
 
 
-class ReadingsSection(Fields):
+class ReadingsSection(Fields, kw_only=True, frozen=True):
     topic: str = "sensors/{device}/readings"
-    qos: Literal[0, 1] = 1
+    qos: Qos = 1
 
 
-class LabelsSection(Section):
+class LabelsSection(Section, kw_only=True, frozen=True):
     topic: str
-    qos: Literal[0, 1] = 1
+    qos: Qos = 1
     format: Literal["json", "msgpack"] = "json"
     label: str = "label"
     time: str | None = None
-    time_unit: Literal["s", "ms", "us", "ns", "iso"] = "s"
+    time_unit: TimeUnit = "s"
     sequence: str | None = None
     device: str | None = None
-    wait: int = 10_000  # readings remembered until their label comes
+    wait: Count = 10_000  # readings remembered until their label comes
 
 
-class ModelSection(Section):
+class ModelSection(Section, kw_only=True, frozen=True):
     type: str = "LGMLVQ"
     per: str = "all"  # "all", "device", or a placeholder of the readings' topic
     parameters: dict[str, Any] = {}
-    limit: int = 1000  # models
-    max_features: int = 4096
-    max_classes: int = 256
+    limit: Count = 1000  # models
+    max_features: Count = 4096
+    max_classes: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 256
 
 
-class IntegratorSection(Section):
-    window: int = 5
-    max_gap: float | None = None
-    max_devices: int = 100_000
+class IntegratorSection(Section, kw_only=True, frozen=True):
+    window: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    max_gap: Seconds | None = None
+    max_devices: Count = 100_000
 
 
-class RejectorSection(Section):
+class RejectorSection(Section, kw_only=True, frozen=True):
     type: Literal["relsim", "probability"] = "relsim"
-    threshold: float | dict[str, float] | None = None
-    target_rate: float | None = None
-    target_accuracy: float | None = None
-    reject_cost: float | None = None
-    memory: int = 1000
+    threshold: Share | dict[str, Share] | None = None
+    target_rate: Share | None = None
+    target_accuracy: Share | None = None
+    reject_cost: Share | None = None
+    memory: Annotated[int, Meta(ge=1, le=10_000_000)] = 1000
     per_class: bool = False
 
 
-class DecisionsSection(Section):
+class DecisionsSection(Section, kw_only=True, frozen=True):
     topic: str | None = "sensors/{device}/decision"
-    qos: Literal[0, 1] = 0
+    qos: Qos = 0
     retain: bool = False
     when: Literal["always", "change", "rejection"] = "always"
     file: str | None = None
 
 
-class StateSection(Section):
+class StateSection(Section, kw_only=True, frozen=True):
     folder: str = "state"
-    snapshot_seconds: float = 60.0
-    keep: int = 5
+    snapshot_seconds: Seconds = 60.0
+    keep: Annotated[int, Meta(ge=1, le=100_000)] = 5
     journal: Literal["auto", "always", "never"] = "auto"  # auto: with QoS 1
     sync: bool = True
-    duplicates: int = 65_536  # keys remembered
+    duplicates: Count = 65_536  # keys remembered
 
 
-class StatusSection(Section):
+class StatusSection(Section, kw_only=True, frozen=True):
     topic: str | None = "streamlvq/{client_id}/status"
     dead_letters: str | None = "streamlvq/{client_id}/dead"
     home_assistant: str | None = None  # prefix of discovery topics
 
 
-class HealthSection(Section):
+class HealthSection(Section, kw_only=True, frozen=True):
     host: str = "127.0.0.1"
-    port: int | None = None  # None: no HTTP server
-    silence_seconds: float = 300.0
-    snapshot_age_seconds: float = 600.0
-    max_devices: int = 100  # with metrics of their own
+    port: Annotated[int, Meta(ge=0, le=65_535)] | None = None  # None: no HTTP server; 0: any port
+    silence_seconds: Seconds = 300.0
+    snapshot_age_seconds: Seconds = 600.0
+    max_devices: Annotated[int, Meta(ge=0, le=1_000_000)] = 100  # with metrics of their own
 
 
-class ShardSection(Section):
-    index: int = 0
-    count: int = 1
+class ShardSection(Section, kw_only=True, frozen=True):
+    index: Annotated[int, Meta(ge=0, le=65_534)] = 0
+    count: Annotated[int, Meta(ge=1, le=65_535)] = 1
 
 
-class LoggingSection(Section):
+class LoggingSection(Section, kw_only=True, frozen=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
 
 
-class Config(Section):
+class Config(Section, kw_only=True, frozen=True):
     broker: Broker = Broker()
     readings: ReadingsSection = ReadingsSection()
     labels: LabelsSection | None = None

@@ -1,0 +1,163 @@
+"""From the words of a configuration to the classifier that they describe."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
+from streamlvq.config.schema import Config, ModelSection, RejectorSection
+
+# The models and wrappers say `Name(parameter=...): what is wrong`.
+_COMPLAINT = re.compile(r"\w+(?:\((?P<parameter>\w+)=.*?\))?: (?P<message>.*)", re.DOTALL)
+_MEMBERS = ("learner", "follower")  # parameters that are models themselves
+_TRUTH = {"true": True, "false": False}
+
+
+def build_classifier(config: Config) -> Any:
+    """A fresh classifier: the model, in an integrator and a rejector where there are sections.
+
+    Parameters
+    ----------
+    config
+        The configuration; raises `ConfigError` if it asks for what there is not.
+
+    Examples
+    --------
+
+    >>> from streamlvq.config import build_classifier, loads
+
+    >>> text = '''
+    ... model: {type: GLVQ, parameters: {half_life: 5000}}
+    ... integrator: {window: 8}
+    ... rejector: {target_rate: 0.05}
+    ... '''
+    >>> classifier = build_classifier(loads(text))
+    >>> type(classifier).__name__, type(classifier.classifier).__name__
+    ('RelSimRejector', 'TimeIntegrator')
+    >>> classifier.classifier.classifier.half_life
+    5000
+
+    """
+    classifier = build_model(config.model)
+    if config.integrator is not None:
+        classifier = _build_integrator(classifier, config)
+    if config.rejector is not None:
+        classifier = _build_rejector(classifier, config.rejector)
+    return classifier
+
+
+def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
+    """The model of a section without anything around it; raises `ConfigError`."""
+    from streamlvq import models  # noqa: PLC0415 - they load River
+
+    if section.type not in models.__all__:
+        known = ", ".join(models.__all__)
+        raise _error(
+            (*path, "type"),
+            f"expected one of {known}, got {section.type!r}"
+            f"{suggestion(section.type, models.__all__)}",
+        )
+    model = getattr(models, section.type)
+    _refuse_unknown(model, section, path)
+    given = {
+        name: _member(value, (*path, "parameters", name)) if name in _MEMBERS else value
+        for name, value in section.parameters.items()
+    }
+    try:
+        return model(**given)
+    except (ValueError, TypeError) as error:
+        raise _passed_on(error, (*path, "parameters")) from error
+
+
+def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
+    names = list(inspect.signature(model).parameters)
+    unknown = [name for name in section.parameters if name not in names]
+    if unknown:
+        raise ConfigError(
+            [
+                Problem(
+                    (*path, "parameters", name),
+                    f"{section.type} has no such parameter"
+                    + (suggestion(name, names) or f"; it has {', '.join(names)}"),
+                )
+                for name in unknown
+            ]
+        )
+
+
+def _member(value: Any, path: Path) -> Any:
+    """A model inside a model: None, or its type and parameters as in the section itself."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not {"type"} <= value.keys() <= {"type", "parameters"}:
+        raise _error(
+            path,
+            f"expected a model such as {{type: GLVQ, parameters: {{half_life: 1000}}}}, "
+            f"got {value!r}",
+        )
+    parameters = value.get("parameters") or {}
+    if not isinstance(value["type"], str) or not isinstance(parameters, Mapping):
+        raise _error(path, f"expected a name as type and named parameters, got {value!r}")
+    return build_model(ModelSection(type=value["type"], parameters=dict(parameters)), path)
+
+
+def _build_integrator(classifier: Any, config: Config) -> Any:
+    from streamlvq.wrappers import TimeIntegrator  # noqa: PLC0415
+
+    section = config.integrator
+    assert section is not None
+    try:
+        return TimeIntegrator(
+            classifier,
+            window=section.window,
+            max_gap=section.max_gap,
+            max_devices=section.max_devices,
+        )
+    except ValueError as error:
+        raise _passed_on(error, ("integrator",)) from error
+
+
+def _build_rejector(classifier: Any, section: RejectorSection) -> Any:
+    from streamlvq.wrappers import ProbabilityRejector, RelSimRejector  # noqa: PLC0415
+
+    rejector = RelSimRejector if section.type == "relsim" else ProbabilityRejector
+    try:
+        return rejector(
+            classifier,
+            threshold=_by_label(section.threshold),
+            target_rate=section.target_rate,
+            target_accuracy=section.target_accuracy,
+            reject_cost=section.reject_cost,
+            memory=section.memory,
+            per_class=section.per_class,
+        )
+    except ValueError as error:
+        raise _passed_on(error, ("rejector",)) from error
+
+
+def _by_label(threshold: Any) -> Any:
+    """Thresholds of labels, also of those that payloads give as a number or as true or false."""
+    if not isinstance(threshold, Mapping):
+        return threshold
+    numbers = {int(k): v for k, v in threshold.items() if re.fullmatch(r"-?[0-9]{1,18}", k)}
+    truths = {_TRUTH[k]: v for k, v in threshold.items() if k in _TRUTH}
+    return {**truths, **numbers, **threshold}
+
+
+def _passed_on(error: Exception, path: Path) -> ConfigError:
+    """What a model or wrapper complains about, with the path of the key that it is about."""
+    found = _COMPLAINT.fullmatch(str(error))
+    if found is None:
+        return _error(path, str(error))
+    parameter = found["parameter"]
+    if parameter == "classifier":  # the fault is in the choice
+        message = found["message"].replace("use ProbabilityRejector", "use type: probability")
+        return _error((*path, "type"), message)
+    return _error((*path, parameter) if parameter else path, found["message"])
+
+
+def _error(path: Path, message: str) -> ConfigError:
+    return ConfigError([Problem(path, message)])

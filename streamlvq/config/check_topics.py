@@ -1,0 +1,141 @@
+"""Whether the topics of a configuration make sense, each by itself and together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from streamlvq.config.problems import Problem, suggestion
+from streamlvq.config.schema import Config
+from streamlvq.topics import Template, TemplateError
+
+
+class _Topic(NamedTuple):
+    """A topic of the configuration that could be read."""
+
+    key: str
+    template: Template
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(self.key.split("."))
+
+
+def topic_problems(config: Config) -> Iterator[Problem]:
+    """What is wrong with the topics to listen to, those to publish to, and both together."""
+    heard: list[_Topic] = []
+    told: list[_Topic] = []
+    yield from _heard(config, heard)
+    known = {"device", *(name for topic in heard[:1] for name in topic.template.placeholders)}
+    yield from _told(config, known, told)
+    yield from _shared(heard)
+    yield from _echoes(heard, told)
+
+
+def _heard(config: Config, topics: list[_Topic]) -> Iterator[Problem]:
+    yield from _readings(config, topics)
+    if config.labels is None:
+        return
+    label = _parse("labels.topic", config.labels.topic)
+    if isinstance(label, Problem):
+        yield label
+        return
+    yield from _needs_device(label, config.labels.device)
+    known = {"device", *(topics[0].template.placeholders if topics else label[1].placeholders)}
+    yield from _unknown(label, known, "a placeholder of readings.topic")
+    topics.append(label)
+
+
+def _readings(config: Config, topics: list[_Topic]) -> Iterator[Problem]:
+    topic = _parse("readings.topic", config.readings.topic)
+    if isinstance(topic, Problem):
+        yield topic
+        return
+    yield from _needs_device(topic, config.readings.device)
+    if topic.template.levels[0] == "$share":
+        yield Problem(
+            topic.path,
+            "expected no shared subscription: it would deal the readings of one device to "
+            "several daemons; use the section 'shard:'",
+        )
+    topics.append(topic)
+
+
+def _told(config: Config, known: Collection[str], topics: list[_Topic]) -> Iterator[Problem]:
+    status, prefix = config.status, config.status.home_assistant
+    for key, text, names, which in (
+        ("decisions.topic", config.decisions.topic, known, "a placeholder of readings.topic"),
+        ("status.topic", status.topic, {"client_id"}, "{client_id}"),
+        ("status.dead_letters", status.dead_letters, {"client_id"}, "{client_id}"),
+        ("status.home_assistant", prefix, (), "a plain topic, such as homeassistant"),
+    ):
+        if text is None:
+            continue
+        topic = _parse(key, text, publish=True)
+        if isinstance(topic, Problem):
+            yield topic
+            continue
+        yield from _unknown(topic, names, which)
+        topics.append(topic)
+    if prefix is not None and config.decisions.topic is None:
+        yield Problem(
+            ("status", "home_assistant"), "expected decisions.topic too, for it to listen to"
+        )
+    if config.decisions.topic is not None:
+        yield from _tells_devices_apart(config)
+
+
+def _tells_devices_apart(config: Config) -> Iterator[Problem]:
+    if config.decisions.retain and "{device}" not in (config.decisions.topic or ""):
+        yield Problem(
+            ("decisions", "retain"),
+            "expected {device} in decisions.topic: a broker keeps one message for each topic",
+        )
+
+
+def _parse(key: str, text: str, publish: bool = False) -> _Topic | Problem:
+    try:
+        return _Topic(key, Template(text, publish))
+    except TemplateError as error:
+        return Problem(tuple(key.split(".")), str(error))
+
+
+def _needs_device(topic: _Topic, field: str | None) -> Iterator[Problem]:
+    section = topic.path[0]
+    if "device" not in topic.template.placeholders and field is None:
+        yield Problem(
+            topic.path,
+            f"expected {{device}} as one of the levels, or {section}.device to say which field "
+            f"names the device, got {topic.template.text!r}",
+        )
+
+
+def _unknown(topic: _Topic, known: Collection[str], which: str) -> Iterator[Problem]:
+    for name in topic.template.placeholders:
+        if name not in known:
+            near = suggestion(name, sorted(known))
+            yield Problem(topic.path, f"expected {which}, got {{{name}}}{near}")
+
+
+def _shared(heard: list[_Topic]) -> Iterator[Problem]:
+    if len(heard) == 2 and heard[0].template.overlaps(heard[1].template):
+        yield Problem(
+            heard[1].path,
+            f"expected topics that are none of readings.topic ({heard[0].template.text!r}), "
+            f"got {heard[1].template.text!r}",
+        )
+
+
+def _echoes(heard: list[_Topic], told: list[_Topic]) -> Iterator[Problem]:
+    """What the daemon says must not come back to it as a reading, for ever."""
+    for said in told:
+        filter_ = said.template
+        if said.key == "status.home_assistant":
+            filter_ = Template(f"{said.template.text}/#")
+        for topic in heard:
+            if filter_.overlaps(topic.template):
+                yield Problem(
+                    said.path,
+                    f"expected a topic that {topic.key} ({topic.template.text!r}) does not match, "
+                    f"got {said.template.text!r}: the daemon would listen to itself",
+                )

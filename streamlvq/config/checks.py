@@ -1,0 +1,270 @@
+"""What types cannot say about a configuration: what the values mean, and what may stand together.
+
+Each check names the sections that it looks at. If one of them could not be read, it is left out: it
+would complain about defaults that nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from streamlvq.config.build import build_classifier
+from streamlvq.config.check_broker import broker_problems
+from streamlvq.config.check_topics import topic_problems
+from streamlvq.config.problems import ConfigError, Problem, suggestion
+from streamlvq.config.schema import Config, Fields
+from streamlvq.topics import Template, TemplateError
+
+_Check = Callable[[Config], Iterable[Problem]]
+_BY_COLUMN = ("json_array", "float32")  # formats whose values have no names of their own
+
+
+class _Rule(NamedTuple):
+    sections: tuple[str, ...]
+    check: _Check
+
+
+def problems(config: Config, doubtful: Collection[str] = ()) -> list[Problem]:
+    """All that is wrong with a configuration.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    doubtful
+        Sections that say something else than they were meant to.
+
+    """
+    rules = (rule for rule in _RULES if not any(name in doubtful for name in rule.sections))
+    return [problem for rule in rules for problem in rule.check(config)]
+
+
+def check(config: Config) -> Config:
+    """The configuration itself if it makes sense; raises `ConfigError` otherwise.
+
+    Examples
+    --------
+
+    >>> from streamlvq.config import Config, ConfigError, ShardSection, check
+
+    >>> try:
+    ...     check(Config(shard=ShardSection(index=4, count=4)))
+    ... except ConfigError as error:
+    ...     print(error)
+    shard.index: expected less than shard.count (4), got 4; the first shard is 0
+
+    """
+    found = problems(config)
+    if found:
+        raise ConfigError(found)
+    return config
+
+
+# --- payloads ------------------------------------------------------------------------------------
+
+
+def _readings(config: Config) -> Iterator[Problem]:
+    fields = config.readings
+    yield from _columns(fields)
+    yield from _names("features", fields.features)
+    for name in ("label", "time", "sequence", "device"):
+        value = getattr(fields, name)
+        if value is None:
+            continue
+        yield from _nested(("readings", name), value)
+        if fields.features and value in fields.features:
+            yield Problem(
+                ("readings", "features"),
+                f"expected features only, got {value!r}, which is the {name}",
+            )
+        if name != "label" and value == fields.label:
+            yield Problem(
+                ("readings", name), f"expected another field than the label's, got {value!r}"
+            )
+    if fields.format == "float32" and fields.time_unit == "iso":
+        yield _wrong("readings.time_unit", "a number as time, for payloads of float32", "iso")
+    if fields.format == "float32" and fields.device is not None:
+        yield Problem(
+            ("readings", "device"),
+            "expected the device in the topic, for payloads of float32, which hold no names",
+        )
+
+
+def _columns(fields: Fields) -> Iterator[Problem]:
+    columns = fields.columns
+    if fields.format not in _BY_COLUMN:
+        if columns is not None:
+            yield Problem(
+                ("readings", "columns"),
+                f"expected no columns with format: {fields.format}, whose values have names; "
+                f"to choose some of them use features",
+            )
+        return
+    if not columns:
+        yield Problem(
+            ("readings", "columns"),
+            f"expected the names of the values, in their order, for format: {fields.format}",
+        )
+        return
+    yield from _names("columns", columns)
+    for name in ("label", "time", "sequence", "device"):
+        yield from _among_columns(name, getattr(fields, name), columns)
+    for feature in fields.features or ():
+        yield from _among_columns("features", feature, columns)
+
+
+def _among_columns(key: str, name: str | None, columns: list[str]) -> Iterator[Problem]:
+    if name is not None and name not in columns:
+        yield Problem(
+            ("readings", key),
+            f"expected one of readings.columns, got {name!r}{suggestion(name, columns)}",
+        )
+
+
+def _names(key: str, names: list[str] | None) -> Iterator[Problem]:
+    """Distinct names, at least one, none of them empty."""
+    if names is None:
+        return
+    if not names:
+        yield Problem(("readings", key), "expected at least one name, got an empty list")
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield Problem(("readings", key), f"expected each name once, got {name!r} twice")
+        yield from _nested(("readings", key), name)
+
+
+def _nested(path: tuple[str, ...], name: str) -> Iterator[Problem]:
+    if not all(name.split(".")):
+        yield Problem(path, f"expected a name, or names with dots between them, got {name!r}")
+
+
+def _labels(config: Config) -> Iterator[Problem]:
+    labels = config.labels
+    if labels is None:
+        return
+    if labels.sequence is None and labels.time is None:
+        yield Problem(
+            ("labels",),
+            "expected labels.sequence or labels.time, to know which reading a label is for",
+        )
+    for name in ("label", "time", "sequence", "device"):
+        value = getattr(labels, name)
+        if value is not None:
+            yield from _nested(("labels", name), value)
+    for name in ("sequence", "time"):
+        given, other = getattr(labels, name), getattr(config.readings, name)
+        if given is not None and other is None and not (name == "time" and labels.sequence):
+            yield Problem(
+                ("labels", name),
+                f"expected readings.{name} too: labels find their reading by its {name}",
+            )
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def _classifier(config: Config) -> Iterator[Problem]:
+    try:
+        build_classifier(config)
+    except ConfigError as error:
+        yield from error.problems
+
+
+def _groups(config: Config) -> Iterator[Problem]:
+    try:
+        placeholders = Template(config.readings.topic).placeholders
+    except TemplateError:
+        return  # said elsewhere
+    known = ["all", "device", *(name for name in placeholders if name != "device")]
+    if config.model.per not in known:
+        yield Problem(
+            ("model", "per"),
+            f"expected all, device or a placeholder of readings.topic ({', '.join(known)}), "
+            f"got {config.model.per!r}{suggestion(config.model.per, known)}",
+        )
+    features = config.readings.features
+    if features is not None and len(features) > config.model.max_features:
+        yield Problem(
+            ("model", "max_features"),
+            f"expected at least as many as readings.features ({len(features)}), "
+            f"got {config.model.max_features}",
+        )
+
+
+def _gap(config: Config) -> Iterator[Problem]:
+    integrator = config.integrator
+    if integrator is not None and integrator.max_gap is not None and config.readings.time is None:
+        yield Problem(
+            ("integrator", "max_gap"),
+            "expected readings.time too: without the times of readings there are no gaps",
+        )
+
+
+def _when(config: Config) -> Iterator[Problem]:
+    if config.decisions.when == "rejection" and config.rejector is None:
+        yield Problem(
+            ("decisions", "when"),
+            "expected a section 'rejector:' too: without one nothing is ever rejected",
+        )
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def _shard(config: Config) -> Iterator[Problem]:
+    index, count = config.shard.index, config.shard.count
+    if index >= count:
+        yield Problem(
+            ("shard", "index"),
+            f"expected less than shard.count ({count}), got {index}; the first shard is 0",
+        )
+
+
+def _duplicates(config: Config) -> Iterator[Problem]:
+    window, kept = config.broker.receive_maximum, config.state.duplicates
+    if config.readings.qos and kept < window:
+        yield Problem(
+            ("state", "duplicates"),
+            f"expected at least broker.receive_maximum ({window}), got {kept}: after a crash the "
+            f"broker sends so many again",
+        )
+
+
+def _ages(config: Config) -> Iterator[Problem]:
+    every, limit = config.state.snapshot_seconds, config.health.snapshot_age_seconds
+    if config.health.port is not None and limit <= every:
+        yield Problem(
+            ("health", "snapshot_age_seconds"),
+            f"expected more than state.snapshot_seconds ({every:g}), got {limit:g}: health would "
+            f"be bad between two snapshots",
+        )
+
+
+def _places(config: Config) -> Iterator[Problem]:
+    if not config.state.folder:
+        yield _wrong("state.folder", "the name of a folder", "")
+    if not config.health.host:
+        yield _wrong("health.host", "an address to listen on, such as 127.0.0.1", "")
+    if config.decisions.file is not None and not config.decisions.file:
+        yield _wrong("decisions.file", "the name of a file", "")
+
+
+def _wrong(path: str, expected: str, got: object) -> Problem:
+    return Problem(tuple(path.split(".")), f"expected {expected}, got {got!r}")
+
+
+_RULES = (
+    _Rule(("broker",), broker_problems),
+    _Rule(("readings",), _readings),
+    _Rule(("labels", "readings"), _labels),
+    _Rule(("model", "integrator", "rejector"), _classifier),
+    _Rule(("model", "readings"), _groups),
+    _Rule(("integrator", "readings"), _gap),
+    _Rule(("decisions", "rejector"), _when),
+    _Rule(("readings", "labels", "decisions", "status"), topic_problems),
+    _Rule(("shard",), _shard),
+    _Rule(("broker", "readings", "state"), _duplicates),
+    _Rule(("health", "state"), _ages),
+    _Rule(("state", "health", "decisions"), _places),
+)

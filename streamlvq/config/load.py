@@ -1,0 +1,85 @@
+"""Reading a configuration, with an error for every line that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from streamlvq.config.checks import problems
+from streamlvq.config.nodes import MAX_BYTES, compose
+from streamlvq.config.problems import ConfigError, Problem
+from streamlvq.config.schema import Config
+from streamlvq.config.walk import Walk
+
+
+def load(path: Path | str) -> Config:
+    """The configuration in a YAML file; raises `ConfigError` with all that is wrong.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"expected a file to read, got: {reason}"
+        raise ConfigError([Problem((), message)], str(path)) from error
+    if len(data) > MAX_BYTES:
+        message = "expected a configuration of at most 1 MiB, got a larger file"
+        raise ConfigError([Problem((), message)], str(path))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"expected UTF-8 text, got the byte {data[error.start]:#04x}"
+        raise ConfigError([Problem((), message, line)], str(path)) from error
+    return loads(text, str(path))
+
+
+def loads(text: str, name: str = "<string>") -> Config:
+    """The configuration in a YAML text; raises `ConfigError` with all that is wrong.
+
+    Parameters
+    ----------
+    text
+        YAML. Nothing at all is a configuration of defaults.
+    name
+        What to call the text in messages.
+
+    Examples
+    --------
+
+    >>> from streamlvq.config import ConfigError, loads
+
+    >>> config = loads("broker: {url: 'mqtt://10.0.0.5'}")
+    >>> config.broker.url, config.model.type
+    ('mqtt://10.0.0.5', 'LGMLVQ')
+
+    >>> try:
+    ...     loads("readings:\\n  topc: a/{device}\\n  qos: 7", name="plant.yaml")
+    ... except ConfigError as error:
+    ...     print(error)
+    plant.yaml:2: readings.topc: unknown key; did you mean 'topic'?
+    plant.yaml:3: readings.qos: expected 0 or 1, got 7
+
+    """
+    walk = Walk(compose(text, name))
+    doubtful = walk.sections_with_problems()
+    values = {key: value for key, value in walk.values.items() if key not in doubtful}
+    try:
+        config = msgspec.convert(values, Config)
+    except msgspec.ValidationError as error:  # the walk should have seen it
+        raise ConfigError([*walk.problems, Problem((), str(error))], name) from error
+    found = [
+        *walk.problems,
+        *(problem._replace(line=walk.line(problem.path)) for problem in problems(config, doubtful)),
+    ]
+    if found:
+        raise ConfigError(sorted(found, key=lambda problem: problem.line or 0), name)
+    return config

@@ -1,0 +1,267 @@
+"""From a tree of YAML nodes to plain values, guided by the types of the schema.
+
+All that is wrong is collected, each with its path and line, so that one look at the messages mends
+the whole file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from streamlvq.config import scalars
+from streamlvq.config.problems import Path, Problem, nearest, suggestion
+from streamlvq.config.schema import Config
+
+_BAD = object()  # in place of a value that is wrong
+_KINDS = {"mapping": "keys with values", "sequence": "a list"}
+_PASSWORD = "; a password does not belong in the file: use password_env or password_file"
+
+
+class Walk:
+    """Reads nodes; `problems` and the lines of all paths are what it remembers.
+
+    Parameters
+    ----------
+    root
+        The root node, None for an empty file.
+
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.problems: list[Problem] = []
+        self.lines: dict[Path, int] = {}
+        self.values: dict[str, Any] = {}
+        if root is not None and not scalars.is_nothing(root):
+            found = self._struct(root, inspect.type_info(Config), ())
+            self.values = {} if found is _BAD else found
+
+    def line(self, path: Path) -> int | None:
+        """Where a path is, or else the nearest one that leads there."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+    def sections_with_problems(self) -> set[str]:
+        """Those of which we cannot be sure what they were to say."""
+        named = {problem.path[0] for problem in self.problems if problem.path}
+        return named | {near for name in named if (near := nearest(name, _keys(_CONFIG)))}
+
+    def _wrong(self, path: Path, message: str, node: Any = None) -> Any:
+        line = self.line(path) if node is None else node.start_mark.line + 1
+        self.problems.append(Problem(path, message, line))
+        return _BAD
+
+    # --- by type ---------------------------------------------------------------------------------
+
+    def _value(self, node: Any, kind: Any, path: Path, default: str = "") -> Any:
+        if isinstance(kind, inspect.UnionType):
+            return self._union(node, kind, path, default)
+        if isinstance(kind, inspect.StructType):
+            return {} if scalars.is_nothing(node) else self._struct(node, kind, path)
+        if isinstance(kind, inspect.ListType):
+            return self._list(node, kind, path)
+        if isinstance(kind, inspect.DictType):
+            return {} if scalars.is_nothing(node) else self._dict(node, kind, path)
+        if isinstance(kind, inspect.AnyType):
+            return self._any(node, path)
+        value = _scalar(node, kind)
+        if value is _BAD:
+            self._wrong(path, f"expected {expected(kind)}, got {got(node)}{_hint(node, default)}")
+        return value
+
+    def _union(self, node: Any, kind: Any, path: Path, default: str) -> Any:
+        """None, or the one other type that has the form of the node."""
+        kinds = [k for k in kind.types if not isinstance(k, inspect.NoneType)]
+        if scalars.is_nothing(node):
+            return None
+        forms = [k for k in kinds if _form(k) == node.id]
+        if forms or len(kinds) == 1:
+            return self._value(node, (forms or kinds)[0], path, default)
+        wanted = " or ".join(expected(k) for k in kinds)
+        return self._wrong(path, f"expected {wanted}, got {got(node)}")
+
+    def _pairs(self, node: Any, path: Path) -> Iterator[tuple[str, Any, Path]]:
+        """The keys of a mapping, with their values; each once."""
+        for key, value in node.value:
+            if key.id != "scalar":
+                self._wrong(path, f"expected a name as key, got {got(key)}", key)
+                continue
+            inner = (*path, key.value)
+            if inner in self.lines:
+                first = self.lines[inner]
+                self._wrong(inner, f"given twice; the first is in line {first}", key)
+                continue
+            self.lines[inner] = key.start_mark.line + 1
+            yield key.value, value, inner
+
+    def _struct(self, node: Any, kind: Any, path: Path) -> Any:
+        if node.id != "mapping":
+            return self._wrong(
+                path, f"expected keys such as {_examples(kind)}, got {got(node)}", node
+            )
+        fields = {field.name: field for field in kind.fields}
+        found = {}
+        for name, value, inner in self._pairs(node, path):
+            if name not in fields:
+                self._wrong(inner, f"unknown key{_where_to(inner, list(fields))}")
+                continue
+            found[name] = self._value(value, fields[name].type, inner, _default(fields[name]))
+        for name in fields.keys() - found.keys():
+            if fields[name].required:
+                self._wrong((*path, name), f"missing; expected {expected(fields[name].type)}")
+        return {name: value for name, value in found.items() if value is not _BAD}
+
+    def _list(self, node: Any, kind: Any, path: Path) -> Any:
+        if node.id != "sequence":
+            return self._wrong(path, f"expected {expected(kind)}, got {got(node)}")
+        items = []
+        for i, item in enumerate(node.value):
+            inner = (*path, str(i))
+            self.lines[inner] = item.start_mark.line + 1
+            items.append(self._value(item, kind.item_type, inner))
+        return [item for item in items if item is not _BAD]
+
+    def _dict(self, node: Any, kind: Any, path: Path) -> Any:
+        if node.id != "mapping":
+            return self._wrong(path, f"expected {expected(kind)}, got {got(node)}")
+        pairs = self._pairs(node, path)
+        found = {name: self._value(value, kind.value_type, inner) for name, value, inner in pairs}
+        return {name: value for name, value in found.items() if value is not _BAD}
+
+    def _any(self, node: Any, path: Path) -> Any:
+        if node.id == "scalar":
+            return scalars.guess(node)
+        kind = inspect.DictType if node.id == "mapping" else inspect.ListType
+        if kind is inspect.DictType:
+            return self._dict(node, inspect.DictType(inspect.StrType(), inspect.AnyType()), path)
+        return self._list(node, inspect.ListType(inspect.AnyType()), path)
+
+
+# --- scalars -------------------------------------------------------------------------------------
+
+
+def _scalar(node: Any, kind: Any) -> Any:
+    """The value of a node, or `_BAD` if it is not of that kind."""
+    if node.id != "scalar" or scalars.is_nothing(node):
+        return _BAD
+    if isinstance(kind, inspect.StrType):
+        return node.value
+    if isinstance(kind, inspect.LiteralType):
+        return _choice(node, kind.values)
+    value: Any
+    if isinstance(kind, inspect.BoolType):
+        value = scalars.truth(node)
+    else:
+        value = scalars.whole(node) if isinstance(kind, inspect.IntType) else scalars.real(node)
+        value = value if value is None or _in_range(value, kind) else None
+    return _BAD if value is None else value
+
+
+def _choice(node: Any, values: tuple[Any, ...]) -> Any:
+    found = node.value if isinstance(values[0], str) else scalars.whole(node)
+    return found if found in values else _BAD
+
+
+def _in_range(value: float, kind: Any) -> bool:
+    return (
+        (kind.ge is None or value >= kind.ge)
+        and (kind.gt is None or value > kind.gt)
+        and (kind.le is None or value <= kind.le)
+    )
+
+
+# --- words for people ----------------------------------------------------------------------------
+
+
+def expected(kind: Any) -> str:
+    """What a type asks for, in words."""
+    if isinstance(kind, inspect.UnionType):
+        kinds = [k for k in kind.types if not isinstance(k, inspect.NoneType)]
+        return " or ".join(expected(k) for k in kinds)
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        noun = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
+        return f"{noun} {_range(kind)}"
+    if isinstance(kind, inspect.LiteralType):
+        words = [str(value) for value in kind.values]
+        return f"{', '.join(words[:-1])} or {words[-1]}"
+    if isinstance(kind, inspect.ListType):
+        return "a list of names, such as [one, two]"
+    if isinstance(kind, inspect.DictType):
+        return "names with values, such as {one: 0.1, two: 0.2}"
+    if isinstance(kind, inspect.StructType):
+        return f"keys such as {_examples(kind)}"
+    return "true or false" if isinstance(kind, inspect.BoolType) else "a text"
+
+
+def _range(kind: Any) -> str:
+    if kind.gt is not None:
+        return f"above {kind.gt:g} and up to {kind.le}"
+    return f"from {kind.ge} to {kind.le}"
+
+
+def got(node: Any) -> str:
+    """What stands in the file instead."""
+    if node.id != "scalar":
+        return _KINDS[node.id]
+    if scalars.is_nothing(node):
+        return "nothing"
+    text = node.value if len(node.value) <= 60 else node.value[:57] + "..."
+    return repr(text) if scalars.real(node) is None else text
+
+
+def _hint(node: Any, default: str) -> str:
+    if scalars.is_nothing(node) and default:
+        return f"; leave the line out for the default, {default}"
+    if node.id == "scalar" and node.style in ("'", '"') and _looks_bare(node.value):
+        return "; leave out the quotes"
+    return ""
+
+
+def _looks_bare(text: str) -> bool:
+    from yaml import ScalarNode  # noqa: PLC0415
+
+    return not isinstance(scalars.guess(ScalarNode(None, text)), str | None)
+
+
+def _default(field: Any) -> str:
+    value = field.default
+    return "" if value is msgspec.NODEFAULT or value is None else str(value)
+
+
+def _form(kind: Any) -> str:
+    if isinstance(kind, inspect.StructType | inspect.DictType):
+        return "mapping"
+    return "sequence" if isinstance(kind, inspect.ListType) else "scalar"
+
+
+_CONFIG = inspect.type_info(Config)
+
+
+def _keys(kind: Any) -> list[str]:
+    if isinstance(kind, inspect.UnionType):
+        return [name for k in kind.types for name in _keys(k)]
+    return [f.name for f in kind.fields] if isinstance(kind, inspect.StructType) else []
+
+
+def _examples(kind: Any) -> str:
+    return " and ".join(f"'{name}:'" for name in _keys(kind)[:2])
+
+
+def _where_to(path: Path, siblings: list[str]) -> str:
+    """Where a key belongs that is unknown here, or what it may be a misspelling of."""
+    *above, name = path
+    if name == "password":
+        return _PASSWORD
+    near = suggestion(name, siblings)
+    if near:
+        return near
+    homes = [f.name for f in _CONFIG.fields if name in _keys(f.type)]  # type: ignore[attr-defined]
+    if name in _keys(_CONFIG) and above:
+        return f"; {name!r} is a section of its own, at the start of a line"
+    if homes:
+        return f"; there is one in {' and in '.join(repr(home) for home in homes)}"
+    return f"; expected {'one of ' if len(siblings) > 1 else ''}{', '.join(siblings)}"
