@@ -1,0 +1,53 @@
+"""Rows as JSON, one object on each line."""
+
+from __future__ import annotations
+
+from streamlvq.connect import Message
+
+from streamlvq_connectors.line_log import LineLog
+
+_AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
+
+
+class JsonlLog(LineLog):
+    """A file in which each line is the payload of a reading, in JSON.
+
+    A line is decoded like a payload that came from a broker, with `fields.device` saying where the
+    name of the device is, because there is no topic. Nobody says when a line was received: this is
+    0.0 for all, so that a replay gives the same result every time. The `key` of each message is the
+    number of its line.
+
+    Parameters
+    ----------
+    path
+        The file; one that ends in `.gz` is compressed.
+    fields
+        Not looked at here: the payloads are decoded like those of a broker.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
+    >>> size = path.write_bytes(b'{"device": "pump", "x": 1.5}\\n{"device": "fan", "x": 2}\\n')
+    >>> log = JsonlLog(path)
+    >>> log.open()
+    >>> [message.payload for message in log.read()]
+    [b'{"device": "pump", "x": 1.5}', b'{"device": "fan", "x": 2}']
+    >>> log.progress, log.read()
+    ((55, 55), None)
+    >>> log.close()
+    """
+
+    @classmethod
+    def recognises(cls, name: str, head: bytes) -> bool:
+        """By its name, or because it begins with an object or an array."""
+        if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
+            return True
+        return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+
+    def messages(self, block: bytes) -> list[Message]:
+        """A message for each line that is not blank."""
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        lines = enumerate(block.split(b"\n"), self.blocks.line)
+        return [Message("", line, _AT_NO_TIME, False, number) for number, line in lines if line]

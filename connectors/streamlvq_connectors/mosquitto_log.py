@@ -1,0 +1,150 @@
+"""What `mosquitto_sub` printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+from streamlvq.connect import Message
+
+from streamlvq_connectors.line_log import LineLog
+
+_TIMED = re.compile(rb"\d+(?:\.\d+)? [^ ]+ ")
+_VERBOSE = re.compile(rb"[^ ,={}\[\]\"]+/[^ ,={}\[\]\"]* (?:[{\[(]|-?\d)")
+_ZULU = re.compile(r"Z(?=[+-]\d{4}$)")  # written before the offset, whatever that is
+
+
+class _Line(msgspec.Struct):
+    tst: str
+    topic: str
+    payloadlen: int
+    payload: msgspec.Raw
+
+
+class MosquittoLog(LineLog):
+    """A recording by `mosquitto_sub`, in one of three forms.
+
+    - `mosquitto_sub -t 'plant/#' -F '%U %t %p' > log`: time, topic, payload. The best of them.
+    - `mosquitto_sub -t 'plant/#' -F %j > log` (or `%J`): the same as JSON.
+    - `mosquitto_sub -t 'plant/#' -v > log`: topic and payload, without the time, which is 0.0.
+
+    The first line says which. With the first and the last form the topic ends at the first space:
+    topics that hold spaces, and payloads that hold the end of a line, need `%j` or
+    `streamlvq record`. The `key` of each message is the number of its line.
+
+    Parameters
+    ----------
+    path
+        The file; one that ends in `.gz` is compressed.
+    fields
+        Not looked at here: the payloads are decoded like those of a broker.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log"
+    >>> size = path.write_bytes(b'1700000000.250000000 plant/pump {"x": 1.5}\\n')
+    >>> log = MosquittoLog(path)
+    >>> log.open()
+    >>> log.read()
+    [Message(topic='plant/pump', payload=b'{"x": 1.5}', received=1700000000.25, ...)]
+    >>> log.close()
+    """
+
+    @classmethod
+    def recognises(cls, name: str, head: bytes) -> bool:
+        """By the first line."""
+        first = head.lstrip(b"\xef\xbb\xbf\r\n").partition(b"\n")[0]
+        if first.startswith(b'{"tst":') and b'"topic":' in first:
+            return True
+        return bool(_TIMED.match(first) or _VERBOSE.match(first))
+
+    def open(self) -> None:
+        """Prepare to read from the start."""
+        super().open()
+        self._parse: Callable[[bytes, int], Message] | None = None
+        self._topics: dict[bytes, str] = {}
+
+    def messages(self, block: bytes) -> list[Message]:
+        """The messages of these lines."""
+        found: list[Message] = []
+        for number, line in enumerate(block.split(b"\n"), self.blocks.line):
+            if not line or line == b"\r":
+                continue
+            if self._parse is None:
+                self._parse = self._parser(line)
+            try:
+                found.append(self._parse(line, number))
+            except ValueError as error:
+                self.refuse(number, f"{error}, got {line[:80]!r}")
+        return found
+
+    def _parser(self, first: bytes) -> Callable[[bytes, int], Message]:
+        if first.startswith(b"{"):
+            return _from_json
+        return self._timed if _TIMED.match(first) else self._verbose
+
+    def _timed(self, line: bytes, number: int) -> Message:
+        parts = line.split(b" ", 2)
+        if len(parts) != 3 or not parts[1]:
+            raise ValueError("expected a time, a topic and a payload")
+        try:
+            received = float(parts[0])
+        except ValueError:
+            raise ValueError("expected the time in seconds first") from None
+        return Message(self._topic(parts[1]), parts[2], received, False, number)
+
+    def _verbose(self, line: bytes, number: int) -> Message:
+        topic, space, payload = line.partition(b" ")
+        if not space or not topic:
+            raise ValueError("expected a topic, a space and a payload")
+        if payload in (b"(null)", b"(null)\r"):  # so it prints an empty one
+            payload = b""
+        return Message(self._topic(topic), payload, 0.0, False, number)
+
+    def _topic(self, topic: bytes) -> str:
+        text = self._topics.get(topic)
+        if text is None:
+            if len(self._topics) >= 100_000:
+                self._topics.clear()
+            text = self._topics[topic] = topic.decode()
+        return text
+
+
+def _from_json(line: bytes, number: int) -> Message:
+    try:
+        found = msgspec.json.decode(line, type=_Line)
+        payload = _payload(bytes(found.payload), found.payloadlen)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _from_binary_json(line, number)
+    return Message(found.topic, payload, _seconds(found.tst), False, number)
+
+
+def _payload(raw: bytes, length: int) -> bytes:
+    """`%j` writes the payload as a string, `%J` as what it is, which may be a string too."""
+    if raw == b"null" and length == 0:
+        return b""
+    if raw.startswith(b'"'):
+        text = msgspec.json.decode(raw, type=str).encode()
+        return text if len(text) == length else raw
+    return raw
+
+
+def _from_binary_json(line: bytes, number: int) -> Message:
+    """It writes bytes that are no text as they are, which is no valid JSON."""
+    found = json.loads(line.decode(errors="surrogateescape"))
+    if not isinstance(found, dict) or not isinstance(found.get("payload"), str):
+        raise ValueError("expected an object with tst, topic and payload")
+    try:
+        payload = found["payload"].encode(errors="surrogateescape")
+        return Message(str(found["topic"]), payload, _seconds(found["tst"]), False, number)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"expected an object with tst, topic and payload ({error!r})") from error
+
+
+def _seconds(text: str) -> float:
+    moment = datetime.fromisoformat(_ZULU.sub("", text))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

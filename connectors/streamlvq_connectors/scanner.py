@@ -1,0 +1,163 @@
+"""Cells of delimited text, many lines at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq_connectors.scan import (
+    CONSTANT,
+    DELIMITER,
+    ESCAPE,
+    NEWLINE,
+    NUMBER,
+    ODD,
+    QUOTE,
+    SKIP,
+    TEXT,
+    scan,
+)
+
+MOST_ROWS = 1 << 16  # at a time
+_PADDING = b"\n" * 8  # the scanner looks ahead
+
+
+@dataclass(slots=True)
+class Scan:
+    """What was found in a block of lines.
+
+    Parameters
+    ----------
+    block
+        The lines.
+    used
+        Bytes of it that were scanned; the rest has to be seen again, with what comes after.
+    numbers
+        A row for each line, a column for each cell that is a number; NaN where it is missing.
+    spans
+        Where the texts of each line begin and end.
+    lines
+        Start, end and state of each line; of an odd one nothing else is known.
+    """
+
+    block: bytes
+    used: int
+    numbers: npt.NDArray[np.float64]
+    spans: npt.NDArray[np.int64]
+    lines: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def odd(self) -> list[int]:
+        """Which lines have to be looked at by themselves."""
+        return np.flatnonzero(self.lines[:, 2] == ODD).tolist()  # type: ignore[no-any-return]
+
+    def line(self, row: int) -> bytes:
+        """The bytes of a line."""
+        return self.block[self.lines[row, 0] : self.lines[row, 1]]
+
+    def texts(self, column: int) -> list[bytes]:
+        """The cells of a column of texts."""
+        block = self.block
+        starts, ends = self.spans[:, column, 0].tolist(), self.spans[:, column, 1].tolist()
+        cells = [block[a:b] for a, b in zip(starts, ends, strict=True)]
+        if b'""' not in block:
+            return cells
+        return [cell.replace(b'""', b'"') for cell in cells]  # only quoted ones hold any
+
+    def line_numbers(self, first: int, rows: Sequence[int]) -> dict[int, int]:
+        """The numbers of the lines of these (ascending) rows; that of the block is `first`."""
+        numbers = {}
+        at = 0
+        for row in rows:
+            start = int(self.lines[row, 0])
+            first += self.block.count(b"\n", at, start)
+            numbers[row], at = first, start
+        return numbers
+
+
+class Scanner:
+    """Scans lines that are all made alike.
+
+    Parameters
+    ----------
+    kinds
+        What each cell is: SKIP, NUMBER, TEXT or CONSTANT.
+    delimiters
+        The bytes that may separate cells.
+    escape
+        A byte that makes another one ordinary; a line that holds one is odd.
+    suffixes
+        Whether numbers may end in i or u.
+    shifts
+        Powers of ten to multiply the number of each cell by; 0 if not given.
+    constants
+        What has to stand in each cell that is CONSTANT; b"" for the others.
+
+    Examples
+    --------
+    >>> found = Scanner([TEXT, SKIP, NUMBER]).scan(b'pump,?,1.5\\n"a,b",!,\\nbad\\n', final=True)
+    >>> found.texts(0)[:2], found.numbers[:2].tolist(), found.odd
+    ([b'pump', b'a,b'], [[1.5], [nan]], [2])
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[int],
+        *,
+        delimiters: bytes = b",",
+        escape: bytes = b"",
+        suffixes: bool = False,
+        shifts: Sequence[int] | None = None,
+        constants: Sequence[bytes] | None = None,
+    ) -> None:
+        words = [b""] * len(kinds) if constants is None else constants
+        self._kinds = np.array(kinds, np.int64)
+        self._shifts = np.array([0] * len(kinds) if shifts is None else shifts, np.int64)
+        self._words = np.frombuffer(bytearray(b"".join(words)), np.uint8)
+        self._bounds = np.cumsum([0, *map(len, words)]).astype(np.int64)
+        self._suffixes = suffixes
+        self._classes = _classes(delimiters, escape)
+        self._counts = [list(kinds).count(kind) for kind in (NUMBER, TEXT)]
+
+    def scan(self, block: bytes, final: bool) -> Scan:
+        """Scan lines, the last of which has its newline too."""
+        rows = min(block.count(b"\n") + block.count(b"\r"), MOST_ROWS)
+        numbers = np.full((rows, self._counts[0]), np.nan)
+        spans = np.zeros((rows, self._counts[1], 2), np.int64)
+        lines = np.empty((rows, 3), np.int64)
+        found, used = scan(
+            np.frombuffer(bytearray(block + _PADDING), np.uint8),
+            len(block),
+            final,
+            self._classes,
+            self._kinds,
+            self._shifts,
+            self._words,
+            self._bounds,
+            self._suffixes,
+            numbers,
+            spans,
+            lines,
+        )
+        return Scan(block, int(used), numbers[:found], spans[:found], lines[:found])
+
+
+def _classes(delimiters: bytes, escape: bytes) -> npt.NDArray[np.uint8]:
+    classes = np.zeros(256, np.uint8)
+    for characters, kind in (
+        (delimiters, DELIMITER),
+        (b"\r\n", NEWLINE),
+        (b'"', QUOTE),
+        (escape, ESCAPE),
+    ):
+        classes[list(characters)] = kind
+    return classes
+
+
+__all__ = ["CONSTANT", "NUMBER", "SKIP", "TEXT", "Scan", "Scanner"]
