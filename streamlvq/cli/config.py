@@ -1,0 +1,46 @@
+"""`streamlvq config`: check, show and begin configurations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+NAME = "config"
+SUMMARY = "check a configuration, or get one to start from"
+TEXT = """\
+check FILE   say what is wrong, with line numbers, or that all is well
+show FILE    what it amounts to, defaults included; secrets are not shown
+sample       a configuration with every key explained, to start from
+schema       a JSON Schema, for editors that check while you type"""
+EXAMPLES = """\
+examples:
+  streamlvq config sample > monitor.yaml
+  streamlvq config check monitor.yaml
+  streamlvq config show monitor.yaml
+  streamlvq config schema > streamlvq.schema.json"""
+
+NEEDS_FILE = ("check", "show")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("check", "show", "sample", "schema"))
+    parser.add_argument("file", metavar="FILE", nargs="?", help="for check and show: a YAML file")
+
+
+def run(options: argparse.Namespace) -> int:
+    from streamlvq import config  # noqa: PLC0415
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    if (options.what in NEEDS_FILE) != (options.file is not None):
+        wanted = "a file" if options.what in NEEDS_FILE else "no file"
+        raise StreamLVQError(f"config {options.what}: expected {wanted}, got {options.file!r}")
+    if options.what == "sample":
+        print(config.sample(), end="")
+    elif options.what == "schema":
+        print(json.dumps(config.json_schema(), indent=2))
+    elif options.what == "show":
+        print(config.describe(config.load(options.file)))
+    else:
+        config.load(options.file)
+        print(f"{options.file}: all is well")
+    return 0

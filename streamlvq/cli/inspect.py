@@ -1,0 +1,25 @@
+"""`streamlvq inspect`: what a snapshot holds."""
+
+from __future__ import annotations
+
+import argparse
+
+NAME = "inspect"
+SUMMARY = "show what a snapshot has learnt"
+TEXT = "Show the prototypes and the relevances of the features in a snapshot, in raw units."
+EXAMPLES = """\
+examples:
+  streamlvq inspect first.slvq            a file that `train` or `replay --save` wrote
+  streamlvq inspect state/                the newest valid one of a daemon
+  streamlvq inspect first.slvq | less -S  tables may be wide"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("snapshot", metavar="SNAPSHOT", help="a file, or the folder of a daemon")
+
+
+def run(options: argparse.Namespace) -> int:
+    from streamlvq import replay  # noqa: PLC0415
+
+    print(replay.inspect(options.snapshot))
+    return 0

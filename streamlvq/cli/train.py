@@ -1,0 +1,58 @@
+"""`streamlvq train`: a first snapshot from a labelled log."""
+
+from __future__ import annotations
+
+import argparse
+
+from streamlvq.cli import kinds, settings
+
+NAME = "train"
+SUMMARY = "make a first snapshot from a labelled log"
+TEXT = """\
+Learn a labelled log and write what was learnt, so that a monitor need not start from nothing. With
+several epochs the whole log is kept in memory and learnt again and again; with one it streams
+through the monitor as it would have live. The last part of the log is held out first, to say how
+good the model is on what it has not seen; then it is learnt too."""
+EXAMPLES = """\
+examples:
+  streamlvq train plant.csv --label state --config monitor.yaml -o first.slvq
+  streamlvq train plant.csv --label state --config monitor.yaml -o first.slvq --epochs 10
+  streamlvq inspect first.slvq
+  streamlvq replay tuesday.csv --label state --config monitor.yaml --snapshot first.slvq"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    settings.add_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the snapshot")
+    parser.add_argument(
+        "--epochs", type=kinds.count, metavar="N", default=1, help="passes over the log (default 1)"
+    )
+    parser.add_argument(
+        "--hold-out",
+        type=kinds.share,
+        metavar="SHARE",
+        default=0.2,
+        help="part at the end that the accuracy is measured on (default 0.2; 0: none)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order in epochs (default 0)")
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def run(options: argparse.Namespace) -> int:
+    from streamlvq import replay  # noqa: PLC0415
+
+    trained = replay.train(
+        options.log,
+        settings.settings(options),
+        format=options.format,
+        limit=options.limit,
+        epochs=options.epochs,
+        hold_out=options.hold_out,
+        seed=options.seed,
+        progress=False if options.quiet else None,
+    )
+    replay.save_monitor(trained.monitor, options.output)
+    if not options.quiet:
+        print(trained.summary())
+        print(f"{'snapshot':<12} {options.output}")
+    return 0

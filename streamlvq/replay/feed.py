@@ -1,0 +1,93 @@
+"""From a log to the events of a monitor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from streamlvq.config import Config
+from streamlvq.connect import Log, open_log
+from streamlvq.events import Event, Readings, Refused
+from streamlvq.payloads import Decoder
+
+
+class Portion(NamedTuple):
+    """What a batch of a log holds."""
+
+    events: list[Event]
+    refused: list[Refused]
+
+
+class Feed:
+    """The events of a log, decoded as the daemon would decode them.
+
+    Parameters
+    ----------
+    path
+        The log.
+    config
+        Says where things are in its rows or payloads.
+    format
+        Which kind of log it is; None to find out.
+    limit
+        Readings to stop after; None for all.
+
+    """
+
+    def __init__(
+        self, path: str | Path, config: Config, format: str | None = None, limit: int | None = None
+    ) -> None:
+        self.path, self.limit = Path(path), limit
+        self.log: Log = open_log(self.path, config.readings, format)
+        self._decoder = Decoder(config) if self.log.holds_messages else None
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes read so far, and in all."""
+        return self.log.progress
+
+    def __iter__(self) -> Iterator[Portion]:
+        left = self.limit
+        try:
+            while (left is None or left > 0) and (batch := self.log.read()) is not None:
+                portion = self._portion(batch)
+                if left is not None:
+                    portion = Portion(_first(portion.events, left), portion.refused)
+                    left -= sum(len(e) for e in portion.events if isinstance(e, Readings))
+                yield portion
+        finally:
+            self.log.close()
+
+    def _portion(self, batch: object) -> Portion:
+        refused = [Refused(0, "row", text) for text in self.log.refused]
+        if isinstance(batch, Readings):
+            return Portion([batch], refused)
+        assert self._decoder is not None
+        events, more = self._decoder.decode(batch)
+        return Portion(list(events), [*refused, *more])
+
+
+def _first(events: list[Event], count: int) -> list[Event]:
+    """The events up to so many readings."""
+    kept: list[Event] = []
+    for event in events:
+        if count <= 0:
+            break
+        if isinstance(event, Readings):
+            event = event if len(event) <= count else head(event, count)
+            count -= len(event)
+        kept.append(event)
+    return kept
+
+
+def head(readings: Readings, count: int) -> Readings:
+    """The first ones."""
+    return part(readings, 0, count)
+
+
+def part(readings: Readings, start: int, stop: int) -> Readings:
+    """Some of them, in a row."""
+    columns = [field.name for field in fields(readings) if field.name != "features"]
+    return replace(readings, **{name: getattr(readings, name)[start:stop] for name in columns})

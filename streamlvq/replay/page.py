@@ -1,0 +1,228 @@
+"""A replay as a page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from streamlvq.replay.axis import moment
+from streamlvq.replay.colours import colours_of
+from streamlvq.replay.pictures import calibration_picture, curve_picture, model_pictures
+from streamlvq.replay.report import Report
+from streamlvq.replay.strips import course_drawing, track_drawing
+from streamlvq.replay.text import number, percent
+
+STYLE = Path(__file__).with_name("page.css")
+MATRIX = 40  # classes; a larger matrix is not read by anyone
+ROWS = 200  # of the table of devices
+MODELS = 6
+HATCH = """\
+<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>
+<pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<rect class="hatch-ground" width="5" height="5"/><rect class="hatch-line" width="1.6" height="5"/>
+</pattern></defs></svg>"""
+
+
+def page(report: Report, models: Mapping[str, Any] | None = None) -> str:
+    """The page; `models` are the classifiers after the replay, by group (extra `plot`)."""
+    body = [
+        HATCH,
+        _head(report),
+        _tiles(report),
+        _section("Decisions over time", _tracks(report)),
+        _section("All devices together", _course(report)),
+        _section("Labels and decisions", _confusion(report)),
+        _section("Certainty", _certainty(report)),
+        _section("Classes", _classes(report)),
+        _section("Devices", _devices(report)),
+        _section("Refused", _refused(report)),
+        *_models(models or {}),
+        f"<footer>streamlvq {escape(report.streamlvq)}</footer>",
+    ]
+    title = escape(f"Replay of {Path(report.log).name}")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE.read_text(encoding='utf-8')}</style></head>"
+        f"<body>\n{chr(10).join(part for part in body if part)}\n</body></html>\n"
+    )
+
+
+def _section(title: str, *parts: str) -> str:
+    inside = "\n".join(part for part in parts if part)
+    return f"<section><h2>{escape(title)}</h2>\n{inside}\n</section>" if inside else ""
+
+
+def _table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """A table whose first row is its head; cells are text."""
+    head, *body = [[escape(cell) for cell in row] for row in rows]
+    titles = "".join(f"<th>{cell}</th>" for cell in head)
+    lines = "\n".join(
+        f"<tr><th>{row[0]}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>"
+        for row in body
+    )
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{titles}</tr></thead>'
+        f"<tbody>\n{lines}\n</tbody></table></div>"
+    )
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def _head(report: Report) -> str:
+    when = ""
+    if report.first_time is not None and report.last_time is not None:
+        when = f"<br>{moment(report.first_time)} to {moment(report.last_time)}"
+    name = escape(Path(report.log).name)
+    return f"<header><h1>Replay of {name}</h1><p>{escape(report.model)}{when}</p></header>"
+
+
+def _tiles(report: Report) -> str:
+    told = "decided before its label was learnt" if report.learning else "nothing was learnt"
+    devices = f"of {number(report.devices_seen)} devices" if report.devices_seen > 1 else ""
+    tiles = [
+        (number(report.readings), "readings", devices),
+        (number(report.labelled), "labelled", f"{number(report.learnt)} learnt"),
+        (percent(report.accuracy), "accuracy", told),
+        (percent(report.reject_rate), "rejected", _reasons(report)),
+        (percent(report.accuracy_of_accepted), "accuracy of accepted", ""),
+    ]
+    if report.calibration is not None:
+        tiles.append((percent(report.calibration.error), "calibration error", ""))
+    if report.refused:
+        tiles.append((number(sum(report.refused.values())), "refused", "see below"))
+    cells = "".join(
+        f"<div><strong>{value}</strong><span>{name}</span><small>{escape(more)}</small></div>"
+        for value, name, more in tiles
+    )
+    return f'<div class="tiles">{cells}</div>'
+
+
+def _reasons(report: Report) -> str:
+    total = max(report.readings, 1)
+    return ", ".join(f"{name} {percent(count / total)}" for name, count in report.reasons.items())
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def _legend(report: Report, colours: dict[str, str]) -> str:
+    shown = {label for track in report.tracks for label in (*track.decided, *track.true)}
+    keys = [
+        f'<span><i style="background:{colour}"></i>{escape(label)}</span>'
+        for label, colour in colours.items()
+        if label in shown
+    ]
+    if report.reasons:
+        keys.append('<span><svg class="key" viewBox="0 0 14 14"><rect width="14" height="14" '
+                    'class="rejected"/></svg>rejected</span>')  # fmt: skip
+    if any(any(track.wrong) for track in report.tracks):
+        keys.append('<span><i class="wrong-key"></i>accepted, but not the label</span>')
+    return f'<p class="legend">{"".join(keys)}</p>'
+
+
+def _tracks(report: Report) -> str:
+    if not report.tracks:
+        return ""
+    colours = colours_of(report.confusion.labels)
+    parts = [_legend(report, colours)]
+    for track in report.tracks:
+        each = "" if track.stride == 1 else f"{track.stride} readings per cell"
+        title = f"<h3>{escape(track.device or 'all readings')} <small>{each}</small></h3>"
+        parts.append(title + track_drawing(track, colours))
+    more = report.devices_seen - len(report.tracks)
+    if more > 0:
+        parts.append(f"<p>{number(more)} more devices are in the table below.</p>")
+    return "\n".join(parts)
+
+
+def _course(report: Report) -> str:
+    if not report.course.readings:
+        return ""
+    legend = '<p class="legend"><span><i class="line-right"></i>accuracy</span>'
+    legend += '<span><i class="line-rejected"></i>reject rate</span></p>'
+    return legend + course_drawing(report.course)
+
+
+# --- quality -------------------------------------------------------------------------------------
+
+
+def _confusion(report: Report) -> str:
+    labels, counts = report.confusion.labels, report.confusion.counts
+    if not report.labelled or len(labels) > MATRIX:
+        return ""
+    columns = [*labels, "nothing"] if any(row[-1] for row in counts) else labels
+    head = "".join(f"<th>{escape(label)}</th>" for label in columns)
+    rows = []
+    for k, (label, row) in enumerate(zip(labels, counts, strict=True)):
+        total = max(sum(row), 1)
+        cells = "".join(_heat(count, total, j == k) for j, count in enumerate(row[: len(columns)]))
+        recall = percent(report.classes[k].recall)
+        rows.append(f"<tr><th>{escape(label)}</th>{cells}<td>{recall}</td></tr>")
+    return (
+        "<p>Rows: the label. Columns: what was decided, accepted or not. The stronger the colour, the "
+        'larger the share of the row.</p><div class="scroll"><table class="matrix"><thead><tr><th></th>'
+        f"{head}<th>recall</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _heat(count: int, total: int, right: bool) -> str:
+    share = 100 * count / total
+    kind = "good" if right else "bad"
+    title = f"{share:.1f} % of the row"
+    return f'<td class="{kind}" style="--share:{share:.0f}%" title="{title}">{count or ""}</td>'
+
+
+def _certainty(report: Report) -> str:
+    parts = []
+    if report.curve is not None:
+        parts.append(curve_picture(report.curve))
+    if report.calibration is not None:
+        parts.append(calibration_picture(report.calibration))
+    return f'<div class="pictures">{"".join(parts)}</div>' if parts else ""
+
+
+def _classes(report: Report) -> str:
+    if not report.labelled:
+        return ""
+    rows = [["class", "readings", "recall", "precision", "accepted", "recall of accepted",
+             "most often taken for"]]  # fmt: skip
+    for row in report.classes:
+        accepted = percent(row.accepted / row.readings if row.readings else None)
+        rows.append([row.label, number(row.readings), percent(row.recall), percent(row.precision),
+                     accepted, percent(row.recall_of_accepted), row.taken_for or "-"])  # fmt: skip
+    return _table(rows)
+
+
+def _devices(report: Report) -> str:
+    if len(report.devices) < 2:
+        return ""
+    rows = [["device", "readings", "rejected", "labelled", "accuracy", "accuracy of accepted"]]
+    for row in report.devices[:ROWS]:
+        rejected = percent(row.rejected / max(row.readings, 1))
+        rows.append([row.device, number(row.readings), rejected, number(row.labelled),
+                     percent(row.accuracy), percent(row.accuracy_of_accepted)])  # fmt: skip
+    more = len(report.devices) - ROWS
+    note = f"<p>{number(more)} more are in the JSON report.</p>" if more > 0 else ""
+    return _table(rows) + note
+
+
+def _refused(report: Report) -> str:
+    if not report.refused:
+        return ""
+    rows = [["reason", "rows"], *([name, number(n)] for name, n in report.refused.items())]
+    examples = "".join(f"<li>{escape(text)}</li>" for text in report.refused_examples)
+    return f"{_table(rows)}<p>The first ones:</p><ul>{examples}</ul>"
+
+
+def _models(models: Mapping[str, Any]) -> list[str]:
+    shown = []
+    for group, classifier in list(models.items())[:MODELS]:
+        pictures = model_pictures(classifier)
+        title = f"What the model of {group} has learnt" if group else "What the model has learnt"
+        shown.append(_section(title, f'<div class="pictures">{"".join(pictures)}</div>')
+                     if pictures else "")  # fmt: skip
+    return shown
