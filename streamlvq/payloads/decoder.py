@@ -1,0 +1,285 @@
+"""From messages to events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streamlvq.config import Config
+from streamlvq.connect import Message
+from streamlvq.events import Event, Readings, Refused
+from streamlvq.payloads.formats import FORMATS
+from streamlvq.payloads.keys import message_keys, stable_hash
+from streamlvq.payloads.labels import LabelReader
+from streamlvq.payloads.reader import Table
+from streamlvq.payloads.routes import (
+    FOREIGN,
+    NAMELESS,
+    READING,
+    REMEMBERED,
+    UNKNOWN,
+    Route,
+    Routes,
+    Shard,
+    group_of,
+)
+from streamlvq.payloads.values import LONGEST, RefusedError, shorten
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What came of a batch of messages.
+
+    Parameters
+    ----------
+    events
+        Readings and late labels, in the order of the messages.
+    refused
+        The messages that nothing can be learnt from, in their order.
+    skipped
+        How many belong to other shards.
+
+    """
+
+    events: list[Event] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    skipped: int = 0
+
+
+class _Batch(NamedTuple):
+    """Messages that follow each other, in columns."""
+
+    sources: Sequence[int]
+    routes: Sequence[Route]
+    payloads: Sequence[bytes]
+    received: Sequence[float]
+    redelivered: Sequence[bool]
+
+    def take(self, positions: Sequence[int]) -> _Batch:
+        columns: list[Any] = [[column[i] for i in positions] for column in self]
+        return _Batch(*columns)
+
+
+class Decoder:
+    """Turns messages into events.
+
+    What comes of a message depends on that message alone, however messages are cut into batches,
+    and a bad one does not affect the others. `decode` raises nothing.
+
+    Parameters
+    ----------
+    config
+        Topics, formats and fields; what the models are for; the shard.
+
+    Examples
+    --------
+    >>> from streamlvq.config import Config
+    >>> from streamlvq.connect import Message
+    >>> from streamlvq.payloads import Decoder
+
+    >>> decoder = Decoder(Config())
+    >>> decoded = decoder.decode([
+    ...     Message("sensors/pump7/readings", b'{"x": 1.5, "y": 2}', 1700000000.0),
+    ...     Message("sensors/pump8/readings", b'{"x": 0.5, "y": null}', 1700000001.0),
+    ...     Message("sensors/pump9/readings", b'{"x": "hot"}', 1700000002.0),
+    ... ])
+    >>> [(event.features, event.devices) for event in decoded.events]
+    [(('x', 'y'), ['pump7']), (('x',), ['pump8'])]
+    >>> decoded.refused[0].source, decoded.refused[0].reason
+    (2, 'field')
+
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._reader = FORMATS[config.readings.format](config.readings)
+        self._routes = Routes(config)
+        self._labels = None if config.labels is None else LabelReader(config)
+        self._group_of = group_of(config)
+        self._shard = Shard(config)
+        self._largest = config.broker.max_payload_bytes
+        self._hashes: dict[tuple[int, str], int] = {}
+
+    def decode(self, messages: Sequence[Message]) -> Decoded:
+        """What the messages say."""
+        try:
+            return self._decode(messages, 0)
+        except Exception:  # a defect of ours: find the message that it is about
+            return self._one_by_one(messages)
+
+    def _one_by_one(self, messages: Sequence[Message]) -> Decoded:
+        decoded = Decoded()
+        for i, message in enumerate(messages):
+            try:
+                one = self._decode([message], i)
+            except Exception as error:
+                text = f"{type(error).__name__}: {shorten(str(error))}"
+                one = Decoded(refused=[Refused(i, "failure", text)])
+            decoded.events += one.events
+            decoded.refused += one.refused
+            decoded.skipped += one.skipped
+        return decoded
+
+    def _decode(self, messages: Sequence[Message], start: int) -> Decoded:
+        decoded = Decoded()
+        if not messages:
+            return decoded
+        topics, payloads, received, redelivered, _ = zip(*messages, strict=True)
+        known = self._routes
+        batch = _Batch(
+            range(start, start + len(messages)),
+            [known[topic] for topic in topics],
+            payloads,
+            received,
+            redelivered,
+        )
+        kinds = [route[0] for route in batch.routes]
+        if kinds.count(READING) == len(kinds) and max(map(len, payloads)) <= self._largest:
+            self._readings(batch, decoded)
+        else:
+            self._mixed(messages, kinds, batch, decoded)
+        decoded.refused.sort()
+        return decoded
+
+    def _mixed(
+        self, messages: Sequence[Message], kinds: list[int], batch: _Batch, decoded: Decoded
+    ) -> None:
+        run: list[int] = []
+        for i, kind in enumerate(kinds):
+            if kind == FOREIGN:
+                decoded.skipped += 1
+            elif kind in (UNKNOWN, NAMELESS) or len(batch.payloads[i]) > self._largest:
+                decoded.refused.append(self._refusal(messages[i], kind, batch.sources[i]))
+            elif kind == READING:
+                run.append(i)
+            else:
+                self._flush(run, batch, decoded)
+                self._label(batch, i, decoded)
+        self._flush(run, batch, decoded)
+
+    def _refusal(self, message: Message, kind: int, source: int) -> Refused:
+        if kind == UNKNOWN:
+            templates = [self.config.readings.topic]
+            if self.config.labels is not None:
+                templates.append(self.config.labels.topic)
+            text = f"expected a topic like {' or '.join(templates)}, got {shorten(message.topic)}"
+            return Refused(source, "topic", text)
+        if kind == NAMELESS:
+            text = f"expected a topic with a device's name, got {shorten(message.topic)}"
+            return Refused(source, "device", text)
+        text = f"expected at most {self._largest} bytes, got {len(message.payload)}"
+        return Refused(source, "payload", text)
+
+    def _flush(self, run: list[int], batch: _Batch, decoded: Decoded) -> None:
+        if run:
+            self._readings(batch.take(run), decoded)
+            run.clear()
+
+    def _label(self, batch: _Batch, i: int, decoded: Decoded) -> None:
+        assert self._labels is not None
+        source = batch.sources[i]
+        try:
+            event = self._labels.read(batch.payloads[i], batch.routes[i], source)
+        except RefusedError as error:
+            decoded.refused.append(Refused(source, error.reason, error.text))
+        else:
+            if event.device in self._shard:
+                decoded.events.append(event)
+            else:
+                decoded.skipped += 1
+
+    def _readings(self, batch: _Batch, decoded: Decoded) -> None:
+        read = self._reader.read(batch.payloads)
+        for i, error in read.refused:
+            decoded.refused.append(Refused(batch.sources[i], error.reason, error.text))
+        for table in read.tables:
+            part = batch
+            if len(table.rows) < len(batch.payloads):
+                part = batch.take(table.sources)
+            if table.devices is None:
+                decoded.events.append(self._event(table, part))
+            else:
+                decoded.events += self._by_field(table, part, decoded)
+
+    def _event(self, table: Table, batch: _Batch) -> Readings:
+        routes = batch.routes
+        devices = [route[1] for route in routes]
+        groups = [route[2] for route in routes]
+        return _finish(table, batch, devices, groups, [route[3] for route in routes])
+
+    def _by_field(self, table: Table, batch: _Batch, decoded: Decoded) -> list[Event]:
+        """As `_event`, but the payloads say where they come from."""
+        assert table.devices is not None
+        devices: list[str] = []
+        kept: list[int] = []
+        for i, name in enumerate(table.devices):
+            device = name or batch.routes[i].device
+            if not 0 < len(device) <= LONGEST:
+                text = f"{self.config.readings.device}: expected a device's name, got nothing"
+                decoded.refused.append(Refused(batch.sources[i], "device", text))
+            elif device not in self._shard:
+                decoded.skipped += 1
+            else:
+                kept.append(i)
+                devices.append(device)
+        if not kept:
+            return []
+        if len(kept) < len(table.rows):
+            table, batch = table.take(kept), batch.take(kept)
+        pairs = list(zip(devices, batch.routes, strict=True))
+        groups = [self._group_of(device, route.placeholders) for device, route in pairs]
+        return [_finish(table, batch, devices, groups, [self._hash(d, r) for d, r in pairs])]
+
+    def _hash(self, device: str, route: Route) -> int:
+        key = (route.hash, device)
+        found = self._hashes.get(key)
+        if found is None:
+            if len(self._hashes) >= REMEMBERED:
+                self._hashes.clear()
+            found = self._hashes[key] = stable_hash(f"{route.hash} {device}")
+        return found
+
+
+def _finish(
+    table: Table, batch: _Batch, devices: list[str], groups: list[str], hashes: list[int]
+) -> Readings:
+    count = len(devices)
+    return Readings(
+        table.features,
+        table.rows,
+        devices,
+        groups,
+        [None] * count if table.labels is None else list(table.labels),
+        _times(table, batch),
+        [None] * count if table.sequences is None else list(table.sequences),
+        *_keys(table, batch, hashes),
+        list(batch.sources),
+    )
+
+
+def _times(table: Table, batch: _Batch) -> list[float | None]:
+    """What the payload says, otherwise when it was received; a row of a file may have neither."""
+    if table.times is not None and None not in table.times:
+        return list(table.times)
+    received = [moment or None for moment in batch.received]
+    if table.times is None:
+        return received
+    return [r if t is None else t for t, r in zip(table.times, received, strict=True)]
+
+
+def _keys(table: Table, batch: _Batch, hashes: list[int]) -> tuple[list[int], list[bool]]:
+    """Keys, and whether an equal one means an equal reading."""
+    keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
+    suspects = list(batch.redelivered)
+    for column in (table.sequences, table.times):
+        if column is not None:
+            suspects = [s or value is not None for s, value in zip(suspects, column, strict=True)]
+    for i in _rows_of_files(batch):  # they cannot come twice
+        keys[i], suspects[i] = 0, False
+    return keys, suspects
+
+
+def _rows_of_files(batch: _Batch) -> list[int]:
+    origins = [route[3] for route in batch.routes]
+    return [i for i, origin in enumerate(origins) if origin == 0] if 0 in origins else []

@@ -1,0 +1,128 @@
+"""What a topic says about the messages that come on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from zlib import crc32
+
+from streamlvq.config import Config
+from streamlvq.payloads.keys import stable_hash
+from streamlvq.payloads.values import LONGEST
+from streamlvq.topics import Template, original
+
+READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
+REMEMBERED = 200_000  # topics, or devices
+ROWS = ""  # the topic of a row of a file
+UNNAMED = "device"  # the device of a file that names none
+
+NO_PLACEHOLDERS: Mapping[str, str] = {}
+
+GroupOf = Callable[[str, Mapping[str, str]], str]
+
+
+class Route(NamedTuple):
+    """What is known of a message before its payload is looked at."""
+
+    kind: int
+    device: str  # "" if only the payload says
+    group: str
+    hash: int
+    placeholders: Mapping[str, str]
+
+
+def group_of(config: Config) -> GroupOf:
+    """The function from a device and the placeholders of its topic to the name of its model.
+
+    Examples
+    --------
+    >>> from streamlvq.config import Config, ModelSection
+    >>> from streamlvq.payloads import group_of
+    >>> group_of(Config())("pump7", {"site": "leeds"})
+    ''
+    >>> group_of(Config(model=ModelSection(per="device")))("pump7", {"site": "leeds"})
+    'pump7'
+    >>> group_of(Config(model=ModelSection(per="site")))("pump7", {"site": "leeds"})
+    'leeds'
+
+    """
+    per = config.model.per
+    if per == "all":
+        return lambda device, placeholders: ""
+    if per == "device":
+        return lambda device, placeholders: device
+    return lambda device, placeholders: placeholders.get(per, "")
+
+
+class Shard:
+    """Which devices are ours."""
+
+    def __init__(self, config: Config) -> None:
+        self.index, self.count = config.shard.index, config.shard.count
+
+    def __contains__(self, device: object) -> bool:
+        if self.count <= 1:
+            return True
+        return crc32(str(device).encode("utf-8", "surrogatepass")) % self.count == self.index
+
+
+class Routes(dict[str, Route]):
+    """From topics to what they say; bounded.
+
+    Parameters
+    ----------
+    config
+        The templates, the shard, and what each model is for.
+
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._readings = Template(config.readings.topic)
+        self._labels = None if config.labels is None else Template(config.labels.topic)
+        self._device_fields = {
+            READING: config.readings.device is not None,
+            LABEL: config.labels is not None and config.labels.device is not None,
+        }
+        self._group_of = group_of(config)
+        self._shard = Shard(config)
+
+    def __missing__(self, topic: str) -> Route:
+        if len(self) >= REMEMBERED:
+            self.clear()  # finding out again is cheap
+        route = self[topic] = self._find(topic)
+        return route
+
+    def _find(self, topic: str) -> Route:
+        if topic == ROWS:
+            device = "" if self._device_fields[READING] else UNNAMED
+            group = self._group_of(device, NO_PLACEHOLDERS)
+            return Route(READING, device, group, 0, NO_PLACEHOLDERS)
+        if self._labels is not None:  # first, as a template of readings may well match them too
+            found = self._labels.match(topic)
+            if found is not None:
+                return self._route(LABEL, topic, found)
+        found = self._readings.match(topic)
+        if found is None:
+            return Route(UNKNOWN, "", "", 0, NO_PLACEHOLDERS)
+        return self._route(READING, topic, found)
+
+    def _route(self, kind: int, topic: str, found: dict[str, str]) -> Route:
+        found = {name: _original(level) for name, level in found.items()}
+        device = found.get("device")
+        by_field = self._device_fields[kind]
+        if device is None:  # without a field there is one device, whose name does not matter
+            device = "" if by_field else UNNAMED
+        elif not by_field and not 0 < len(device) <= LONGEST:
+            kind = NAMELESS
+        elif not by_field and device not in self._shard:
+            kind = FOREIGN
+        group = self._group_of(device, found)
+        return Route(kind, device, group, stable_hash(topic), found)
+
+
+def _original(level: str) -> str:
+    try:
+        return original(level)
+    except UnicodeDecodeError:  # percent signs of its own, which are not ours to undo
+        return level

@@ -1,0 +1,151 @@
+"""What a single value of a payload means, and what is refused.
+
+These functions say what holds; the fast paths elsewhere must agree with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Label
+from streamlvq.kernels.layout import LARGEST
+from streamlvq.payloads.paths import NOTHING
+
+LONGEST = 256  # characters of a label or a device's name
+LOWEST_INT, HIGHEST_INT = -(2**63), 2**63 - 1
+EARLIEST, LATEST = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+class RefusedError(StreamLVQError, ValueError):
+    """A payload that nothing can be learnt from.
+
+    Parameters
+    ----------
+    reason
+        One of `streamlvq.events.REFUSALS`.
+    text
+        What was expected, and what came.
+
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """How a value looks, without the middle if that is long."""
+    if isinstance(value, (str, bytes)):
+        value = value[: 4 * limit]  # the whole of it may be large
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "an enormous integer"
+    return text if len(text) <= limit else f"{text[: limit - 20]}...{text[-17:]}"
+
+
+def wrong(path: str, expected: str, value: Any, reason: str = "field") -> RefusedError:
+    """The error about a field that is not as expected."""
+    return RefusedError(reason, f"{path}: expected {expected}, got {shorten(value)}")
+
+
+def to_feature(path: str, value: Any) -> float:
+    """A number; NaN where there is none. True is 1, False is 0."""
+    if value is None or value is NOTHING:
+        return math.nan
+    if not isinstance(value, (int, float)):
+        raise wrong(path, "a number", value)
+    if abs(value) > LARGEST:
+        raise wrong(path, f"a finite number of at most {LARGEST:g}", value, "value")
+    return float(value)
+
+
+def to_label(path: str, value: Any) -> Label | None:
+    """A class, None if there is none.
+
+    Text, whole numbers, true and false are classes. 3.0 is the class 3, because many encoders make
+    no difference between the two. Null, "" and NaN are none.
+    """
+    if value is None or value is NOTHING or value == "" or value != value:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str):
+        if len(value) > LONGEST:
+            raise wrong(path, f"a label of at most {LONGEST} characters", value)
+        return value
+    if not isinstance(value, int):
+        raise wrong(path, "a label (text, a whole number, true or false)", value)
+    if not LOWEST_INT <= value <= HIGHEST_INT:
+        raise wrong(path, "a label of at most 64 bits", value)
+    return value
+
+
+def to_sequence(path: str, value: Any) -> int | None:
+    """A whole number of at most 64 bits with sign, None if there is none.
+
+    Also as text of digits or as 3.0: some encoders have no integers of that size.
+    """
+    if value is None or value is NOTHING or value == "" or value != value:
+        return None
+    number: Any = value
+    if isinstance(value, str) and len(value) <= 20:
+        number = int(value) if value.removeprefix("-").isdecimal() and value.isascii() else None
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise wrong(path, "a whole number", value)
+    if not LOWEST_INT <= number <= HIGHEST_INT:
+        raise wrong(path, "a whole number of at most 64 bits", value)
+    return number
+
+
+def to_device(path: str, value: Any) -> str:
+    """A name: text or a whole number."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if LOWEST_INT <= value <= HIGHEST_INT else value
+    if not isinstance(value, str) or not value:
+        raise wrong(path, "a device's name (text or a whole number)", value, "device")
+    if len(value) > LONGEST:
+        raise wrong(path, f"a device's name of at most {LONGEST} characters", value, "device")
+    return value
+
+
+def to_time(unit: str) -> Callable[[str, Any], float | None]:
+    """The function that turns times of this unit into seconds since 1970."""
+    if unit == "iso":
+        return _iso
+    scale = UNITS[unit]
+
+    def seconds(path: str, value: Any) -> float | None:
+        if value is None or value is NOTHING or value != value:
+            return None
+        if isinstance(value, datetime):  # MessagePack has a type for it
+            return value.timestamp()
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise wrong(path, f"a time in {unit} (a number)", value)
+        if not EARLIEST <= value / scale < LATEST:
+            expected = f"a time in {unit} within the years 1 to 9999 (is `time_unit` right?)"
+            raise wrong(path, expected, value, "value")
+        return value / scale
+
+    return seconds
+
+
+def _iso(path: str, value: Any) -> float | None:
+    if value is None or value is NOTHING or value == "":
+        return None
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        expected = "a time in ISO 8601 like 2024-05-01T12:00:00Z"
+        raise wrong(path, expected, value) from None
