@@ -1,0 +1,24 @@
+"""What a classifier has learnt, as bytes and files: complete, checked, never executable."""
+
+from __future__ import annotations
+
+from streamlvq.snapshot.classifiers import describe, rebuild
+from streamlvq.snapshot.container import decode, encode, kind_of
+from streamlvq.snapshot.errors import SnapshotError, SnapshotFileError
+from streamlvq.snapshot.files import Store, write_atomically
+from streamlvq.snapshot.snapshot import Snapshot
+from streamlvq.snapshot.table import inspect_text
+
+__all__ = [
+    "Snapshot",
+    "SnapshotError",
+    "SnapshotFileError",
+    "Store",
+    "decode",
+    "describe",
+    "encode",
+    "inspect_text",
+    "kind_of",
+    "rebuild",
+    "write_atomically",
+]

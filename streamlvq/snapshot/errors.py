@@ -1,0 +1,13 @@
+"""What can go wrong with snapshots."""
+
+from __future__ import annotations
+
+from streamlvq.errors import StreamLVQError
+
+
+class SnapshotError(StreamLVQError, ValueError):
+    """Something that cannot be a snapshot, or cannot be put into one."""
+
+
+class SnapshotFileError(StreamLVQError, OSError):
+    """A snapshot could not be written: the disk is full, the folder is read-only ..."""

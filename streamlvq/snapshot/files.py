@@ -1,0 +1,228 @@
+"""Files that are there as a whole or not at all, and the last few of them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from streamlvq.snapshot.container import LIMIT
+from streamlvq.snapshot.errors import SnapshotError, SnapshotFileError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is open cannot be removed anyway
+    fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+
+SUFFIX = ".safetensors"
+UNFINISHED = ".unfinished"
+DIGITS = 20
+_LOG = logging.getLogger("streamlvq")
+_ADVICE = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or ask for more",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EACCES: "allow this user to write there",
+    errno.EPERM: "allow this user to write there",
+    errno.ENOENT: "make the folder first",
+    errno.ENOTDIR: "choose another folder",
+    errno.EISDIR: "choose another name",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EIO: "look after the disk",
+}
+
+
+def read(path: str | Path, limit: int = LIMIT) -> bytes:
+    """The bytes of a file, unless there are more than `limit`."""
+    with open(path, "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise SnapshotError("expected a file, got something else")
+        if about.st_size > limit:
+            raise SnapshotError(f"expected at most {limit} bytes, got {about.st_size}")
+        return file.read()
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Write a file such that nobody, at no time, finds half of it.
+
+    When this returns, the file survives a loss of power. If it fails, what was there before is
+    still there, and nothing else is.
+
+    Parameters
+    ----------
+    path
+        Where; a file that is there already is replaced.
+    data
+        What.
+
+    """
+    path = Path(path)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        try:
+            _write(unfinished, data)
+            os.replace(unfinished, path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # it may not even be there; the first error matters
+                os.unlink(unfinished)
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _explained(error, path, len(data)) from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        if fcntl is not None:  # says that somebody is still at it; see `_remove_litter`
+            with contextlib.suppress(OSError):  # not on every network drive
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Only then is the new name on the disk."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _explained(error: OSError, path: Path, size: int) -> SnapshotFileError:
+    reason = error.strerror or str(error)
+    advice = _ADVICE.get(error.errno or 0)
+    text = f"expected to write {size} bytes, got {reason!r}" + (f": {advice}" if advice else "")
+    return SnapshotFileError(error.errno or errno.EIO, text, str(path))
+
+
+class Store:
+    """The last few snapshots in a folder, each named after its position in a journal.
+
+    Parameters
+    ----------
+    folder
+        Where they are; made when the first one is written. One program at a time writes to it.
+    keep
+        How many to keep. The newest one that is any good is always kept.
+    prefix
+        What their names begin with.
+
+    Examples
+    --------
+
+    >>> import tempfile
+    >>> from streamlvq.snapshot import Store
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(folder, keep=2)
+    ...     for position in (10, 20, 30):
+    ...         path = store.write(b"state %d" % position, position)
+    ...     data, position, path = store.newest(check=bytes)
+    ...     position, data, [p.name for p in store.paths()]
+    (30, b'state 30', ['snapshot-00000000000000000030.safetensors',
+     'snapshot-00000000000000000020.safetensors'])
+
+    """
+
+    def __init__(self, folder: str | Path, keep: int = 5, prefix: str = "snapshot") -> None:
+        if keep < 1:
+            raise ValueError(f"Store(keep=...): expected at least 1, got {keep!r}")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", prefix):
+            raise ValueError(f"Store(prefix=...): expected letters and digits, got {prefix!r}")
+        self.folder = Path(folder)
+        self.keep = keep
+        self.prefix = prefix
+        self._good: Path | None = None  # the newest that is known to be
+        self._lock = threading.Lock()
+        self._name = re.compile(rf"{re.escape(prefix)}-([0-9]{{{DIGITS}}}){re.escape(SUFFIX)}")
+
+    def paths(self) -> list[Path]:
+        """All of them, the newest first."""
+        return [path for _, path in sorted(self._found(), reverse=True)]
+
+    def _found(self) -> Iterator[tuple[int, Path]]:
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return
+        for name in names:
+            match = self._name.fullmatch(name)
+            if match:
+                yield int(match[1]), self.folder / name
+
+    def write(self, data: bytes, position: int) -> Path:
+        """Write a snapshot of what was known at a position; remove those that are too many."""
+        if not 0 <= position < 10**DIGITS:
+            raise ValueError(f"position: expected 0 to 10**{DIGITS}, got {position!r}")
+        path = self.folder / f"{self.prefix}-{position:0{DIGITS}}{SUFFIX}"
+        with self._lock:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise _explained(error, path, len(data)) from error
+            write_atomically(path, data)
+            self._good = path
+            self._prune()
+            self._remove_litter()
+        return path
+
+    def newest(
+        self, check: Callable[[bytes], T], *, limit: int = LIMIT
+    ) -> tuple[T, int, Path] | None:
+        """The newest snapshot that `check` accepts: what it returned, the position, the file.
+
+        Parameters
+        ----------
+        check
+            Makes something of the bytes, or raises `SnapshotError`; then the next older one is
+            tried, and a warning says why.
+        limit
+            Larger files are not read.
+
+        """
+        for position, path in sorted(self._found(), reverse=True):
+            try:
+                found = check(read(path, limit))
+            except (SnapshotError, OSError) as error:
+                _LOG.warning("snapshot %s is of no use, trying an older one: %s", path, error)
+                continue
+            with self._lock:
+                self._good = path
+            return found, position, path
+        return None
+
+    def _prune(self) -> None:
+        """The oldest go first; a file that cannot be removed is no reason to lose a snapshot."""
+        for path in self.paths()[self.keep :]:
+            if path != self._good:
+                try:
+                    path.unlink()
+                except OSError as error:
+                    _LOG.warning("snapshot %s is old but could not be removed: %s", path, error)
+
+    def _remove_litter(self) -> None:
+        """Unfinished files of a program that was killed; whoever is still writing holds a lock."""
+        for path in self.folder.glob(f".{self.prefix}-*{UNFINISHED}"):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()

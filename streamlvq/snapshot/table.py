@@ -1,0 +1,175 @@
+"""A snapshot as text: what it is, its prototypes as a table, its relevances as bars."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Hashable, Sequence
+
+from streamlvq.models.base import LVQClassifier
+from streamlvq.records import Prototype
+from streamlvq.snapshot.snapshot import Snapshot
+
+BAR = 30  # characters of the longest bar
+LONGEST_NAME = 24
+GAP = "  "
+
+
+def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = None) -> str:
+    """What is in a snapshot, for people.
+
+    Parameters
+    ----------
+    snapshot
+        The snapshot.
+    features
+        How many features to show, the most relevant ones.
+    width
+        Columns of the terminal. A table that is wider shows fewer features; None: any width.
+
+    Examples
+    --------
+
+    >>> import streamlvq
+    >>> from streamlvq.snapshot import Snapshot, inspect_text
+
+    >>> model = streamlvq.GRLVQ()
+    >>> for k in range(40):
+    ...     x = {"heat": 20.0 + k % 2 * 60 + k % 5, "noise": float(k % 7)}
+    ...     model.learn_one(x, "on" if k % 2 else "off")
+    >>> print(inspect_text(Snapshot.of(model, node="boiler")))
+    GRLVQ of node boiler
+    40 samples, 2 features, 2 classes; with the readings that are rehearsed
+    <BLANKLINE>
+    class  samples
+    off         20
+    on          20
+    <BLANKLINE>
+    prototype  count  age   heat    noise
+    off            5   40  21.21  0.07735
+    on            20   39     82    1.556
+    off           15   38  22.09    2.391
+    <BLANKLINE>
+    relevance
+    heat   0.999  ██████████████████████████████
+    noise  0.001
+
+    """
+    blocks = [_header(snapshot, width), _classes(snapshot)]
+    for name, model in snapshot.members.items():
+        if name:
+            weight = snapshot.weights[name]
+            blocks.append([f"{name}: {type(model).__name__}, weight {weight:.2f}"])
+        blocks += _of_model(model, max(1, features), width)
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _header(snapshot: Snapshot, width: int | None) -> list[str]:
+    lines = [f"{snapshot.type_name} of node {snapshot.node}"]
+    if snapshot.created is not None:
+        lines[0] += f", {snapshot.created.isoformat(' ', 'seconds')}"
+    sizes = (
+        f"{snapshot.samples} samples, {len(snapshot.features)} features, "
+        f"{len(snapshot.labels)} classes"
+    )
+    kept = "with the readings that are rehearsed" if snapshot.has_readings else "without readings"
+    return [*lines, f"{sizes}; {kept}"]
+
+
+def _classes(snapshot: Snapshot) -> list[str]:
+    counts = snapshot.counts
+    if not counts:
+        return []
+    return _aligned([["class", "samples"], *([_name(k), str(n)] for k, n in counts.items())])
+
+
+def _of_model(model: LVQClassifier, features: int, width: int | None) -> list[list[str]]:
+    if not model.classes:
+        return [["nothing learnt yet"]]
+    relevances = model.relevances()
+    ranked = sorted(relevances, key=lambda name: -relevances[name])
+    left_out = len(ranked) - features
+    blocks = [
+        _prototypes(model.prototypes(), ranked[:features], width),
+        _bars(relevances, ranked[:features], width),
+    ]
+    if left_out > 0:
+        rest = sum(relevances[name] for name in ranked[features:])
+        blocks[-1].append(f"and {left_out} more features, together {rest:.3f}")
+    return blocks
+
+
+def _prototypes(
+    prototypes: Sequence[Prototype], features: list[Hashable], width: int | None
+) -> list[str]:
+    """A row for each prototype, as many features as there is room for."""
+    if not prototypes:
+        return []
+    paired = any(prototype.against is not None for prototype in prototypes)
+    fixed = ["prototype", *(["against"] if paired else []), "count", "age"]
+    rows = [[*fixed, *map(_name, features)]]
+    for each in prototypes:
+        against = [_name(each.against)] if paired else []
+        values = [_number(each.values[name]) for name in features]
+        rows.append([_name(each.label), *against, str(each.count), str(each.age), *values])
+    return _aligned(_fitting(rows, len(fixed), width), left=2 if paired else 1)
+
+
+def _bars(
+    relevances: dict[Hashable, float], features: list[Hashable], width: int | None
+) -> list[str]:
+    longest = max(relevances.values(), default=0.0)
+    rows = [[_name(name), f"{relevances[name]:.3f}"] for name in features]
+    lines = _aligned(rows)
+    room = BAR if width is None else max(1, min(BAR, width - max(map(columns, lines)) - len(GAP)))
+    bars = [_bar(relevances[name] / longest if longest > 0 else 0.0, room) for name in features]
+    return ["relevance", *(f"{t}{GAP}{bar}".rstrip() for t, bar in zip(lines, bars, strict=True))]
+
+
+def _bar(share: float, room: int) -> str:
+    """In eighths of a character."""
+    eighths = round(share * room * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[str]]:
+    """The first columns that a line has room for; `least` of them in any case."""
+    if width is None:
+        return rows
+    used, count = 0, 0
+    for column in zip(*rows, strict=True):
+        used += max(map(columns, column)) + (len(GAP) if count else 0)
+        if used > width and count >= least:
+            break
+        count += 1
+    return [row[:count] for row in rows]
+
+
+def _aligned(rows: list[list[str]], left: int = 1) -> list[str]:
+    """Names to the left, numbers to the right."""
+    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
+    return [
+        GAP.join(
+            cell + " " * (room - columns(cell)) if k < left else " " * (room - columns(cell)) + cell
+            for k, (cell, room) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _name(name: Hashable) -> str:
+    """A name on one line, whatever is in it: it may come from anywhere."""
+    text = name if isinstance(name, str) else str(name)
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.4g}"
+
+
+def columns(text: str) -> int:
+    """The columns of a terminal that a text takes: Chinese takes two each, accents none."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
