@@ -7,6 +7,7 @@ from streamlvq.config.check_broker import Address, broker_address, broker_passwo
 from streamlvq.config.checks import check
 from streamlvq.config.load import load, loads
 from streamlvq.config.problems import ConfigError, Problem
+from streamlvq.config.sample import describe, minimal_sample, sample
 from streamlvq.config.schema import (
     Broker,
     Config,
@@ -48,6 +49,9 @@ __all__ = [
     "broker_password",
     "build_classifier",
     "check",
+    "describe",
     "load",
     "loads",
+    "minimal_sample",
+    "sample",
 ]

@@ -13,6 +13,7 @@ from streamlvq.config.schema import Config, ModelSection, RejectorSection
 # The models and wrappers say `Name(parameter=...): what is wrong`.
 _COMPLAINT = re.compile(r"\w+(?:\((?P<parameter>\w+)=.*?\))?: (?P<message>.*)", re.DOTALL)
 _MEMBERS = ("learner", "follower")  # parameters that are models themselves
+_LARGEST = 2**31 - 1
 _TRUTH = {"true": True, "false": False}
 
 
@@ -62,6 +63,7 @@ def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
         )
     model = getattr(models, section.type)
     _refuse_unknown(model, section, path)
+    _refuse_huge(section, path)
     given = {
         name: _member(value, (*path, "parameters", name)) if name in _MEMBERS else value
         for name, value in section.parameters.items()
@@ -86,6 +88,14 @@ def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
                 for name in unknown
             ]
         )
+
+
+def _refuse_huge(section: ModelSection, path: Path) -> None:
+    """Numbers that only the first reading would show to be beyond what the kernels can hold."""
+    for name, value in section.parameters.items():
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            where = (*path, "parameters", name)
+            raise _error(where, f"expected a whole number up to {_LARGEST}, got {value}")
 
 
 def _member(value: Any, path: Path) -> Any:

@@ -73,13 +73,12 @@ def _missing(key: str, expected: str) -> ConfigError:
     return ConfigError([Problem(("broker", key), f"expected {expected}")])
 
 
-def broker_problems(config: Config) -> Iterator[Problem]:
-    """What is wrong with the section; nothing is looked up in the environment or on disk."""
-    broker = config.broker
-    yield from _url(broker)
-    yield from _client(broker)
-    yield from _credentials(broker)
-    yield from _tls(broker)
+# --- checks; nothing is looked up in the environment or on disk ---
+
+
+def url(config: Config) -> Iterator[Problem]:
+    """What is wrong with the address."""
+    yield from _url(config.broker)
 
 
 def _url(broker: Broker) -> Iterator[Problem]:
@@ -116,7 +115,9 @@ def _host(parts: SplitResult, port: int | None, url: str) -> Iterator[Problem]:
         yield Problem(path, f"expected nothing after host and port, got {url!r}")
 
 
-def _client(broker: Broker) -> Iterator[Problem]:
+def client(config: Config) -> Iterator[Problem]:
+    """What is wrong with the name that the broker knows us by."""
+    broker = config.broker
     name = broker.client_id
     try:
         fits = 1 <= len(name.encode()) <= 256 and name.isprintable()
@@ -129,7 +130,9 @@ def _client(broker: Broker) -> Iterator[Problem]:
         )
 
 
-def _credentials(broker: Broker) -> Iterator[Problem]:
+def credentials(config: Config) -> Iterator[Problem]:
+    """What is wrong with user and password, as far as one can say without looking at them."""
+    broker = config.broker
     given = broker.password_env is not None or broker.password_file is not None
     if broker.password_env is not None and broker.password_file is not None:
         yield Problem(
@@ -150,11 +153,12 @@ def _credentials(broker: Broker) -> Iterator[Problem]:
             yield Problem(("broker", key), "expected something, got ''; or leave the line out")
 
 
-def _tls(broker: Broker) -> Iterator[Problem]:
-    tls = broker.tls
+def tls(config: Config) -> Iterator[Problem]:
+    """What is wrong with how the connection is encrypted."""
+    tls = config.broker.tls
     if tls is None:
         return
-    if not broker.url.startswith("mqtts:"):
+    if not config.broker.url.startswith("mqtts:"):
         yield Problem(("broker", "tls"), "expected a URL that begins with mqtts:// too")
     if tls.key_file is not None and tls.cert_file is None:
         yield Problem(

@@ -21,7 +21,7 @@ class _Topic(NamedTuple):
         return tuple(self.key.split("."))
 
 
-def topic_problems(config: Config) -> Iterator[Problem]:
+def topics(config: Config) -> Iterator[Problem]:
     """What is wrong with the topics to listen to, those to publish to, and both together."""
     heard: list[_Topic] = []
     told: list[_Topic] = []
@@ -32,8 +32,8 @@ def topic_problems(config: Config) -> Iterator[Problem]:
     yield from _echoes(heard, told)
 
 
-def _heard(config: Config, topics: list[_Topic]) -> Iterator[Problem]:
-    yield from _readings(config, topics)
+def _heard(config: Config, into: list[_Topic]) -> Iterator[Problem]:
+    yield from _readings(config, into)
     if config.labels is None:
         return
     label = _parse("labels.topic", config.labels.topic)
@@ -41,12 +41,12 @@ def _heard(config: Config, topics: list[_Topic]) -> Iterator[Problem]:
         yield label
         return
     yield from _needs_device(label, config.labels.device)
-    known = {"device", *(topics[0].template.placeholders if topics else label[1].placeholders)}
+    known = {"device", *(into[0].template.placeholders if into else label[1].placeholders)}
     yield from _unknown(label, known, "a placeholder of readings.topic")
-    topics.append(label)
+    into.append(label)
 
 
-def _readings(config: Config, topics: list[_Topic]) -> Iterator[Problem]:
+def _readings(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     topic = _parse("readings.topic", config.readings.topic)
     if isinstance(topic, Problem):
         yield topic
@@ -58,10 +58,10 @@ def _readings(config: Config, topics: list[_Topic]) -> Iterator[Problem]:
             "expected no shared subscription: it would deal the readings of one device to "
             "several daemons; use the section 'shard:'",
         )
-    topics.append(topic)
+    into.append(topic)
 
 
-def _told(config: Config, known: Collection[str], topics: list[_Topic]) -> Iterator[Problem]:
+def _told(config: Config, known: Collection[str], into: list[_Topic]) -> Iterator[Problem]:
     status, prefix = config.status, config.status.home_assistant
     for key, text, names, which in (
         ("decisions.topic", config.decisions.topic, known, "a placeholder of readings.topic"),
@@ -76,7 +76,7 @@ def _told(config: Config, known: Collection[str], topics: list[_Topic]) -> Itera
             yield topic
             continue
         yield from _unknown(topic, names, which)
-        topics.append(topic)
+        into.append(topic)
     if prefix is not None and config.decisions.topic is None:
         yield Problem(
             ("status", "home_assistant"), "expected decisions.topic too, for it to listen to"

@@ -1,7 +1,7 @@
 """What types cannot say about a configuration: what the values mean, and what may stand together.
 
-Each check names the sections that it looks at. If one of them could not be read, it is left out: it
-would complain about defaults that nobody wrote.
+Each check names the keys that it looks at. If one of them could not be read, it is left out: it
+would complain about a default that nobody chose.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from streamlvq.config.build import build_classifier
-from streamlvq.config.check_broker import broker_problems
-from streamlvq.config.check_topics import topic_problems
-from streamlvq.config.problems import ConfigError, Problem, suggestion
+from streamlvq.config import check_broker, check_topics
+from streamlvq.config.build import build_classifier, build_model
+from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
 from streamlvq.config.schema import Config, Fields
 from streamlvq.topics import Template, TemplateError
 
@@ -21,11 +20,16 @@ _BY_COLUMN = ("json_array", "float32")  # formats whose values have no names of 
 
 
 class _Rule(NamedTuple):
-    sections: tuple[str, ...]
     check: _Check
+    keys: tuple[str, ...]
+
+    def is_about(self, path: Path) -> bool:
+        """Whether it looks at a path, at something inside, or at what it is in."""
+        places = [tuple(key.split(".")) for key in self.keys]
+        return any(p[: len(path)] == path or path[: len(p)] == p for p in places)
 
 
-def problems(config: Config, doubtful: Collection[str] = ()) -> list[Problem]:
+def problems(config: Config, doubtful: Collection[Path] = ()) -> list[Problem]:
     """All that is wrong with a configuration.
 
     Parameters
@@ -33,10 +37,10 @@ def problems(config: Config, doubtful: Collection[str] = ()) -> list[Problem]:
     config
         The configuration.
     doubtful
-        Sections that say something else than they were meant to.
+        Paths where it does not say what it was meant to.
 
     """
-    rules = (rule for rule in _RULES if not any(name in doubtful for name in rule.sections))
+    rules = (rule for rule in _RULES if not any(rule.is_about(path) for path in doubtful))
     return [problem for rule in rules for problem in rule.check(config)]
 
 
@@ -164,11 +168,18 @@ def _labels(config: Config) -> Iterator[Problem]:
 # --- models --------------------------------------------------------------------------------------
 
 
-def _classifier(config: Config) -> Iterator[Problem]:
+def _model(config: Config) -> Iterator[Problem]:
+    try:
+        build_model(config.model)
+    except ConfigError as error:
+        yield from error.problems
+
+
+def _wrappers(config: Config) -> Iterator[Problem]:
     try:
         build_classifier(config)
     except ConfigError as error:
-        yield from error.problems
+        yield from (problem for problem in error.problems if problem.path[0] != "model")
 
 
 def _groups(config: Config) -> Iterator[Problem]:
@@ -183,6 +194,9 @@ def _groups(config: Config) -> Iterator[Problem]:
             f"expected all, device or a placeholder of readings.topic ({', '.join(known)}), "
             f"got {config.model.per!r}{suggestion(config.model.per, known)}",
         )
+
+
+def _width(config: Config) -> Iterator[Problem]:
     features = config.readings.features
     if features is not None and len(features) > config.model.max_features:
         yield Problem(
@@ -255,16 +269,33 @@ def _wrong(path: str, expected: str, got: object) -> Problem:
 
 
 _RULES = (
-    _Rule(("broker",), broker_problems),
-    _Rule(("readings",), _readings),
-    _Rule(("labels", "readings"), _labels),
-    _Rule(("model", "integrator", "rejector"), _classifier),
-    _Rule(("model", "readings"), _groups),
-    _Rule(("integrator", "readings"), _gap),
-    _Rule(("decisions", "rejector"), _when),
-    _Rule(("readings", "labels", "decisions", "status"), topic_problems),
-    _Rule(("shard",), _shard),
-    _Rule(("broker", "readings", "state"), _duplicates),
-    _Rule(("health", "state"), _ages),
-    _Rule(("state", "health", "decisions"), _places),
+    _Rule(check_broker.url, ("broker.url",)),
+    _Rule(check_broker.client, ("broker.client_id",)),
+    _Rule(
+        check_broker.credentials,
+        ("broker.username", "broker.password_env", "broker.password_file", "broker.protocol"),
+    ),
+    _Rule(check_broker.tls, ("broker.tls", "broker.url")),
+    _Rule(
+        _readings,
+        tuple(f"readings.{key}" for key in Fields.__struct_fields__),
+    ),
+    _Rule(_labels, ("labels", "readings.sequence", "readings.time")),
+    _Rule(_model, ("model.type", "model.parameters")),
+    _Rule(_wrappers, ("model.type", "model.parameters", "integrator", "rejector")),
+    _Rule(_groups, ("model.per", "readings.topic")),
+    _Rule(_width, ("model.max_features", "readings.features")),
+    _Rule(_gap, ("integrator.max_gap", "readings.time")),
+    _Rule(_when, ("decisions.when", "rejector")),
+    _Rule(
+        check_topics.topics,
+        (
+            *("readings.topic", "readings.device", "labels", "decisions.topic"),
+            *("decisions.retain", "status"),
+        ),
+    ),
+    _Rule(_shard, ("shard",)),
+    _Rule(_duplicates, ("broker.receive_maximum", "readings.qos", "state.duplicates")),
+    _Rule(_ages, ("health.port", "health.snapshot_age_seconds", "state.snapshot_seconds")),
+    _Rule(_places, ("state.folder", "health.host", "decisions.file")),
 )

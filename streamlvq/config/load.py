@@ -70,16 +70,12 @@ def loads(text: str, name: str = "<string>") -> Config:
 
     """
     walk = Walk(compose(text, name))
-    doubtful = walk.sections_with_problems()
-    values = {key: value for key, value in walk.values.items() if key not in doubtful}
     try:
-        config = msgspec.convert(values, Config)
+        config = msgspec.convert(walk.values, Config)
     except msgspec.ValidationError as error:  # the walk should have seen it
         raise ConfigError([*walk.problems, Problem((), str(error))], name) from error
-    found = [
-        *walk.problems,
-        *(problem._replace(line=walk.line(problem.path)) for problem in problems(config, doubtful)),
-    ]
+    further = problems(config, walk.doubtful())
+    found = walk.problems + [p._replace(line=walk.line(p.path)) for p in further]
     if found:
         raise ConfigError(sorted(found, key=lambda problem: problem.line or 0), name)
     return config

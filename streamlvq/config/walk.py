@@ -35,6 +35,7 @@ class Walk:
         self.problems: list[Problem] = []
         self.lines: dict[Path, int] = {}
         self.values: dict[str, Any] = {}
+        self._meant: set[Path] = set()  # what keys that are misspelt were probably to say
         if root is not None and not scalars.is_nothing(root):
             found = self._struct(root, inspect.type_info(Config), ())
             self.values = {} if found is _BAD else found
@@ -45,10 +46,9 @@ class Walk:
             path = path[:-1]
         return self.lines.get(path)
 
-    def sections_with_problems(self) -> set[str]:
-        """Those of which we cannot be sure what they were to say."""
-        named = {problem.path[0] for problem in self.problems if problem.path}
-        return named | {near for name in named if (near := nearest(name, _keys(_CONFIG)))}
+    def doubtful(self) -> set[Path]:
+        """Paths where the file does not say what it was meant to."""
+        return {problem.path for problem in self.problems if problem.path} | self._meant
 
     def _wrong(self, path: Path, message: str, node: Any = None) -> Any:
         line = self.line(path) if node is None else node.start_mark.line + 1
@@ -107,13 +107,21 @@ class Walk:
         found = {}
         for name, value, inner in self._pairs(node, path):
             if name not in fields:
-                self._wrong(inner, f"unknown key{_where_to(inner, list(fields))}")
+                self._unknown(inner, list(fields))
                 continue
             found[name] = self._value(value, fields[name].type, inner, _default(fields[name]))
         for name in fields.keys() - found.keys():
             if fields[name].required:
-                self._wrong((*path, name), f"missing; expected {expected(fields[name].type)}")
+                return self._wrong(
+                    (*path, name), f"missing; expected {expected(fields[name].type)}"
+                )
         return {name: value for name, value in found.items() if value is not _BAD}
+
+    def _unknown(self, path: Path, siblings: list[str]) -> None:
+        near = nearest(path[-1], siblings)
+        if near is not None:
+            self._meant.add((*path[:-1], near))
+        self._wrong(path, f"unknown key{_where_to(path, siblings)}")
 
     def _list(self, node: Any, kind: Any, path: Path) -> Any:
         if node.id != "sequence":
