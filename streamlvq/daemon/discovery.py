@@ -118,13 +118,13 @@ def fit(name: str) -> str:
     Examples
     --------
     >>> fit("oven-1"), fit("oven 1")
-    ('oven-1', 'oven_1_a2c6')
+    ('oven-1', 'oven_1_b0433192')
 
     """
     plain = _UNFIT.sub("_", name)[:64]
     if plain == name:
         return name
-    return f"{plain}_{hashlib.blake2b(name.encode(), digest_size=2).hexdigest()}"
+    return f"{plain}_{hashlib.blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
 def _by_device(topic: str | None) -> Template | None:

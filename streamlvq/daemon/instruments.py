@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import Counter as Tally
@@ -90,11 +91,8 @@ class Instruments:
     def watch_link(self, counters: Callable[[], dict[str, int]]) -> None:
         """Show what the link counts; a link that is replaced starts again from nothing."""
         for name, text in LINK_COUNTERS.items():
-            self.registry.add(
-                CountedElsewhere(
-                    f"streamlvq_{name}_total", text, lambda name=name: counters().get(name)
-                )
-            )
+            read = functools.partial(_count, counters, name)
+            self.registry.add(CountedElsewhere(f"streamlvq_{name}_total", text, read))
 
     def count_decisions(self, decisions: Decisions) -> None:
         """Count a batch by outcome and by device."""
@@ -116,6 +114,10 @@ class Instruments:
         """Count refusals by reason."""
         for reason, times in Tally(each.reason for each in refused).items():
             self.refused.add(times, reason)
+
+
+def _count(counters: Callable[[], dict[str, int]], name: str) -> float | None:
+    return counters().get(name)
 
 
 def link_totals(link: Link | None, before: dict[str, int]) -> dict[str, int]:

@@ -97,7 +97,9 @@ class Journal:
     def replay(self, start: int) -> Iterator[tuple[int, list[Message]]]:
         """The batches from position `start` on, with their positions."""
         segments = self.segments()
-        if start < self._next and (not segments or segments[0][0] > start):
+        if start >= self._next:
+            return
+        if not segments or segments[0][0] > start:
             first = segments[0][0] if segments else self._next
             raise JournalError(
                 f"the journal in {self.folder} begins at position {first}, but the newest valid "

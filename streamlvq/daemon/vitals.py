@@ -23,6 +23,7 @@ class Vitals:
     trouble: str | None = "not connected yet"  # of the link
     journal: str | None = None  # why the journal cannot be written
     snapshot: str | None = None  # why the last snapshot failed
+    file: str | None = None  # why decisions cannot be written to their file
     reading: float | None = None  # when the last one came
     saved: float = field(default_factory=time.monotonic)  # when all was last on disk
     unsaved: bool = False  # something changed since
@@ -32,6 +33,7 @@ class Vitals:
         """Why the daemon is not well; empty if it is."""
         now = time.monotonic() if now is None else now
         found = [f"journal: {self.journal}"] if self.journal else []
+        found += [f"file: {self.file}"] if self.file else []
         if self.starting:
             return [*found, "starting: the state is being restored"]
         if self.stopping:

@@ -1,0 +1,155 @@
+"""The link to the broker, and what is said on it about the daemon itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from streamlvq.config import Config
+from streamlvq.connect import Link, Subscription, UnknownConnectorError, links
+from streamlvq.daemon.instruments import Instruments, link_totals
+from streamlvq.daemon.publisher import Publisher
+from streamlvq.daemon.status import State, Status
+from streamlvq.daemon.vitals import Vitals
+from streamlvq.monitor import Monitor
+from streamlvq.topics import Template
+
+log = logging.getLogger(__name__)
+
+STATUS_SECONDS = 30.0
+FILTERS = "subscriptions.json"  # in the state folder: what the session at the broker may still have
+
+
+class Connection:
+    """Owns the link: makes it, replaces it, greets after every connect, says goodbye.
+
+    Parameters
+    ----------
+    config
+        Where, as whom, and what to listen to.
+    folder
+        Where to remember the subscriptions of the session.
+    vitals
+        Hears whether the broker answers.
+    """
+
+    def __init__(self, config: Config, folder: Path, vitals: Vitals) -> None:
+        self.folder, self.vitals = folder, vitals
+        self._before: dict[str, int] = {}  # counted by links that were replaced
+        self._connects = 0  # greetings made on this link
+        self._next_status = 0.0
+        self._use(config)
+
+    def _use(self, config: Config) -> None:
+        self.config = config
+        self.status = Status(config)
+        self.link = make_link(config, self.status)
+        former = self._remember([each.filter for each in self.link.subscriptions])
+        if hasattr(self.link, "former"):
+            self.link.former = former
+
+    def replace(self, config: Config) -> None:
+        """Go on with another link; the session stays at the broker."""
+        self._before = self.totals()
+        self.link.close()
+        self._connects = 0
+        self._use(config)
+
+    def totals(self) -> dict[str, int]:
+        """What all links have counted."""
+        return link_totals(self.link, self._before)
+
+    def tend(
+        self, now: float, publisher: Publisher, instruments: Instruments, monitor: Monitor
+    ) -> None:
+        """Look how the link is, and say how we are if it is time to."""
+        link = self.link
+        self.vitals.connected, self.vitals.trouble = link.connected, link.trouble
+        connects = link.counters["connects"]
+        if link.connected and (connects != self._connects or now >= self._next_status):
+            if connects != self._connects:
+                link.publish(publisher.greetings())
+            self._connects = connects
+            self._next_status = now + STATUS_SECONDS
+            self._say("online", instruments, monitor)
+
+    def leave(self, instruments: Instruments, monitor: Monitor) -> None:
+        """Say that we are offline, and close the link."""
+        message = self._status("offline", instruments, monitor)
+        self.link.close([message] if message is not None else [])
+
+    def summary(self, instruments: Instruments) -> str:
+        """One line for people."""
+        if not self.vitals.connected:
+            return f"not connected: {self.vitals.trouble or 'waiting for the broker'}"
+        return f"connected to {self.config.broker.url}"
+
+    def _say(self, state: State, instruments: Instruments, monitor: Monitor) -> None:
+        message = self._status(state, instruments, monitor)
+        if message is not None:
+            self.link.publish([message])
+
+    def _status(self, state: State, instruments: Instruments, monitor: Monitor) -> Any:
+        return self.status.message(
+            state,
+            devices=monitor.devices,
+            models=len(monitor.models()),
+            readings=int(instruments.readings.value()),
+            learnt=int(instruments.learnt.value()),
+            snapshot_age=time.monotonic() - self.vitals.saved,
+            complaints=self.vitals.complaints(),
+        )
+
+    def _remember(self, filters: list[str]) -> list[str]:
+        """Note what is subscribed to; what was before and may be still at the broker."""
+        path = self.folder / FILTERS
+        try:
+            former = msgspec.json.decode(path.read_bytes(), type=list[str])
+        except FileNotFoundError:
+            former = []
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s is of no use: %s", path, error)
+            former = []
+        try:
+            path.write_bytes(msgspec.json.encode(sorted({*former, *filters})))
+        except OSError as error:
+            log.warning("%s cannot be written: %s", path, error)
+        return former
+
+
+def make_link(config: Config, status: Status | None) -> Link:
+    """A link to the broker, subscribed to readings and labels; with a will if there is a status."""
+    scheme = urlsplit(config.broker.url).scheme
+    known = links()
+    if scheme not in known:
+        raise UnknownConnectorError(
+            f"broker.url: expected a URL that begins with one of {', '.join(sorted(known))}, "
+            f"got {config.broker.url!r}"
+        )
+    will = None if status is None else status.will()
+    birth = None if status is None else status.message("online")
+    return known[scheme](config.broker, subscriptions(config), will, birth)
+
+
+def subscriptions(config: Config) -> list[Subscription]:
+    """What to listen to.
+
+    Examples
+    --------
+    >>> subscriptions(Config())
+    [Subscription(filter='sensors/+/readings', qos=1)]
+
+    """
+    wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}
+    if config.labels is not None:
+        filter = Template(config.labels.topic).filter
+        wanted[filter] = max(wanted.get(filter, 0), int(config.labels.qos))
+    return [Subscription(filter, qos) for filter, qos in wanted.items()]
+
+
+__all__ = ["Connection", "make_link", "subscriptions"]

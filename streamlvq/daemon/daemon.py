@@ -1,0 +1,251 @@
+"""Daemon: one loop between a broker and a folder."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from streamlvq.config import Config, ConfigError
+from streamlvq.connect import Message
+from streamlvq.daemon.connection import Connection
+from streamlvq.daemon.http import HealthServer
+from streamlvq.daemon.instruments import Instruments
+from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.journal import JournalError
+from streamlvq.daemon.keeper import Keeper
+from streamlvq.daemon.logs import set_up
+from streamlvq.daemon.notify import Notifier
+from streamlvq.daemon.publisher import Publisher
+from streamlvq.daemon.reload import changes, fixed, reconnects
+from streamlvq.daemon.signals import Signals
+from streamlvq.daemon.vitals import Vitals
+from streamlvq.errors import StreamLVQError
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 0.2  # seconds that the loop waits for messages before it looks after itself
+TENDING = 0.05  # seconds between two looks, however much comes
+LONGEST_RETRY = 30.0  # seconds between two attempts to write the journal
+MORE_TIME = 60.0  # seconds that systemd is asked for while the journal is read
+
+
+class Daemon:
+    """Reads, makes durable, decides and learns, publishes, acknowledges; in this order, for ever.
+
+    Nothing runs beside the loop but the writing of snapshots and the answers to HTTP. What is not
+    read yet waits at the broker.
+
+    Parameters
+    ----------
+    config
+        What to do.
+    signals
+        What the system asks for.
+    reread
+        Gives the configuration that is in the file now; raises `ConfigError`.
+    """
+
+    def __init__(self, config: Config, signals: Signals, reread: Callable[[], Config]) -> None:
+        self.config = config
+        self.signals = signals
+        self.reread = reread
+        self.notifier = Notifier()
+        self.vitals = Vitals(config.health)
+        self.instruments = Instruments(self.vitals, config.health.max_devices)
+        self.keeper = Keeper(config, self.vitals, self.instruments)
+        self.server = self._listen(config)
+        self.publisher = Publisher(config, self.instruments)
+        self._next_look = 0.0
+
+    # --- from start to end -----------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Run until told to leave; 0 if all was kept."""
+        try:
+            self._start()
+            while not self.signals.leave:
+                messages = self.connection.link.read(PATIENCE)
+                if messages:
+                    self._take(messages)
+                self._look(time.monotonic())
+            return self._stop()
+        finally:
+            self._close()
+
+    def _start(self) -> None:
+        self.notifier.status("restoring the state")
+        monitor = self.keeper.restore(self.config, self._still_starting)
+        monitor.compile()
+        self.intake = Intake(Decoder(self.config), monitor)
+        self.connection = Connection(self.config, self.keeper.folder, self.vitals)
+        self.instruments.watch_link(self.connection.totals)
+        self.instruments.gauge("devices", "With a window.", lambda: float(self.monitor.devices))
+        self.instruments.gauge("models", "Learning.", lambda: float(len(self.monitor.models())))
+        self.vitals.starting = False
+        self.vitals.started = time.monotonic()  # silence counts from here
+        gc.collect()
+        gc.freeze()  # what is here now stays: no need to look at it again and again
+        self.notifier.ready()
+        log.info("ready", extra={"broker": self.config.broker.url})
+
+    def _still_starting(self, progress: str) -> None:
+        log.info("reading the journal: %s", progress)
+        self.notifier.status(f"reading the journal: {progress}")
+        self.notifier.patience(MORE_TIME)
+
+    def _stop(self) -> int:
+        """All that was read is acknowledged; save the rest and say goodbye."""
+        log.info("leaving")
+        self.vitals.stopping = True
+        self.notifier.stopping()
+        saved = self.keeper.save(self.monitor)
+        self.connection.leave(self.instruments, self.monitor)
+        if not saved and not self.keeper.journaled:
+            log.error("left without a snapshot: what was learnt since the last one is lost")
+            return 1
+        log.info("left", extra={"readings": int(self.instruments.readings.value())})
+        return 0
+
+    def _close(self) -> None:
+        if self.server is not None:
+            self.server.close()
+        self.publisher.close()
+        self.keeper.close()
+
+    @property
+    def monitor(self) -> Monitor:
+        """What decides and learns."""
+        return self.intake.monitor
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        """Let messages have their effect, and acknowledge them only then."""
+        begin = time.monotonic()
+        if not self._record(messages):
+            return  # asked to leave before they were durable; the broker has them still
+        effect = self.intake.take(messages)
+        self.vitals.unsaved = True
+        if effect.decisions:
+            self.vitals.reading = begin
+        self.connection.link.publish(self.publisher.messages(effect, messages))
+        self.connection.link.acknowledge(messages)
+        self.instruments.batch.observe(len(messages))
+        self.instruments.latency.observe(time.monotonic() - begin)
+
+    def _record(self, messages: Sequence[Message]) -> bool:
+        """Make messages durable, however often it takes; False if asked to leave meanwhile."""
+        wait = TENDING
+        while True:
+            try:
+                self.keeper.record(messages)
+            except JournalError as error:
+                self.instruments.journal_failures.add()
+                self.vitals.journal = str(error)
+                log.error("%s; nothing is acknowledged until it works", error)
+            else:
+                if self.vitals.journal is not None:
+                    log.info("the journal works again")
+                self.vitals.journal = None
+                return True
+            if not self._pause(wait):
+                return False
+            wait = min(2 * wait, LONGEST_RETRY)
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait without reading; False if asked to leave. A snapshot may make room meanwhile."""
+        end = time.monotonic() + seconds
+        while (now := time.monotonic()) < end:
+            if self.signals.leave:
+                return False
+            self._tend(now)
+            time.sleep(min(TENDING, end - now))
+        return True
+
+    # --- housekeeping, by the monotonic clock ----------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        if now < self._next_look:
+            return
+        self._next_look = now + TENDING
+        self._tend(now)
+        if self.signals.reload:
+            self.signals.reload = False
+            self._reload()
+        self.publisher.tend(now)
+        self.vitals.file = self.publisher.trouble
+        self.connection.tend(now, self.publisher, self.instruments, self.monitor)
+        self.notifier.status(self.connection.summary(self.instruments))
+
+    def _tend(self, now: float) -> None:
+        self.vitals.beat = now
+        self.notifier.feed(now)
+        self.keeper.tend(self.monitor, now)
+
+    # --- another configuration -------------------------------------------------------------------
+
+    def _reload(self) -> None:
+        """Change to what the file says now; if anything speaks against it, change nothing."""
+        self.notifier.reloading(time.monotonic_ns())
+        try:
+            new = self.reread()
+            self._change(new)
+        except (ConfigError, StreamLVQError) as error:
+            self.instruments.reloads.add(1, "refused")
+            log.error("kept the old configuration: %s", error)
+        else:
+            self.instruments.reloads.add(1, "done")
+        self.notifier.ready()
+
+    def _change(self, new: Config) -> None:
+        old = self.config
+        if names := fixed(old, new):
+            raise ReloadError(f"{', '.join(names)} can only change with a restart")
+        names = changes(old, new)
+        # The journal must never hold messages that were read under another configuration.
+        if names and not self.keeper.save(self.monitor):
+            raise ReloadError("the state could not be saved before the change")
+        decoder, publisher = Decoder(new), Publisher(new, self.instruments)
+        monitor = self.monitor
+        if old.rejector != new.rejector or old.labels != new.labels:
+            monitor = Monitor.restore(new, monitor.checkpoint())
+            monitor.compile()
+        self._move_server(new)
+        self.intake = Intake(decoder, monitor)
+        self.publisher.close()
+        self.publisher, self.config = publisher, new
+        self.vitals.limits = new.health
+        self.instruments.max_devices = new.health.max_devices
+        self.keeper.change(new)
+        set_up(new.logging)
+        if reconnects(old, new):
+            self.connection.replace(new)
+        log.info("configuration read again: %s", ", ".join(names) or "nothing has changed")
+
+    def _move_server(self, new: Config) -> None:
+        old = self.config.health
+        if (old.host, old.port) != (new.health.host, new.health.port):
+            server = self._listen(new)  # first, as it may fail
+            if self.server is not None:
+                self.server.close()
+            self.server = server
+
+    def _listen(self, config: Config) -> HealthServer | None:
+        if config.health.port is None:
+            return None
+        server = HealthServer(
+            config.health.host, config.health.port, self.instruments.registry, self.vitals
+        )
+        log.info("listening on http://%s:%d", config.health.host, server.port)
+        return server
+
+
+class ReloadError(StreamLVQError, ValueError):
+    """A configuration that cannot take the place of the one that is in use."""
+
+
+__all__ = ["Daemon", "ReloadError"]

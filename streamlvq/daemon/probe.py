@@ -1,0 +1,158 @@
+"""Looking over the daemon's shoulder: what comes, and what would be decided; nothing is changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from streamlvq.config import Config, ConfigError, load
+from streamlvq.connect import Message
+from streamlvq.daemon.connection import make_link
+from streamlvq.daemon.intake import part
+from streamlvq.daemon.logs import set_up
+from streamlvq.daemon.service import WRONG_CONFIG
+from streamlvq.daemon.signals import Signals
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import DecisionRecord, Event, LateLabel, Readings
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder
+from streamlvq.snapshot import Store
+
+SHOWN = 4  # features of a reading
+
+
+def probe(path: Path, seconds: float) -> int:
+    """Show for so long what comes; 0 if the broker could be reached."""
+    try:
+        config = load(path)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return WRONG_CONFIG
+    set_up(config.logging)
+    try:
+        with Signals() as signals:
+            return Probe(config).run(seconds, signals)
+    except StreamLVQError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+class Probe:
+    """A guest: a session of its own that ends with it, no will, no acknowledgements.
+
+    Parameters
+    ----------
+    config
+        That of the daemon.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.decoder = Decoder(config)
+        self.monitor, self.origin = newest(config)
+        self.link = make_link(as_guest(config), None)
+        self.counts = {"readings": 0, "labels": 0, "refused": 0, "skipped": 0}
+
+    def run(self, seconds: float, signals: Signals) -> int:
+        """Show what comes for so many seconds."""
+        print(f"decisions by {self.origin}; nothing is published, nothing is learnt")
+        end = time.monotonic() + seconds
+        try:
+            while not signals.leave and (left := end - time.monotonic()) > 0:
+                for line in self.lines(self.link.read(min(left, 0.2))):
+                    print(line, flush=True)
+            return self._end()
+        finally:
+            self.link.close()
+
+    def lines(self, messages: Sequence[Message]) -> Iterator[str]:
+        """A line for each reading, label or refusal."""
+        decoded = self.decoder.decode(messages)
+        self.counts["skipped"] += decoded.skipped
+        for event in decoded.events:
+            yield from self._event(event)
+        for refused in decoded.refused:
+            self.counts["refused"] += 1
+            topic = messages[refused.source].topic
+            yield f"{topic}: refused ({refused.reason}): {refused.text}"
+
+    def _event(self, event: Event) -> Iterator[str]:
+        if isinstance(event, LateLabel):
+            self.counts["labels"] += 1
+            yield f"{event.device}: label {event.label!r} for {_mark(event.sequence, event.t)}"
+            return
+        self.counts["readings"] += len(event)
+        # Without their labels and keys: windows move on, as they have to, but nothing is learnt.
+        bare = dataclasses.replace(event, labels=[None] * len(event), keys=[0] * len(event))
+        outcome = self.monitor.step(bare)
+        records = (
+            {}
+            if outcome.decisions is None
+            else dict(zip(outcome.decisions.sources, outcome.decisions.records(), strict=True))
+        )
+        for k, source in enumerate(event.sources):
+            yield _line(part(event, slice(k, k + 1)), records.get(source))
+        for refused in outcome.refused:
+            yield f"refused ({refused.reason}): {refused.text}"
+
+    def _end(self) -> int:
+        totals = ", ".join(f"{count} {what}" for what, count in self.counts.items())
+        print(totals)
+        if self.link.counters["connects"] == 0:
+            print(f"not connected: {self.link.trouble}", file=sys.stderr)
+            return 1
+        if not self.counts["readings"]:
+            filters = ", ".join(each.filter for each in self.link.subscriptions)
+            print(f"no reading came; subscribed to {filters}", file=sys.stderr)
+        return 0
+
+
+def as_guest(config: Config) -> Config:
+    """The same, but with a session of its own that the broker need not keep, and QoS 0."""
+    name = f"{config.broker.client_id[:40]}-test-{os.getpid()}-{secrets.token_hex(3)}"
+    labels = config.labels
+    return msgspec.structs.replace(
+        config,
+        broker=msgspec.structs.replace(config.broker, client_id=name, session_expiry_seconds=0),
+        readings=msgspec.structs.replace(config.readings, qos=0),
+        labels=None if labels is None else msgspec.structs.replace(labels, qos=0),
+    )
+
+
+def newest(config: Config) -> tuple[Monitor, str]:
+    """A monitor from the newest snapshot, and what it was made from."""
+    store = Store(config.state.folder, keep=config.state.keep)
+    found = store.newest(lambda data: Monitor.restore(config, data))
+    if found is None:
+        return Monitor(config), "a model that has learnt nothing (there is no snapshot)"
+    return found[0], str(found[2])
+
+
+def _line(reading: Readings, decision: DecisionRecord | None) -> str:
+    values = zip(reading.features, reading.rows[0].tolist(), strict=True)
+    shown = [f"{name}={value:.6g}" for name, value in values if value == value]
+    more = f" (+{len(shown) - SHOWN})" if len(shown) > SHOWN else ""
+    label = "" if reading.labels[0] is None else f" label={reading.labels[0]!r}"
+    mark = _mark(reading.sequences[0], reading.times[0])
+    return f"{reading.devices[0]} {mark}: {' '.join(shown[:SHOWN])}{more}{label}{_said(decision)}"
+
+
+def _said(decision: DecisionRecord | None) -> str:
+    if decision is None:
+        return ""
+    verdict = "accepted" if decision.accepted else f"rejected ({decision.reason})"
+    return f" -> {decision.label!r} {decision.certainty:.3f} {verdict}"
+
+
+def _mark(sequence: int | None, t: float | None) -> str:
+    return f"#{sequence}" if sequence is not None else f"t={t}"
+
+
+__all__ = ["Probe", "probe"]

@@ -1,0 +1,113 @@
+"""From the effect of messages to what is sent and written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from streamlvq.config import Config
+from streamlvq.connect import Message, Outgoing
+from streamlvq.daemon.decision_file import DecisionFile
+from streamlvq.daemon.discovery import Discovery
+from streamlvq.daemon.instruments import Instruments
+from streamlvq.daemon.intake import Effect
+from streamlvq.daemon.status import own_topic
+from streamlvq.events import Refused
+from streamlvq.payloads import Encoder, dead_letter
+
+log = logging.getLogger(__name__)
+
+LOOKING = 5.0  # seconds between two looks whether the file was moved away
+
+
+class Publisher:
+    """Decisions to their topics and file, refused messages to the dead letters; all counted.
+
+    Parameters
+    ----------
+    config
+        What goes where.
+    instruments
+        Where it is counted.
+    """
+
+    def __init__(self, config: Config, instruments: Instruments) -> None:
+        section = config.decisions
+        self.instruments = instruments
+        self.file = None if section.file is None else DecisionFile(Path(section.file))
+        self.discovery = Discovery(config)
+        self.dead_letters = own_topic(config.status.dead_letters, config)
+        self._publishes = section.topic is not None
+        self._encoder = Encoder(_with_topic(config) if section.file is not None else config)
+        self._next_look = 0.0
+
+    def messages(self, effect: Effect, messages: Sequence[Message]) -> list[Outgoing]:
+        """What to send about a batch; its decisions are in the file when this returns."""
+        instruments = self.instruments
+        outgoing: list[Outgoing] = []
+        for decisions in effect.decisions:
+            instruments.count_decisions(decisions)
+            outgoing += self._encoder.encode(decisions, messages)
+        if self.file is not None:
+            lost = self.file.write([message.payload for message in outgoing])
+            instruments.file_failures.add(lost)
+        if not self._publishes:
+            outgoing = []
+        if self.discovery.active:
+            outgoing += self._announcements(effect)
+        if effect.refused:
+            instruments.count_refused(effect.refused)
+            outgoing += self._letters(effect.refused, messages)
+        instruments.learnt.add(effect.learnt)
+        instruments.duplicates.add(effect.duplicates)
+        instruments.skipped.add(effect.skipped)
+        return outgoing
+
+    def greetings(self) -> Iterator[Outgoing]:
+        """What to say after every connect."""
+        return self.discovery.again()
+
+    def tend(self, now: float) -> None:
+        """Notice now and then that the file was moved away."""
+        if self.file is not None and now >= self._next_look:
+            self._next_look = now + LOOKING
+            self.file.look()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why decisions cannot be written to the file."""
+        return None if self.file is None else self.file.trouble
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.file is not None:
+            self.file.close()
+
+    def _announcements(self, effect: Effect) -> Iterator[Outgoing]:
+        for decisions in effect.decisions:
+            yield from self.discovery.announce(decisions.devices)
+
+    def _letters(self, refused: Sequence[Refused], messages: Sequence[Message]) -> list[Outgoing]:
+        for each in refused:
+            topic = messages[each.source].topic
+            log.warning("refused a message on %s (%s): %s", topic, each.reason, each.text)
+        if self.dead_letters is None:
+            return []
+        return [
+            Outgoing(self.dead_letters, dead_letter(messages[each.source], each))
+            for each in refused
+        ]
+
+
+def _with_topic(config: Config) -> Config:
+    """A configuration that also makes messages if they are for the file alone."""
+    if config.decisions.topic is not None:
+        return config
+    section = msgspec.structs.replace(config.decisions, topic="decisions")
+    return msgspec.structs.replace(config, decisions=section)
+
+
+__all__ = ["Publisher"]
