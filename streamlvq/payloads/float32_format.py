@@ -66,7 +66,8 @@ class Float32Reader(Reader):
         size = self._width * BYTES
         if any(len(payload) != size for payload in payloads):
             return None
-        numbers = np.frombuffer(b"".join(payloads), dtype="<f4").astype(np.float64)
+        with np.errstate(invalid="ignore"):  # there are NaNs that make processors complain
+            numbers = np.frombuffer(b"".join(payloads), dtype="<f4").astype(np.float64)
         numbers = numbers.reshape(len(payloads), self._width)
         rows = numbers if self._whole else np.ascontiguousarray(numbers[:, self._features])
         try:

@@ -132,7 +132,7 @@ def to_time(unit: str) -> Callable[[str, Any], float | None]:
             return value.timestamp()
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise wrong(path, f"a time in {unit} (a number)", value)
-        if not EARLIEST <= value / scale < LATEST:
+        if abs(value) > LARGEST or not EARLIEST <= value / scale < LATEST:
             expected = f"a time in {unit} within the years 1 to 9999 (is `time_unit` right?)"
             raise wrong(path, expected, value, "value")
         return value / scale
