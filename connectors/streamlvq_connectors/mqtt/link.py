@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from paho.mqtt import MQTTException
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -19,10 +17,11 @@ from streamlvq.config import Broker
 from streamlvq.connect import Link, Message, Outgoing, Subscription
 from streamlvq_connectors.mqtt import words
 from streamlvq_connectors.mqtt.backoff import Backoff
+from streamlvq_connectors.mqtt.fast import FastClient, obstacle
 from streamlvq_connectors.mqtt.options import Address, connect_properties, tls_context
 from streamlvq_connectors.mqtt.outbox import WINDOW, Outbox
 from streamlvq_connectors.mqtt.password import password
-from streamlvq_connectors.mqtt.stock import StockClient
+from streamlvq_connectors.mqtt.stock import DECODING, StockClient
 from streamlvq_connectors.mqtt.topics import sendable
 from streamlvq_connectors.mqtt.waiting import buffered, wait
 
@@ -32,7 +31,18 @@ TICK = 1.0  # seconds: how often paho looks after its keep-alive at least
 STABLE = 5.0  # seconds after which a connection has proved itself
 SHORT_LIVES = 3  # in a row: somebody throws us out
 FLUSH = 5.0  # seconds that `close` gives the broker to take what is owed
-DECODING = (struct.error, IndexError, KeyError, ValueError, MQTTException)  # of malformed packets
+
+
+def choose_client(broker: Broker) -> StockClient:
+    """The fast client if the configuration and the version of paho allow it."""
+    client = StockClient(broker)
+    if not broker.fast_receive:
+        return client
+    why_not = obstacle(client)
+    if why_not is None:
+        return FastClient(broker)
+    log.warning("receiving the slow way: %s", why_not)
+    return client
 
 
 class MqttLink(Link):
@@ -78,7 +88,7 @@ class MqttLink(Link):
 
     def _make_client(self) -> StockClient:
         broker = self.broker
-        client = StockClient(broker)
+        client = choose_client(broker)
         client.connect_timeout = broker.connect_timeout_seconds
         if broker.username is not None:
             client.username_pw_set(broker.username, password(broker))

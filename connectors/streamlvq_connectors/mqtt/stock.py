@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import struct
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from paho.mqtt import MQTTException
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
@@ -19,6 +22,12 @@ from streamlvq.connect import Message, Outgoing
 MID_BITS = 0xFFFF
 QOS2_BIT = 0x10000
 GENERATION_SHIFT = 17
+
+# What paho raises for a malformed packet. Since 2.2 it deals with that itself; before, whatever
+# went wrong in the middle of it escapes.
+DECODING: tuple[type[Exception], ...] = (MQTTException,)
+if importlib.util.find_spec("paho.mqtt._packet") is None:
+    DECODING = (MQTTException, struct.error, IndexError, KeyError, ValueError)
 
 
 class StockClient(Client):
