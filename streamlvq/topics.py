@@ -190,12 +190,19 @@ def clean(value: str) -> str:
 
 
 def original(level: str) -> str:
-    """The value that `clean` made this level of, unless it was cut: that one stays as it is."""
+    """The value that `clean` made a level of.
+
+    A level that it cannot have made, or that was cut, stays as it is.
+    """
+    if "%" not in level:
+        return level
     if level == _EMPTY:
         return ""
-    if "%" not in level or _CUT in level:
+    try:
+        value = unquote_to_bytes(level).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
         return level
-    return unquote_to_bytes(level).decode("utf-8", "surrogatepass")
+    return value if clean(value) == level else level
 
 
 def _percent(found: re.Match[str]) -> str:
