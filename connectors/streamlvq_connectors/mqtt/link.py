@@ -13,14 +13,13 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from streamlvq.config import Broker
+from streamlvq.config import Broker, broker_address, broker_password
 from streamlvq.connect import Link, Message, Outgoing, Subscription
 from streamlvq_connectors.mqtt import words
 from streamlvq_connectors.mqtt.backoff import Backoff
 from streamlvq_connectors.mqtt.fast import FastClient, obstacle
-from streamlvq_connectors.mqtt.options import Address, connect_properties, tls_context
+from streamlvq_connectors.mqtt.options import connect_properties, tls_context
 from streamlvq_connectors.mqtt.outbox import WINDOW, Outbox
-from streamlvq_connectors.mqtt.password import password
 from streamlvq_connectors.mqtt.stock import DECODING, StockClient
 from streamlvq_connectors.mqtt.topics import sendable
 from streamlvq_connectors.mqtt.waiting import buffered, wait
@@ -70,7 +69,8 @@ class MqttLink(Link):
     ) -> None:
         super().__init__(broker, subscriptions, will, birth)
         self.former: Sequence[str] = ()
-        self._address = Address.of(broker.url)
+        self._address = broker_address(broker)
+        self._where = f"{self._address.host}:{self._address.port}"
         self._client = self._make_client()
         self._outbox = Outbox(self._client, broker.outgoing_limit)
         self._backoff = Backoff(broker.reconnect_max_seconds)
@@ -90,8 +90,9 @@ class MqttLink(Link):
         broker = self.broker
         client = choose_client(broker)
         client.connect_timeout = broker.connect_timeout_seconds
-        if broker.username is not None:
-            client.username_pw_set(broker.username, password(broker))
+        password = broker_password(broker)
+        if broker.username is not None or password is not None:
+            client.username_pw_set(broker.username or "", password)
         context = tls_context(broker)
         if context is not None:
             client.tls_set_context(context)
@@ -202,7 +203,7 @@ class MqttLink(Link):
             self._client.begin()
             self._set_no_delay()
         except (OSError, ValueError) as error:
-            self._failed(words.failure(error, self.broker, str(self._address)))
+            self._failed(words.failure(error, self.broker, self._where))
         else:
             self._open = True
             self._taken_over = False
@@ -229,7 +230,7 @@ class MqttLink(Link):
         self._asked.clear()
         self._welcome = None
         accepted, self._accepted, self._open = self._accepted, False, False
-        why = self._why or words.loss(self._client.detail, str(self._address))
+        why = self._why or words.loss(self._client.detail, self._where)
         if self._closed:
             return
         if not accepted:
@@ -300,7 +301,7 @@ class MqttLink(Link):
             self._backoff.succeed()
             self._short_lives = 0
         elif self._open and not self._accepted and lasting > self.broker.connect_timeout_seconds:
-            self._hang_up(words.silence(str(self._address), self.broker))
+            self._hang_up(words.silence(self._where, self.broker))
             self._after_writing()
 
     def _after_writing(self) -> None:
@@ -316,7 +317,7 @@ class MqttLink(Link):
         self._connects += 1
         announced = getattr(properties, "ReceiveMaximum", WINDOW)
         self._outbox.window = min(WINDOW, announced)
-        log.info("connected to %s, session %s", self._address, "kept" if session_present else "new")
+        log.info("connected to %s, session %s", self._where, "kept" if session_present else "new")
         self._subscribe()
         if session_present:
             self._unsubscribe()

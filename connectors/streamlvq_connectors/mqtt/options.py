@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 import ssl
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from streamlvq.config import Broker
+from streamlvq.config import Broker, Tls, broker_address
 
-PORTS = {"mqtt": 1883, "mqtts": 8883}
 LARGEST_TOPIC = 65_535
-
-
-class Address(NamedTuple):
-    """Where a broker is.
-
-    Examples
-    --------
-    >>> Address.of("mqtts://broker.example")
-    Address(host='broker.example', port=8883, tls=True)
-    """
-
-    host: str
-    port: int
-    tls: bool
-
-    @classmethod
-    def of(cls, url: str) -> Address:
-        """Read a URL such as `mqtt://host:1883`."""
-        parts = urlsplit(url)
-        if parts.scheme not in PORTS or not parts.hostname:
-            raise ValueError(f"expected a URL like mqtt://host:1883 or mqtts://host, got {url!r}")
-        port = parts.port or PORTS[parts.scheme]
-        return cls(parts.hostname, port, parts.scheme == "mqtts")
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 def tls_context(broker: Broker) -> ssl.SSLContext | None:
     """What TLS needs; None: no TLS. Raises OSError if a file cannot be read."""
-    tls = broker.tls
-    if tls is None:
-        return ssl.create_default_context() if Address.of(broker.url).tls else None
+    if broker.tls is None and broker_address(broker).scheme != "mqtts":
+        return None
+    tls = broker.tls or Tls()
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:
         context.check_hostname = False
