@@ -1,0 +1,166 @@
+"""The live view, drawn with rich."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from streamlvq.demo.story import BEARING
+from streamlvq.demo.watch import DeviceWatch, Seen, Watch
+
+COLOURS = {
+    "idle": "#5f87af",
+    "running": "#5faf5f",
+    "heavy load": "#d7af5f",
+    "imbalance": "#af87d7",
+    BEARING: "#e0555f",
+}
+NOTHING = "#3a3a3a"  # rejected, or no decision
+KINDS = {"fault": "bold red", "drift": "yellow", "plug": "yellow", "found": "bold green"}
+BAR = 12
+WIDE = 100  # characters
+NOTES = 6
+PER_MARK = 4  # decisions in a mark of the strip
+
+
+def picture(watch: Watch, title: str, width: int) -> RenderableType:
+    """Everything, to be drawn afresh several times a second."""
+    return Group(
+        Text(title, style="bold"),
+        machines(watch, width),
+        legend(),
+        Panel(figures(watch), title="so far", title_align="left", border_style="dim"),
+        Panel(happenings(watch), title="what is happening", title_align="left", border_style="dim"),
+    )
+
+
+# --- machines ------------------------------------------------------------------------------------
+
+
+def machines(watch: Watch, width: int) -> Table:
+    """A line for each machine; a narrow terminal shows the truth in the strip alone."""
+    columns = {"machine": 8, "the model says": 14, "certainty": BAR + 5, "verdict": 9}
+    if width >= WIDE:
+        columns["in truth"] = 13
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim")
+    for title, size in columns.items():
+        table.add_column(title, no_wrap=True, width=size)
+    marks = max(10, min(60, width - sum(columns.values()) - 2 * len(columns) - 4))
+    table.add_column("decisions over truth", no_wrap=True, width=marks)
+    for name, device in watch.devices.items():
+        shown = cells(device)[: len(columns) - 1]
+        table.add_row(name, *shown, strip(list(device.strip), marks))
+    return table
+
+
+def cells(device: DeviceWatch) -> list[Text]:
+    seen = device.last
+    if seen is None:
+        return [Text("...", style="dim")] * 4
+    said = seen.said
+    return [
+        state(said.label) if said.accepted else Text(said.label or "?", style="dim strike"),
+        bar(said.certainty, said.threshold),
+        verdict(seen),
+        state("nonsense" if seen.truth.glitch else seen.truth.state),
+    ]
+
+
+def state(name: str | None) -> Text:
+    return Text(name or "?", style=COLOURS.get(name or "", "white"))
+
+
+def bar(certainty: float, threshold: float | None) -> Text:
+    """How certain, with a mark where it is certain enough."""
+    filled = round(certainty * BAR)
+    mark = BAR if threshold is None else min(BAR - 1, round(threshold * BAR))
+    enough = threshold is not None and certainty >= threshold
+    text = Text()
+    for n in range(BAR):
+        full = n < filled
+        sign = "┃" if n == mark and not full else "━"
+        colour = ("green" if enough else "red") if full else "white" if n == mark else NOTHING
+        text.append(sign, style=colour)
+    return text.append(f" {certainty:.2f}", style="default" if enough else "dim")
+
+
+def verdict(seen: Seen) -> Text:
+    if not seen.said.accepted:
+        return Text((seen.said.reason or "rejected").replace("_", " "), style="yellow")
+    return Text("right", style="green") if seen.right else Text("wrong", style="bold red")
+
+
+def strip(seen: Sequence[Seen], width: int) -> Text:
+    """The past in colours, several decisions in a mark: above what was said, below the truth.
+
+    The latest mark is at the right. Marks begin at sequence numbers that are multiples of their
+    length, so that they move but do not flicker.
+    """
+    marks: dict[int, list[Seen]] = {}
+    for one in seen:
+        marks.setdefault(one.said.sequence // PER_MARK, []).append(one)
+    text = Text()
+    for number in sorted(marks)[-width:]:
+        group = marks[number]
+        text.append("▀", style=f"{mark_colour(group)} on {truth_colour(group)}")
+    return text
+
+
+def mark_colour(group: Sequence[Seen]) -> str:
+    """That of the label that most accepted decisions have; none if most are rejected."""
+    labels = [one.said.label or "" for one in group if one.said.accepted]
+    if 2 * len(labels) < len(group):
+        return NOTHING
+    return COLOURS.get(max(labels, key=labels.count), "white")
+
+
+def truth_colour(group: Sequence[Seen]) -> str:
+    states = [one.truth.state for one in group]
+    return COLOURS.get(max(states, key=states.count), "white")
+
+
+def legend() -> Text:
+    text = Text("  ")
+    for name, colour in {**COLOURS, "rejected": NOTHING}.items():
+        text.append("██ ", style=colour).append(f"{name}   ", style="dim")
+    return text
+
+
+# --- figures and happenings ----------------------------------------------------------------------
+
+
+def figures(watch: Watch) -> Table:
+    table = Table.grid(expand=True)
+    columns = {
+        "readings per second": f"{watch.throughput:.0f}",
+        "decided": f"{watch.decided}",
+        "labels learnt": f"{watch.version}",
+        "accepted and right": share(watch.accuracy),
+        "rejected": share(watch.reject_rate),
+        "why": ", ".join(f"{n} {name}" for name, n in sorted(watch.reasons.items())) or "-",
+    }
+    for _ in columns:
+        table.add_column(justify="left")
+    table.add_row(*(Text(name, style="dim") for name in columns))
+    table.add_row(*(Text(value.replace("_", " "), style="bold") for value in columns.values()))
+    return table
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def happenings(watch: Watch) -> Text:
+    """The last notes, the latest below; always as many lines, so that nothing jumps."""
+    text = Text()
+    notes = watch.notes[-NOTES:]
+    for note in notes:
+        style = KINDS.get(note.kind, "default" if note is notes[-1] else "dim")
+        text.append(f"{note.seconds:4.0f} s  ", style="dim").append(note.text, style=style)
+        text.append("\n" if note is not notes[-1] else "")
+    return text.append("\n" * (NOTES - max(1, len(notes))))

@@ -1,0 +1,59 @@
+"""What a demo came to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamlvq.demo.watch import Watch
+
+
+def summary(watch: Watch, cpu_share: float | None, folder: Path | None) -> str:
+    """The lines at the end.
+
+    Parameters
+    ----------
+    watch
+        All that was seen.
+    cpu_share
+        Of the daemon, of one core; None if it is not known.
+    folder
+        Where everything was kept; None if nothing was.
+
+    """
+    lines = ["", f"After {watch.seconds:.0f} s", *_figures(watch)]
+    if cpu_share is not None:
+        lines.append(f"  the daemon used         {cpu_share:.1%} of a processor core")
+    lines += [f"  {episode.words()}" for episode in watch.episodes]
+    return "\n".join([*lines, "", *_next_steps(folder)])
+
+
+def _figures(watch: Watch) -> list[str]:
+    lines = [
+        f"  readings decided        {watch.decided}",
+        f"  labels learnt           {watch.version}",
+    ]
+    if watch.accuracy is not None and watch.reject_rate is not None:
+        reasons = ", ".join(f"{name} {count}" for name, count in sorted(watch.reasons.items()))
+        lines += [
+            f"  accepted and right      {watch.accuracy:.1%}",
+            f"  rejected                {watch.reject_rate:.1%} ({reasons or 'none'})",
+        ]
+    return lines
+
+
+def _next_steps(folder: Path | None) -> list[str]:
+    lines = ["Where to look next"]
+    if folder is None:
+        lines.append(
+            "  streamlvq demo --keep FOLDER            keeps configuration, logs, decisions"
+        )
+    else:
+        lines += [
+            f"  {folder / 'monitor.yaml'}   the configuration that the daemon ran with",
+            f"  streamlvq inspect {folder / 'state'}   what the model has learnt",
+        ]
+    return [
+        *lines,
+        "  streamlvq config sample > monitor.yaml  a configuration for your own broker",
+        "  streamlvq run monitor.yaml              the daemon that you have just seen",
+    ]

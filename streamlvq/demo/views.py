@@ -1,0 +1,159 @@
+"""Two ways to show what is going on: lines of text, and a live picture."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from streamlvq.demo.watch import Seen, Watch
+
+EVERY = 2.0  # seconds between two lines about the state of things
+PATIENCE = 4.0  # seconds after which waiting needs an explanation
+COMPILING = "compiling the kernels: only the first time on a machine, one to two minutes"
+
+
+class View(abc.ABC):
+    """Shows a demo, between entering and leaving it."""
+
+    @abc.abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abc.abstractmethod
+    def __exit__(self, *error: object) -> None: ...
+
+    @abc.abstractmethod
+    def waiting(self, what: str, elapsed: float) -> None:
+        """Something is being started."""
+
+    @abc.abstractmethod
+    def update(self, watch: Watch) -> None:
+        """Show how things are now."""
+
+
+def has_rich() -> bool:
+    return importlib.util.find_spec("rich") is not None
+
+
+def choose_view(title: str, plain: bool) -> View:
+    """A live picture where there is a terminal and rich, else lines."""
+    if plain or not sys.stdout.isatty():
+        return Lines(title)
+    if not has_rich():
+        return Lines(f"{title}\n(for a live view: pip install 'streamlvq[demo]')")
+    return Picture(title)
+
+
+class Lines(View):
+    """Lines of text: what happens, and every two seconds how things are."""
+
+    def __init__(self, title: str) -> None:
+        self._told = 0
+        self._due = 0.0
+        self._waited = ""
+        self._title = title
+
+    def __enter__(self) -> Self:
+        print(self._title, flush=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def waiting(self, what: str, elapsed: float) -> None:
+        text = f"{what} ({COMPILING})" if elapsed > PATIENCE else what
+        if text != self._waited:
+            print(f"  starting: {text}", flush=True)
+            self._waited = text
+
+    def update(self, watch: Watch) -> None:
+        for note in watch.notes[self._told :]:
+            print(f"{note.seconds:6.1f} s  {note.text}", flush=True)
+        self._told = len(watch.notes)
+        if watch.seconds >= self._due and watch.decided:
+            self._due = watch.seconds + EVERY
+            print(f"{watch.seconds:6.1f} s    {status_line(watch)}", flush=True)
+
+
+def status_line(watch: Watch) -> str:
+    """How things are, in a line."""
+    parts = [f"{watch.throughput:.0f} readings/s, {watch.version} labels learnt"]
+    if watch.accuracy is not None:
+        parts.append(f"accepted and right {watch.accuracy:.1%}")
+    if watch.reject_rate is not None:
+        parts.append(f"rejected {watch.reject_rate:.1%}")
+    machines = [
+        f"{name} {brief(device.last)}" for name, device in watch.devices.items() if device.last
+    ]
+    return ", ".join(parts) + " | " + ", ".join(machines)
+
+
+def brief(seen: Seen) -> str:
+    said = seen.said
+    return f"{said.label}" if said.accepted else f"? ({said.reason})"
+
+
+class Picture(View):
+    """A picture in the terminal that is drawn afresh several times a second.
+
+    Parameters
+    ----------
+    title
+        What stands above it.
+    console
+        Where to draw; None for the terminal.
+
+    """
+
+    def __init__(self, title: str, console: Any = None) -> None:
+        from rich.console import Console  # noqa: PLC0415  (an extra)
+        from rich.live import Live  # noqa: PLC0415
+
+        self._title = title
+        self.console = console or Console()
+        # Without a thread of its own: children are started from a process with one thread.
+        self._live = Live(console=self.console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):  # the terminal must get its cursor back
+            self._live.stop()
+
+    def waiting(self, what: str, elapsed: float) -> None:
+        from rich.text import Text  # noqa: PLC0415
+
+        frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+        text = Text(f"{self._title}\n", style="bold")
+        text.append(f"{frames[int(elapsed * 10) % len(frames)]} ", style="green")
+        text.append(f"starting {what}, {elapsed:.0f} s", style="not bold")
+        if elapsed > PATIENCE:
+            text.append(f"\n  {COMPILING}", style="not bold dim")
+        self._live.update(text, refresh=True)
+
+    def update(self, watch: Watch) -> None:
+        self._live.update(self.draw(watch), refresh=True)
+
+    def draw(self, watch: Watch) -> Any:
+        """The picture as rich takes it."""
+        from streamlvq.demo.draw import picture  # noqa: PLC0415
+
+        title = f"{self._title}   {watch.seconds:.0f} s"
+        return picture(watch, title, self.console.width)
+
+
+def save_picture(watch: Watch, title: str, path: Path, width: int = 118) -> None:
+    """Write the picture of this moment to an SVG file."""
+    from rich.console import Console  # noqa: PLC0415
+
+    with Path("/dev/null").open("w", encoding="utf-8") as nowhere:
+        console = Console(
+            record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
+        )
+        console.print(Picture(title, console).draw(watch))
+        console.save_svg(str(path), title="streamlvq demo")

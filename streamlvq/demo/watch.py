@@ -1,0 +1,180 @@
+"""What the view knows: decisions of the daemon beside the truth."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from msgspec.json import decode
+
+from streamlvq.connect import Message
+from streamlvq.demo.episodes import Episode
+from streamlvq.demo.wire import CHAPTER, STATUS, Online, Said, Told, Truth
+
+STRIP = 400  # decisions of a device that are remembered, to be drawn
+WAITING = 2000  # truths of a device that no decision has come for
+RECENT = 2.0  # seconds over which throughput is measured
+FILTERS = ("demo/+/decision", "demo/+/truth", CHAPTER, STATUS)
+
+
+@dataclass
+class Seen:
+    """A decision and the truth."""
+
+    said: Said
+    truth: Truth
+
+    @property
+    def right(self) -> bool:
+        return self.said.label == self.truth.state
+
+
+@dataclass
+class DeviceWatch:
+    """One machine."""
+
+    last: Seen | None = None
+    strip: deque[Seen] = field(default_factory=lambda: deque(maxlen=STRIP))
+    truths: dict[int, Truth] = field(default_factory=dict)
+    early: dict[int, Said] = field(default_factory=dict)  # decisions that overtook their truth
+
+
+@dataclass
+class Note:
+    """Something worth telling."""
+
+    seconds: float
+    kind: str
+    text: str
+
+
+class Watch:
+    """Counts and remembers what comes from the broker.
+
+    Parameters
+    ----------
+    devices
+        Names of the machines.
+
+    """
+
+    def __init__(self, devices: Iterable[str]) -> None:
+        self.devices = {device: DeviceWatch() for device in devices}
+        self.online = False
+        self.notes: list[Note] = []
+        self.episodes: list[Episode] = []
+        self.reasons: Counter[str] = Counter()
+        self.decided = self.accepted = self.right = self.version = 0
+        self.began: float | None = None  # when the story did, by our clock
+        self._ended: float | None = None
+        self._arrivals: deque[tuple[float, int]] = deque()
+        self._actions: dict[str, Callable[[bytes], None]] = {
+            "decision": lambda payload: self._on_decision(decode(payload, type=Said)),
+            "truth": lambda payload: self._on_truth(decode(payload, type=Truth)),
+            "story": lambda payload: self._on_chapter(decode(payload, type=Told)),
+            "status": lambda payload: self._on_status(decode(payload, type=Online)),
+        }
+
+    def take(self, messages: Iterable[Message]) -> None:
+        """Look at messages."""
+        before = self.decided
+        for message in messages:
+            self._actions[message.topic.rpartition("/")[2]](message.payload)
+        now = time.monotonic()
+        self._arrivals.append((now, self.decided - before))
+        while self._arrivals[0][0] < now - RECENT:
+            self._arrivals.popleft()
+
+    # --- figures ---------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Since the machines were switched on."""
+        if self.began is None:
+            return 0.0
+        return (time.monotonic() if self._ended is None else self._ended) - self.began
+
+    def stop(self) -> None:
+        """Let the clock stand still."""
+        self._ended = time.monotonic()
+
+    @property
+    def throughput(self) -> float:
+        """Decisions per second, lately."""
+        return sum(count for _, count in self._arrivals) / RECENT
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the accepted decisions that are right."""
+        return self.right / self.accepted if self.accepted else None
+
+    @property
+    def reject_rate(self) -> float | None:
+        """Share of the decisions that are not accepted."""
+        return 1 - self.accepted / self.decided if self.decided else None
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def _on_status(self, status: Online) -> None:
+        self.online = status.state == "online"
+
+    def _on_chapter(self, told: Told) -> None:
+        if self.began is None:
+            self.began = time.monotonic() - told.seconds
+        self.note(told.kind, told.text)
+        if told.kind == "fault":
+            known = any(episode.recognised is not None for episode in self.episodes)
+            self.episodes.append(Episode(told.device, self.seconds, known))
+        elif told.kind == "technician":
+            for episode in self._open_episodes(told.device):
+                episode.labelled = self.seconds
+        elif told.kind == "repaired":
+            for episode in self._open_episodes(told.device):
+                episode.ended = self.seconds
+
+    def note(self, kind: str, text: str) -> None:
+        """Remember something worth telling."""
+        self.notes.append(Note(self.seconds, kind, text))
+
+    def _on_truth(self, truth: Truth) -> None:
+        device = self.devices[truth.device]
+        said = device.early.pop(truth.sequence, None)
+        if said is not None:
+            self._count(device, Seen(said, truth))
+            return
+        device.truths[truth.sequence] = truth
+        if len(device.truths) > WAITING:
+            del device.truths[next(iter(device.truths))]
+
+    def _on_decision(self, said: Said) -> None:
+        if said.duplicate:
+            return
+        device = self.devices[said.device]
+        truth = device.truths.pop(said.sequence, None)
+        if truth is not None:
+            self._count(device, Seen(said, truth))
+            return
+        device.early[said.sequence] = said
+        if len(device.early) > WAITING:
+            del device.early[next(iter(device.early))]
+
+    def _count(self, device: DeviceWatch, seen: Seen) -> None:
+        device.last = seen
+        device.strip.append(seen)
+        said = seen.said
+        self.decided += 1
+        self.version = max(self.version, said.version)
+        if said.accepted:
+            self.accepted += 1
+            self.right += seen.right
+        else:
+            self.reasons[said.reason or "unknown"] += 1
+        for episode in self._open_episodes(said.device):
+            text = episode.follow(said, seen.truth, self.seconds)
+            if text is not None:
+                self.note("found", text)
+
+    def _open_episodes(self, device: str) -> list[Episode]:
+        return [e for e in self.episodes if e.device == device and e.ended is None]
