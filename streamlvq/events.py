@@ -148,6 +148,20 @@ class Decisions:
     def records(self) -> list[DecisionRecord]:
         """Each decision by itself."""
         names = [label_text(label) for label in self.classes]
+        columns = zip(
+            self.devices,
+            self.labels(),
+            self.accepted.tolist(),
+            self.reasons,
+            self.certainties.tolist(),
+            self.thresholds.tolist(),
+            self.probabilities.tolist(),
+            self.times,
+            self.sequences,
+            self.versions.tolist(),
+            self.duplicates,
+            strict=True,
+        )
         return [
             DecisionRecord(
                 device=device,
@@ -160,22 +174,21 @@ class Decisions:
                 t=t,
                 sequence=sequence,
                 version=version,
-                duplicate=duplicate,
+                duplicate=again,
             )
-            for device, label, accepted, reason, certainty, threshold, row, t, sequence, version, duplicate in zip(
-                self.devices,
-                self.labels(),
-                self.accepted.tolist(),
-                self.reasons,
-                self.certainties.tolist(),
-                self.thresholds.tolist(),
-                self.probabilities.tolist(),
-                self.times,
-                self.sequences,
-                self.versions.tolist(),
-                self.duplicates,
-                strict=True,
-            )
+            for (
+                device,
+                label,
+                accepted,
+                reason,
+                certainty,
+                threshold,
+                row,
+                t,
+                sequence,
+                version,
+                again,
+            ) in columns
         ]
 
 

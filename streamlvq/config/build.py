@@ -17,13 +17,15 @@ _LARGEST = 2**31 - 1
 _TRUTH = {"true": True, "false": False}
 
 
-def build_classifier(config: Config) -> Any:
+def build_classifier(config: Config, model: Any = None) -> Any:
     """A fresh classifier: the model, in an integrator and a rejector where there are sections.
 
     Parameters
     ----------
     config
         The configuration; raises `ConfigError` if it asks for what there is not.
+    model
+        A model to put inside, instead of a new one of the section `model`.
 
     Examples
     --------
@@ -42,7 +44,7 @@ def build_classifier(config: Config) -> Any:
     5000
 
     """
-    classifier = build_model(config.model)
+    classifier = build_model(config.model) if model is None else model
     if config.integrator is not None:
         classifier = _build_integrator(classifier, config)
     if config.rejector is not None:

@@ -40,8 +40,8 @@ class Duplicates:
 
     def keys(self) -> Keys:
         """All that is remembered, the oldest first."""
-        keys = np.array(self._ring[self._place :] + self._ring[: self._place], np.int64)
-        return keys[keys != 0]
+        ring = self._ring[self._place :] + self._ring[: self._place]
+        return np.array([key for key in ring if key], np.int64)
 
     def restore(self, keys: Keys) -> None:
         """Remember these instead, the last `room` of them."""

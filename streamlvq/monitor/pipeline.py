@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from streamlvq.events import Label, Rows
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
+from streamlvq.monitor.columns import Columns
+from streamlvq.monitor.fast_path import FastPath
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.chain import links
 from streamlvq.wrappers.rejector import Rejector, no_model
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Columns:
-    """Decisions on rows, as they are filled in; see `streamlvq.events.Decisions`."""
-
-    codes: Ints
-    certainties: npt.NDArray[np.float64]
-    thresholds: npt.NDArray[np.float64]
-    accepted: npt.NDArray[np.bool_]
-    reasons: list[str | None]
-    probabilities: Rows
-    versions: Ints
-
-    @classmethod
-    def empty(cls, rows: int, classes: int) -> Columns:
-        return cls(
-            codes=np.full(rows, -1, np.int64),
-            certainties=np.zeros(rows),
-            thresholds=np.zeros(rows),
-            accepted=np.zeros(rows, np.bool_),
-            reasons=[None] * rows,
-            probabilities=np.full((rows, classes), np.nan),
-            versions=np.zeros(rows, np.int64),
-        )
 
 
 class Pipeline:
@@ -61,6 +32,7 @@ class Pipeline:
         self.model: LVQClassifier | LVQCommittee = chain[-1]
         self.rejector = next((link for link in chain if isinstance(link, Rejector)), None)
         self.integrator = next((link for link in chain if isinstance(link, TimeIntegrator)), None)
+        self._fast = FastPath.through(self.model, self.integrator, self.rejector)
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -85,9 +57,14 @@ class Pipeline:
         """Decide on each row, then learn it if it has a label; duplicates change nothing."""
         new = {y for y in labels if y is not None}.difference(self.classes)
         columns = Columns.empty(len(rows), len(self.classes) + len(new))
-        for k in range(len(rows)):
-            x = dict(zip(features, rows[k].tolist(), strict=True))
-            self._step_one(columns, k, x, labels[k], devices[k], times[k], duplicates[k])
+        k = 0
+        while k < len(rows):
+            if self._fast is not None and self._fast.is_ready(features, labels[k]):
+                k = self._fast.run(columns, k, features, rows, labels, devices, times, duplicates)
+            else:
+                x = dict(zip(features, rows[k].tolist(), strict=True))
+                self._step_one(columns, k, x, labels[k], devices[k], times[k], duplicates[k])
+                k += 1
         return columns
 
     def _step_one(

@@ -287,9 +287,13 @@ class TimeIntegrator(ClassifierWrapper):
         if opinion is None:
             return
         labels, p = opinion
+        self._take_labels(labels)
+        self._windows.advance(device, t, window, p)
+
+    def _take_labels(self, labels: Sequence[Label]) -> None:
+        """The classes that the columns of the windows stand for from now on."""
         if labels is not self._labels:
             self._labels, self._by_label = labels, None
-        self._windows.advance(device, t, window, p)
 
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
         """Whether a reading at this time would start the window of its device afresh.

@@ -181,12 +181,12 @@ class Adaptive(Thresholds):
         self.rule = rule
         self.needs_labels = rule.needs_labels
         self._memory = memory
-        self._per_class = per_class
+        self.per_class = per_class
         self._recent: dict[Label, Recent] = {}
         self._nothing = Recent(1)
 
     def _key(self, label: Label) -> Label:
-        return label if self._per_class else None
+        return label if self.per_class else None
 
     def aim(self, target: float) -> None:
         self.rule.target = target
@@ -197,17 +197,22 @@ class Adaptive(Thresholds):
         return self._recent.get(self._key(label), self._nothing).find(self.rule)
 
     def remember(self, label: Label, certainty: float, right: bool) -> None:
+        self.recent(label).remember(certainty, right)
+
+    def recent(self, label: Label) -> Recent:
+        """Where the certainties are that go with a label."""
         key = self._key(label)
         if key not in self._recent:
             self._recent[key] = Recent(self._memory)
-        self._recent[key].remember(certainty, right)
+        return self._recent[key]
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
         """What came, the oldest first; how it is sorted follows from that."""
         number = {label: code for code, label in enumerate(classes)}
-        recent = self._recent.values()
+        used = {key: each for key, each in self._recent.items() if each.seen}
+        recent = used.values()
         return {
-            "of": np.array([number.get(key, -1) for key in self._recent], np.int64),
+            "of": np.array([number.get(key, -1) for key in used], np.int64),
             "seen": np.array([each.seen for each in recent], np.int64),
             "stored": np.array([len(each.came()[0]) for each in recent], np.int64),
             "came": np.concatenate([np.empty((2, 0)), *(each.came() for each in recent)], axis=1),
@@ -221,7 +226,7 @@ class Adaptive(Thresholds):
             raise ValueError(f"thresholds: expected up to {self._memory} decisions of each label")
         if came.shape != (2, stored.sum()) or not np.all((came >= 0.0) & (came <= 1.0)):
             raise ValueError("thresholds: expected certainties from 0 to 1")
-        if np.any(of < -1) or np.any(of >= len(classes)) or np.any((of == -1) == self._per_class):
+        if np.any(of < -1) or np.any(of >= len(classes)) or np.any((of == -1) == self.per_class):
             raise ValueError("thresholds: expected labels that the model knows")
         self._recent, start = {}, 0
         for code, number, count in zip(of.tolist(), seen.tolist(), stored.tolist(), strict=True):

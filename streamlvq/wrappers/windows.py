@@ -91,9 +91,9 @@ class Windows:
     # --- the course of time ----------------------------------------------------------------------
 
     def enter(self, device: Hashable, t: Time, found: int) -> int:
-        """The place of the device that a reading at this time comes from, made ready for it.
+        """The place of the device that a reading at this time comes from; `found` is its window.
 
-        `found` is what `find` said. What a kernel does afterwards is to move `logs` and `counts`.
+        Whoever enters moves `logs` and `counts` on afterwards, from zero if nothing was found.
         """
         places = self._places
         place = places.get(device, NONE)
@@ -101,11 +101,7 @@ class Windows:
             place = self._settle(device)
         else:
             places.move_to_end(device)
-        if found == NONE:
-            self.logs[place] = 0.0
-            self.counts[place] = 0
-            self.times[place] = (t,)
-        elif self.kept_times == 1:
+        if found == NONE or self.kept_times == 1:
             self.times[place] = (t,)
         else:
             self.times[place] = (*self.times[place], t)[-self.kept_times :]
@@ -144,6 +140,9 @@ class Windows:
         """Add a reading to the window that was found for it; without one a segment begins."""
         self.widen(len(p))
         place = self.enter(device, t, found)
+        if found == NONE:
+            self.logs[place] = 0.0
+            self.counts[place] = 0
         kernels().advance(self.logs[place], p)
         self.counts[place] = min(self.counts[place] + 1, self.readings)
 

@@ -1,0 +1,37 @@
+"""Decisions while they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.events import Rows
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Decisions on rows, as they are filled in; see `streamlvq.events.Decisions`."""
+
+    codes: Ints
+    certainties: npt.NDArray[np.float64]
+    thresholds: npt.NDArray[np.float64]
+    accepted: npt.NDArray[np.bool_]
+    reasons: list[str | None]
+    probabilities: Rows
+    versions: Ints
+
+    @classmethod
+    def empty(cls, rows: int, classes: int) -> Columns:
+        return cls(
+            codes=np.full(rows, -1, np.int64),
+            certainties=np.zeros(rows),
+            thresholds=np.zeros(rows),
+            accepted=np.zeros(rows, np.bool_),
+            reasons=[None] * rows,
+            probabilities=np.full((rows, classes), np.nan),
+            versions=np.zeros(rows, np.int64),
+        )

@@ -1,0 +1,88 @@
+"""Readings of several groups in one batch: taken apart, decided on, put together again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamlvq.events import Decisions, Label, Readings
+from streamlvq.monitor.columns import Columns
+
+
+def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:
+    """Every group and the indices of its readings; None: all of them."""
+    if not groups:
+        return []
+    if groups.count(groups[0]) == len(groups):
+        return [(groups[0], None)]
+    indices: dict[str, list[int]] = {}
+    for k, group in enumerate(groups):
+        indices.setdefault(group, []).append(k)
+    return list(indices.items())
+
+
+def selected(readings: Readings, indices: list[int]) -> Readings:
+    def pick(values: list[Any]) -> list[Any]:
+        return [values[k] for k in indices]
+
+    return Readings(
+        features=readings.features,
+        rows=readings.rows[indices],
+        devices=pick(readings.devices),
+        groups=pick(readings.groups),
+        labels=pick(readings.labels),
+        times=pick(readings.times),
+        sequences=pick(readings.sequences),
+        keys=pick(readings.keys),
+        suspects=pick(readings.suspects),
+        sources=pick(readings.sources),
+    )
+
+
+Part = tuple[list[int] | None, tuple[tuple[Label, ...], Columns]]
+
+
+def assemble(readings: Readings, twice: list[bool], parts: list[Part]) -> Decisions:
+    """Decisions in the order of the readings, whatever group they belong to."""
+    if len(parts) == 1 and parts[0][0] is None:
+        classes, columns = parts[0][1]
+    else:
+        classes, columns = _merge(len(readings), parts)
+    return Decisions(
+        classes=classes,
+        devices=readings.devices,
+        groups=readings.groups,
+        times=readings.times,
+        sequences=readings.sequences,
+        truths=readings.labels,
+        codes=columns.codes,
+        certainties=columns.certainties,
+        thresholds=columns.thresholds,
+        accepted=columns.accepted,
+        reasons=columns.reasons,
+        probabilities=columns.probabilities,
+        versions=columns.versions,
+        duplicates=twice,
+        sources=readings.sources,
+    )
+
+
+def _merge(rows: int, parts: list[Part]) -> tuple[tuple[Label, ...], Columns]:
+    classes = tuple(dict.fromkeys(label for _, (known, _) in parts for label in known))
+    place = {label: code for code, label in enumerate(classes)}
+    merged = Columns.empty(rows, len(classes))
+    for indices, (known, columns) in parts:
+        assert indices is not None
+        places = np.array([place[label] for label in known], np.int64)
+        decided = columns.codes >= 0
+        merged.codes[indices] = np.where(decided, places[columns.codes] if len(places) else -1, -1)
+        merged.certainties[indices] = columns.certainties
+        merged.thresholds[indices] = columns.thresholds
+        merged.accepted[indices] = columns.accepted
+        merged.versions[indices] = columns.versions
+        if len(places):
+            merged.probabilities[np.ix_(np.array(indices), places)] = columns.probabilities
+        for k, reason in zip(indices, columns.reasons, strict=True):
+            merged.reasons[k] = reason
+    return classes, merged
