@@ -43,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
         progress=False if options.quiet else None,
     )
     if not options.quiet:
-        print(f"recorded {recorded.messages} messages in {recorded.seconds:.1f} s: {options.output}")
+        print(
+            f"recorded {recorded.messages} messages in {recorded.seconds:.1f} s: {options.output}"
+        )
         if not recorded.messages:
             print("next: nothing came; is --topic right, and may this user read it?")
     return 0

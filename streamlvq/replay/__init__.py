@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from streamlvq.replay.core import Replay, replay
 from streamlvq.replay.page import page
+from streamlvq.replay.publishing import publish
+from streamlvq.replay.recording import record
 from streamlvq.replay.report import Report, make_report
+from streamlvq.replay.state import inspect, load_monitor, save_monitor
 from streamlvq.replay.statistics import Statistics
 from streamlvq.replay.text import summary
+from streamlvq.replay.training import Trained, train
 
-__all__ = ["Replay", "Report", "Statistics", "make_report", "page", "replay", "summary"]
+__all__ = [
+    "Replay",
+    "Report",
+    "Statistics",
+    "Trained",
+    "inspect",
+    "load_monitor",
+    "make_report",
+    "page",
+    "publish",
+    "record",
+    "replay",
+    "save_monitor",
+    "summary",
+    "train",
+]

@@ -19,6 +19,7 @@ from streamlvq.monitor import Monitor
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
+from streamlvq.replay.text import number, percent
 
 Watcher = Callable[[Decisions], None]
 
@@ -82,7 +83,7 @@ def replay(
             for made in run.step(portion):
                 file.write(made)
             bar.update(run.statistics)
-    return run.report(log=str(log), format=_format(feed))
+    return run.report(log=str(log), format=feed.format)
 
 
 class Replay:
@@ -177,15 +178,13 @@ def describe(config: Config) -> str:
     return ", ".join(parts)
 
 
-def _format(feed: Feed) -> str:
-    return str(getattr(feed.log, "format", None) or type(feed.log).__name__)
-
-
 class DecisionFile:
     """Decisions as lines of JSON; nothing at all without a path."""
 
     def __init__(self, path: str | Path | None) -> None:
-        self._file: BinaryIO | None = None if path is None else Path(path).open("wb")
+        self._file: BinaryIO | None = None
+        if path is not None:
+            self._file = Path(path).open("wb")  # noqa: SIM115: closed by __exit__
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def write(self, decisions: Decisions) -> None:
@@ -196,7 +195,10 @@ class DecisionFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         if self._file is not None:
             self._file.close()
@@ -219,19 +221,27 @@ class Bar:
         )
 
     def update(self, statistics: Statistics) -> None:
+        """How it goes."""
         if self._bar.disable:
             return
-        rate = statistics.readings / max(time.perf_counter() - self._start, 1e-9)
-        said = {"readings/s": f"{rate:,.0f}".replace(",", " ")}
-        if statistics.accuracy is not None:
-            said["accuracy"] = f"{100 * statistics.accuracy:.1f} %"
-        self._bar.set_postfix(said, refresh=False)
+        said = {} if statistics.accuracy is None else {"accuracy": percent(statistics.accuracy)}
+        self.move(statistics.readings, "readings", **said)
+
+    def move(self, count: int, unit: str, **said: str) -> None:
+        """So many so far; where in the file that is, the feed knows."""
+        if self._bar.disable:
+            return
+        rate = round(count / max(time.perf_counter() - self._start, 1e-9))
+        self._bar.set_postfix({f"{unit}/s": number(rate), **said}, refresh=False)
         self._bar.update(self._feed.progress[0] - self._bar.n)
 
     def __enter__(self) -> Bar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self._bar.close()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from streamlvq.config import Config
-from streamlvq.connect import Log, open_log
+from streamlvq.connect import Message
 from streamlvq.events import Event, Readings, Refused
-from streamlvq.payloads import Decoder
+from streamlvq.payloads import Decoder, group_of
+from streamlvq.replay.opening import open_log
 
 
 class Portion(NamedTuple):
@@ -40,33 +41,43 @@ class Feed:
         self, path: str | Path, config: Config, format: str | None = None, limit: int | None = None
     ) -> None:
         self.path, self.limit = Path(path), limit
-        self.log: Log = open_log(self.path, config.readings, format)
+        self.format, self.log = open_log(self.path, config.readings, format)
         self._decoder = Decoder(config) if self.log.holds_messages else None
+        self._group_of = None if config.model.per == "all" else group_of(config)
 
     @property
     def progress(self) -> tuple[int, int]:
         """Bytes read so far, and in all."""
         return self.log.progress
 
-    def __iter__(self) -> Iterator[Portion]:
-        left = self.limit
+    def batches(self) -> Iterator[Sequence[Message] | Readings]:
+        """What the log gives, not decoded; the log is closed at the end."""
         try:
-            while (left is None or left > 0) and (batch := self.log.read()) is not None:
-                portion = self._portion(batch)
-                if left is not None:
-                    portion = Portion(_first(portion.events, left), portion.refused)
-                    left -= sum(len(e) for e in portion.events if isinstance(e, Readings))
-                yield portion
+            while (batch := self.log.read()) is not None:
+                yield batch
         finally:
             self.log.close()
 
-    def _portion(self, batch: object) -> Portion:
+    def __iter__(self) -> Iterator[Portion]:
+        left = self.limit
+        for batch in self.batches():
+            portion = self._portion(batch)
+            if left is not None:
+                portion = Portion(_first(portion.events, left), portion.refused)
+                left -= sum(len(e) for e in portion.events if isinstance(e, Readings))
+            yield portion
+            if left is not None and left <= 0:
+                return
+
+    def _portion(self, batch: Sequence[Message] | Readings) -> Portion:
         refused = [Refused(0, "row", text) for text in self.log.refused]
         if isinstance(batch, Readings):
+            if self._group_of is not None:  # rows have no topic that could say more
+                batch.groups = [self._group_of(device, {}) for device in batch.devices]
             return Portion([batch], refused)
         assert self._decoder is not None
-        events, more = self._decoder.decode(batch)
-        return Portion(list(events), [*refused, *more])
+        decoded = self._decoder.decode(batch)
+        return Portion(decoded.events, [*refused, *decoded.refused])
 
 
 def _first(events: list[Event], count: int) -> list[Event]:

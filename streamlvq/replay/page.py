@@ -20,7 +20,8 @@ ROWS = 200  # of the table of devices
 MODELS = 6
 HATCH = """\
 <svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>
-<pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse"
+ patternTransform="rotate(45)">
 <rect class="hatch-ground" width="5" height="5"/><rect class="hatch-line" width="1.6" height="5"/>
 </pattern></defs></svg>"""
 
@@ -163,9 +164,9 @@ def _confusion(report: Report) -> str:
         recall = percent(report.classes[k].recall)
         rows.append(f"<tr><th>{escape(label)}</th>{cells}<td>{recall}</td></tr>")
     return (
-        "<p>Rows: the label. Columns: what was decided, accepted or not. The stronger the colour, the "
-        'larger the share of the row.</p><div class="scroll"><table class="matrix"><thead><tr><th></th>'
-        f"{head}<th>recall</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<p>Rows: the label. Columns: what was decided, accepted or not. The stronger the colour, "
+        'the larger the share of the row.</p><div class="scroll"><table class="matrix">'
+        f"<thead><tr><th></th>{head}<th>recall</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 

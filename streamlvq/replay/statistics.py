@@ -39,6 +39,17 @@ class _Judged(NamedTuple):
     certainties: Floats
     confidences: Floats  # probability of the label that was decided
 
+    def where(self, chosen: Bools | Ints) -> _Judged:
+        """Some of them."""
+        return _Judged(
+            self.devices[chosen],
+            self.truths[chosen],
+            self.decided[chosen],
+            self.accepted[chosen],
+            self.certainties[chosen],
+            self.confidences[chosen],
+        )
+
 
 class _Waiting(NamedTuple):
     """A decision whose label may come late."""
@@ -110,7 +121,7 @@ class Statistics:
         self._count_devices(devices, D_READINGS)
         self._count_devices(devices[judged.accepted], D_ACCEPTED)
         known = judged.truths >= 0
-        self._judge(judged if known.all() else _Judged(*(column[known] for column in judged)))
+        self._judge(judged if known.all() else judged.where(known))
         ordinals = self._chart(judged, _numbers(decisions.times))
         if self._wait:
             self._remember(decisions, judged, ordinals)
@@ -169,7 +180,7 @@ class Statistics:
         ordinals = np.full(len(times), -1)
         shown = np.flatnonzero(judged.devices < self.tracks.tracks)
         if len(shown):
-            some = _Judged(*(column[shown] for column in judged))
+            some = judged.where(shown)
             if self._wait:
                 ordinals[shown] = self._next_ordinals(some.devices)
             _fill(self.tracks, self.tracks.place(some.devices, times[shown]), some, labels=True)
@@ -183,7 +194,7 @@ class Statistics:
             seen[device] += 1
         return ordinals
 
-    # --- late labels, rows that were refused -------------------------------------------------------
+    # --- late labels, rows that were refused -----------------------------------------------------
 
     def _remember(self, decisions: Decisions, judged: _Judged, ordinals: Ints) -> None:
         marks = decisions.sequences if self._by_sequence else decisions.times
@@ -273,7 +284,7 @@ def _fill(cells: Cells, places: Ints, judged: _Judged, labels: bool) -> None:
         cells.count(places[said], decided_column(judged.decided[said]))
     known = judged.truths >= 0
     if known.any():
-        _fill_truths(cells, places[known], _Judged(*(column[known] for column in judged)), labels)
+        _fill_truths(cells, places[known], judged.where(known), labels)
 
 
 def _fill_truths(cells: Cells, places: Ints, judged: _Judged, labels: bool) -> None:

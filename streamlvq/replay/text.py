@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamlvq.replay.report import Report
+import numpy as np
+
+from streamlvq.replay.report import Curve, Report
 
 WIDE = 12  # more classes than this make a matrix that no terminal shows
 DEVICES = 8
-CURVE = (0.0, 0.05, 0.1, 0.2)
+CURVE = (0.05, 0.1, 0.2)
 
 
 def summary(report: Report) -> str:
@@ -85,24 +87,19 @@ def _quality(report: Report) -> list[str]:
         if report.accuracy_of_accepted is not None:
             lines.append(_line("accepted", f"{percent(report.accuracy_of_accepted)} right"))
     if report.curve is not None and report.labelled > 1:
-        rates, accuracies = report.curve.reject_rates, report.curve.accuracies
-        points = ", ".join(
-            f"{percent(_between(rate, rates, accuracies))} without the {100 * rate:.0f} % least certain"
-            for rate in CURVE[1:]
-        )
-        lines.append(_line("could be", points))
+        points = [
+            f"{percent(_accuracy_at(report.curve, rate))} without {100 * rate:.0f} %"
+            for rate in CURVE
+        ]
+        lines.append(_line("could be", f"{', '.join(points)} (the least certain ones)"))
     if report.calibration is not None:
         error = f"{percent(report.calibration.error)} between probabilities and accuracy"
         lines.append(_line("calibration", error))
     return lines
 
 
-def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Linear interpolation."""
-    for (a, b), (c, d) in zip(zip(xs, xs[1:], strict=False), zip(ys, ys[1:], strict=False), strict=True):
-        if x <= b:
-            return c if b == a else c + (d - c) * (x - a) / (b - a)
-    return ys[-1]
+def _accuracy_at(curve: Curve, rate: float) -> float:
+    return float(np.interp(rate, curve.reject_rates, curve.accuracies))
 
 
 def _refused(report: Report) -> list[str]:
@@ -152,7 +149,9 @@ def _devices(report: Report) -> list[str]:
     ]
     lines = grid(rows)
     if len(report.devices) > DEVICES:
-        lines.append(f"... and {number(len(report.devices) - DEVICES)} more: see --json or --report")
+        lines.append(
+            f"... and {number(len(report.devices) - DEVICES)} more: see --json or --report"
+        )
     return lines
 
 

@@ -1,0 +1,64 @@
+"""A link of our own beside the daemon's, which takes nothing away from it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import msgspec
+
+from streamlvq.config import Config
+from streamlvq.connect import Link, Subscription, UnknownConnectorError, links
+from streamlvq.errors import StreamLVQError
+
+STEP = 0.1  # seconds
+
+
+class NotConnectedError(StreamLVQError, OSError):
+    """The broker cannot be reached, or does not want us."""
+
+
+@contextmanager
+def connected(
+    config: Config, purpose: str, subscriptions: Sequence[Subscription] = ()
+) -> Iterator[Link]:
+    """A link to the broker of the configuration, under a name of its own, closed at the end.
+
+    Parameters
+    ----------
+    config
+        Where the broker is, and as whom to log in.
+    purpose
+        Becomes part of the client id. The daemon's own id would throw out the daemon.
+    subscriptions
+        What to listen to.
+
+    """
+    scheme, known = urlsplit(config.broker.url).scheme, links()
+    if scheme not in known:
+        names = ", ".join(f"{name}://" for name in sorted(known))
+        raise UnknownConnectorError(f"broker.url: expected {names}, got {config.broker.url!r}")
+    broker = msgspec.structs.replace(
+        config.broker,
+        client_id=f"{config.broker.client_id}-{purpose}-{os.getpid()}",
+        session_expiry_seconds=0,
+    )
+    link = known[scheme](broker, subscriptions)
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+def wait_for(link: Link, seconds: float) -> list[object]:
+    """Wait until the broker has accepted us; what came meanwhile is returned."""
+    deadline = time.monotonic() + seconds
+    came: list[object] = []
+    while not link.connected:
+        if time.monotonic() > deadline:
+            raise NotConnectedError(f"{link.broker.url}: {link.trouble or 'no answer'}")
+        came += link.read(STEP)
+    return came

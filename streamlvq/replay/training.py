@@ -1,0 +1,209 @@
+"""Train: a first snapshot from a labelled log."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamlvq.config import Config, build_classifier
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Event, Label, LateLabel, Readings
+from streamlvq.monitor import Monitor
+from streamlvq.replay.core import Bar, Replay
+from streamlvq.replay.feed import Feed, Portion, part
+from streamlvq.replay.report import Report
+from streamlvq.replay.text import number, percent
+from streamlvq.wrappers.chain import links
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A monitor that has learnt a log, and how good it was.
+
+    Parameters
+    ----------
+    monitor
+        The monitor.
+    learnt
+        The readings before those held out, each decided before its label was learnt; None after
+        several epochs, when all of them have been seen before.
+    held_out
+        The readings at the end, decided before any of them was learnt; None if there are none.
+    epochs
+        Passes over the log.
+
+    """
+
+    monitor: Monitor
+    learnt: Report | None
+    held_out: Report | None
+    epochs: int
+
+    def summary(self) -> str:
+        """The same in words."""
+        lines = []
+        for report, name, what in (
+            (self.learnt, "progressive", "each decided before its label was learnt"),
+            (self.held_out, "held out", "the last ones, decided before any of them was learnt"),
+        ):
+            if report is not None:
+                of = f"of {number(report.labelled)} labelled readings: {what}"
+                lines.append(f"{name:<12} {percent(report.accuracy)} {of}")
+                if report.reasons:
+                    rest = f"{percent(report.accuracy_of_accepted)} without the"
+                    lines.append(f"{'':<12} {rest} {percent(report.reject_rate)} rejected")
+        return "\n".join([*lines, f"{'epochs':<12} {self.epochs}"])
+
+
+def train(
+    log: str | Path,
+    config: Config,
+    *,
+    format: str | None = None,
+    limit: int | None = None,
+    epochs: int = 1,
+    hold_out: float = 0.2,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Trained:
+    """Learn a labelled log, which is kept in memory.
+
+    Parameters
+    ----------
+    log
+        The file.
+    config
+        The monitor to train.
+    format
+        Which kind of log it is; None to find out.
+    limit
+        Readings to stop after.
+    epochs
+        Passes over it. One is what a live monitor would have done; with more the model is trained
+        on all readings in shuffled order again and again.
+    hold_out
+        The share at the end that is decided before it is learnt.
+    seed
+        Of the shuffling.
+    progress
+        Whether to show bars; None: if a person is looking.
+
+    """
+    events = _read(Feed(log, config, format, limit), progress)
+    total = sum(len(event) for event in events if isinstance(event, Readings))
+    head, tail = _split(events, total - int(hold_out * total))
+    about = {"log": str(log), "format": format or ""}
+    monitor, learnt = Monitor(config), None
+    if epochs == 1:
+        learnt = _shown(head, Replay(config, monitor)).report(**about)
+    else:
+        _train_models(monitor, head, epochs, seed, progress)
+    held_out = None
+    if tail:
+        judge = Replay(config, copy.deepcopy(monitor), learn=False)
+        held_out = _shown(tail, judge).report(**about)
+        _shown(tail, Replay(config, monitor))
+    if not any(getattr(_model(each), "classes", ()) for each in monitor.models().values()):
+        raise StreamLVQError(
+            f"{log}: expected readings with a label, got none of {number(total)}; name its column "
+            "with --label, or `readings.label` in the configuration"
+        )
+    return Trained(monitor, learnt, held_out, epochs)
+
+
+def _read(feed: Feed, progress: bool | None) -> list[Event]:
+    events: list[Event] = []
+    count = 0
+    with Bar(feed, progress, "read") as bar:
+        for portion in feed:
+            events += portion.events
+            count += sum(len(event) for event in portion.events if isinstance(event, Readings))
+            bar.move(count, "readings")
+    return events
+
+
+def _split(events: Sequence[Event], count: int) -> tuple[list[Event], list[Event]]:
+    """The events up to so many readings, and the rest."""
+    head: list[Event] = []
+    for k, event in enumerate(events):
+        if isinstance(event, Readings):
+            if len(event) > count:
+                cut = [part(event, 0, count)] if count else []
+                return [*head, *cut], [part(event, count, len(event)), *events[k + 1 :]]
+            count -= len(event)
+        head.append(event)
+    return head, []
+
+
+def _shown(events: Iterable[Event], replay: Replay) -> Replay:
+    for event in events:
+        replay.step(Portion([event], []))
+    return replay
+
+
+# --- several epochs ------------------------------------------------------------------------------
+
+
+def _train_models(
+    monitor: Monitor, events: Sequence[Event], epochs: int, seed: int, progress: bool | None
+) -> None:
+    """Train the model of each group on all its labelled readings."""
+    for group, readings in _by_group(_with_late_labels(events, monitor.config)).items():
+        classifier = build_classifier(monitor.config)
+        features = list(dict.fromkeys(name for one in readings for name in one.features))
+        rows = np.concatenate([_arranged(one, features) for one in readings])
+        labels = [label for one in readings for label in one.labels]
+        _model(classifier).train(
+            rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
+        )
+        monitor.adopt(group, classifier)
+
+
+def _model(classifier: Any) -> Any:
+    return list(links(classifier))[-1]
+
+
+def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]:
+    """The readings, with the labels that came later."""
+    by_sequence = config.labels is not None and config.labels.sequence is not None
+    late: dict[tuple[str, int | float | None], Label] = {
+        (event.device, event.sequence if by_sequence else event.t): event.label
+        for event in events
+        if isinstance(event, LateLabel)
+    }
+    found = []
+    for event in events:
+        if isinstance(event, Readings):
+            marks = event.sequences if by_sequence else event.times
+            keys = zip(event.labels, event.devices, marks, strict=True)
+            labels = [late.get((device, m)) if y is None else y for y, device, m in keys]
+            found.append(replace(event, labels=labels) if late else event)
+    return found
+
+
+def _by_group(readings: Sequence[Readings]) -> dict[str, list[Readings]]:
+    """The labelled readings of each group."""
+    groups: dict[str, list[Readings]] = {}
+    for one in readings:
+        for group in dict.fromkeys(one.groups):
+            pairs = zip(one.groups, one.labels, strict=True)
+            keep = [k for k, (g, y) in enumerate(pairs) if g == group and y is not None]
+            if keep:
+                labels = [one.labels[k] for k in keep]
+                groups.setdefault(group, []).append(
+                    replace(one, rows=one.rows[keep], labels=labels)
+                )
+    return groups
+
+
+def _arranged(readings: Readings, features: Sequence[str]) -> Any:
+    """Rows with a column for each of these; NaN where a reading has none."""
+    place = {name: k for k, name in enumerate(features)}
+    rows = np.full((len(readings.rows), len(features)), np.nan)
+    rows[:, [place[name] for name in readings.features]] = readings.rows
+    return rows
