@@ -62,6 +62,14 @@ def devices(name: str, values: list[Any]) -> list[str | None]:
     return [None if value is None else to_device(name, value) for value in values]
 
 
+def all_devices(name: str, values: list[Any]) -> list[str | None]:
+    """As `devices`, but there must be one everywhere."""
+    found = devices(name, values)
+    if None in found:
+        to_device(name, None)  # raises
+    return found
+
+
 def times(unit: str) -> Callable[[str, list[Any]], list[float | None]]:
     """As `to_time`."""
     convert = to_time(unit)

@@ -128,8 +128,8 @@ def to_time(unit: str) -> Callable[[str, Any], float | None]:
     def seconds(path: str, value: Any) -> float | None:
         if value is None or value is NOTHING or value != value:
             return None
-        if isinstance(value, datetime):  # MessagePack has a type for it
-            return value.timestamp()
+        if isinstance(value, datetime):  # MessagePack has a type for it, and so have tables
+            return _timestamp(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise wrong(path, f"a time in {unit} (a number)", value)
         if abs(value) > LARGEST or not EARLIEST <= value / scale < LATEST:
@@ -144,8 +144,12 @@ def _iso(path: str, value: Any) -> float | None:
     if value is None or value is NOTHING or value == "":
         return None
     try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return _timestamp(value if isinstance(value, datetime) else datetime.fromisoformat(value))
     except (TypeError, ValueError, OverflowError):
         expected = "a time in ISO 8601 like 2024-05-01T12:00:00Z"
         raise wrong(path, expected, value) from None
+
+
+def _timestamp(moment: datetime) -> float:
+    """Seconds since 1970; a time without a zone is in UTC, wherever this runs."""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,194 @@
+"""From named columns, as in a table, to readings; by the rules that hold for payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.config import Fields
+from streamlvq.events import Readings, Rows
+from streamlvq.kernels.layout import LARGEST
+from streamlvq.payloads import checks
+from streamlvq.payloads.paths import FieldsError
+from streamlvq.payloads.routes import NO_PLACEHOLDERS, UNNAMED, GroupOf
+from streamlvq.payloads.values import (
+    RefusedError,
+    to_device,
+    to_feature,
+    to_label,
+    to_sequence,
+    to_time,
+)
+
+Column = Sequence[Any] | npt.NDArray[Any]
+Refusals = dict[int, str]
+
+_NUMBERS = {int, float, bool, type(None)}
+
+
+def readings(
+    fields: Fields, columns: Mapping[str, Column], group_of: GroupOf | None = None
+) -> tuple[Readings, Refusals]:
+    """The readings in some rows of a table, and what is wrong with the rows that are refused.
+
+    Names are those of columns, not paths. Columns of label, time, sequence number and device may be
+    absent; features may not. Without `fields.features` all columns of numbers are features that are
+    nothing else, in the order in which they come. A reading from a table cannot come twice, so the
+    keys are 0.
+
+    Parameters
+    ----------
+    fields
+        Which columns are what; its format does not matter.
+    columns
+        Lists or arrays of the same length, None or NaN where something is missing.
+    group_of
+        From a device and placeholders to the name of its model, as
+        `streamlvq.payloads.group_of(config)`; None: one model for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamlvq.config import Fields
+    >>> from streamlvq.payloads.columns import readings
+    >>> table = {"t": [0.5, 1.5, 2.5], "x": np.array([1.0, np.inf, 3.0]), "state": ["on", None, ""]}
+    >>> found, refused = readings(Fields(time="t", label="state"), table)
+    >>> found.features, found.rows.tolist(), found.labels, found.sources
+    (('x',), [[1.0], [3.0]], ['on', None], [0, 2])
+    >>> refused
+    {1: 'x: expected a finite number of at most 1e+60, got inf'}
+
+    """
+    count = _length(columns)
+    refused: Refusals = {}
+    names = _features(fields, columns)
+    rows = np.empty((count, len(names)))
+    for j, name in enumerate(names):
+        rows[:, j] = _numbers(name, columns[name], refused)
+    _refuse_empty(rows, names, refused)
+
+    def column(name: str | None, check: Any, convert: Any) -> list[Any] | None:
+        if name is None or name not in columns:
+            return None
+        return _values(name, columns[name], check, convert, refused)
+
+    unit = fields.time_unit
+    labels = column(fields.label, checks.labels, to_label)
+    times = column(fields.time, checks.times(unit), to_time(unit))
+    sequences = column(fields.sequence, checks.sequences, to_sequence)
+    devices = column(fields.device, checks.all_devices, to_device) or [UNNAMED] * count
+    kept = range(count) if not refused else [i for i in range(count) if i not in refused]
+
+    def chosen(values: list[Any] | None) -> list[Any]:
+        if values is None:
+            return [None] * len(kept)
+        return values if len(kept) == count else [values[i] for i in kept]
+
+    devices = chosen(devices)
+    found = Readings(
+        names,
+        rows if len(kept) == count else rows[list(kept)],
+        devices,
+        [""] * len(kept) if group_of is None else [group_of(d, NO_PLACEHOLDERS) for d in devices],
+        chosen(labels),
+        chosen(times),
+        chosen(sequences),
+        [0] * len(kept),
+        [False] * len(kept),
+        list(kept),
+    )
+    return found, dict(sorted(refused.items()))
+
+
+def _length(columns: Mapping[str, Column]) -> int:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise FieldsError(f"expected columns of the same length, got {lengths}")
+    return next(iter(lengths.values()))
+
+
+def _features(fields: Fields, columns: Mapping[str, Column]) -> tuple[str, ...]:
+    if fields.features is not None:
+        for name in fields.features:
+            if name not in columns:
+                raise FieldsError(f"expected a column {name!r}, got {list(columns)}")
+        return tuple(fields.features)
+    others = (fields.label, fields.time, fields.sequence, fields.device)
+    names = [n for n, column in columns.items() if n not in others and _is_numeric(column)]
+    if not names:
+        raise FieldsError(f"expected a column of numbers, got {list(columns)}")
+    return tuple(names)
+
+
+def _is_numeric(column: Column) -> bool:
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind != "O":
+            return column.dtype.kind in "fiu"
+        column = column.tolist()
+    kinds = set(map(type, column))
+    return kinds <= {int, float, type(None)} and kinds != {type(None)}
+
+
+def _numbers(name: str, column: Column, refused: Refusals) -> Rows:
+    """A column of features; NaN where something is missing or refused."""
+    numeric = isinstance(column, np.ndarray) and column.dtype.kind in "fiub"
+    if not numeric:
+        column = _listed(column)
+        if not set(map(type, column)) <= _NUMBERS:
+            return np.array(_each(name, column, to_feature, refused), dtype=np.float64)
+    try:
+        numbers = np.array(column, dtype=np.float64)
+    except OverflowError:  # an integer that is larger than any float
+        return np.array(_each(name, _listed(column), to_feature, refused), dtype=np.float64)
+    for i in np.flatnonzero(np.abs(numbers) > LARGEST).tolist():
+        _each(name, [numbers[i].item()], to_feature, refused, i)
+    return numbers
+
+
+def _refuse_empty(rows: Rows, names: tuple[str, ...], refused: Refusals) -> None:
+    for i in np.flatnonzero(np.isnan(rows).all(axis=1)).tolist():
+        some = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        refused.setdefault(i, f"expected at least one feature ({some}), got none")
+
+
+def _values(
+    name: str, column: Column, check: Any, convert: Callable[[str, Any], Any], refused: Refusals
+) -> list[Any]:
+    values = _listed(column)
+    try:
+        checked: list[Any] = check(name, values) if values else values
+        return checked
+    except RefusedError:
+        return _each(name, values, convert, refused)
+
+
+def _each(
+    name: str,
+    values: list[Any],
+    convert: Callable[[str, Any], Any],
+    refused: Refusals,
+    start: int = 0,
+) -> list[Any]:
+    converted: list[Any] = []
+    for i, value in enumerate(values, start):
+        try:
+            converted.append(convert(name, value))
+        except RefusedError as error:
+            refused.setdefault(i, error.text)
+            converted.append(None)
+    return converted
+
+
+def _listed(column: Column) -> list[Any]:
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind == "M":  # as objects they are as exact as floats are
+            column = column.astype("datetime64[us]")
+        values: list[Any] = column.tolist()
+        return values
+    return column if isinstance(column, list) else list(column)
+
+
+__all__ = ["readings"]
