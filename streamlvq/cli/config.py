@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from streamlvq import config  # noqa: PLC0415
+    from streamlvq.config.document import json_schema  # noqa: PLC0415
     from streamlvq.errors import StreamLVQError  # noqa: PLC0415
 
     if (options.what in NEEDS_FILE) != (options.file is not None):
@@ -37,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     if options.what == "sample":
         print(config.sample(), end="")
     elif options.what == "schema":
-        print(json.dumps(config.json_schema(), indent=2))
+        print(json.dumps(json_schema(), indent=2))
     elif options.what == "show":
-        print(config.describe(config.load(options.file)))
+        print(config.describe(config.load(options.file)), end="")
     else:
         config.load(options.file)
         print(f"{options.file}: all is well")

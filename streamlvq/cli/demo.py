@@ -16,15 +16,37 @@ EXAMPLES = """\
 examples:
   streamlvq demo                   watch, end with Ctrl-C
   streamlvq demo --seconds 60      a minute of it
-  streamlvq demo --seconds 20 > demo.txt    without a terminal it prints a line now and then"""
+  streamlvq demo --seconds 60 --plain --devices 8
+  streamlvq demo --seconds 60 --keep seen      look afterwards at what ran, in the folder `seen`"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=kinds.seconds, metavar="N", help="end after so long")
+    parser.add_argument(
+        "--devices", type=kinds.count, metavar="N", default=4, help="machines (default 4)"
+    )
+    parser.add_argument(
+        "--rate", type=float, metavar="R", default=20.0, help="readings of each per second (20)"
+    )
+    parser.add_argument("--port", type=int, help="of the broker (default: a free one)")
+    parser.add_argument("--plain", action="store_true", help="lines of text, no live view")
+    parser.add_argument(
+        "--keep", metavar="FOLDER", help="keep configuration, decisions, logs and snapshots here"
+    )
+    parser.add_argument(
+        "--screenshot", metavar="SVG", help="a picture of when the first fault was recognised"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     from streamlvq import demo  # noqa: PLC0415
 
-    status: int = demo.run(options)
-    return status
+    return demo.run(
+        seconds=options.seconds,
+        devices=options.devices,
+        rate=options.rate,
+        port=options.port,
+        plain=options.plain,
+        keep=options.keep,
+        screenshot=options.screenshot,
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 
 NAME = "inspect"
 SUMMARY = "show what a snapshot has learnt"
@@ -21,5 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from streamlvq import replay  # noqa: PLC0415
 
-    print(replay.inspect(options.snapshot))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(replay.inspect(options.snapshot, width))
     return 0

@@ -15,9 +15,9 @@ continues where it stopped, also after a power cut. SIGHUP reads the configurati
 EXAMPLES = """\
 examples:
   streamlvq config sample > monitor.yaml     write a configuration, then edit it
-  streamlvq run monitor.yaml --test          connect and show 10 readings and decisions,
+  streamlvq run monitor.yaml --test          connect, show readings and decisions for 10 s,
                                              publish nothing, learn nothing
-  streamlvq run monitor.yaml --test --test-wait 100
+  streamlvq run monitor.yaml --test --test-wait 2m
   streamlvq run monitor.yaml                 run for months
 
 As a service: see configs/streamlvq.service."""
@@ -29,16 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--test", action="store_true", help="show readings and decisions; change nothing"
     )
     parser.add_argument(
-        "--test-wait", type=kinds.count, metavar="N", help="leave after N readings (default 10)"
+        "--test-wait", type=kinds.seconds, metavar="N", help="test for so long (default 10 s)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     from streamlvq import daemon  # noqa: PLC0415
 
-    status: int = daemon.run(
-        options.config,
-        test=options.test or options.test_wait is not None,
-        test_wait=options.test_wait or 10,
-    )
-    return status
+    test = options.test or options.test_wait is not None
+    return daemon.run(options.config, test=test, test_wait=options.test_wait)

@@ -12,7 +12,10 @@ TEXT = """\
 Learn a labelled log and write what was learnt, so that a monitor need not start from nothing. With
 several epochs the whole log is kept in memory and learnt again and again; with one it streams
 through the monitor as it would have live. The last part of the log is held out first, to say how
-good the model is on what it has not seen; then it is learnt too."""
+good the model is on what it has not seen; then it is learnt too.
+
+One model is trained on all devices, also if the configuration asks for one per device: each of
+those can begin with it."""
 EXAMPLES = """\
 examples:
   streamlvq train plant.csv --label state --config monitor.yaml -o first.slvq
@@ -34,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.2,
         help="part at the end that the accuracy is measured on (default 0.2; 0: none)",
     )
+    parser.add_argument(
+        "--node", metavar="NAME", default="train", help="who learnt it, in the file"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the order in epochs (default 0)")
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
@@ -51,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         progress=False if options.quiet else None,
     )
-    replay.save_monitor(trained.monitor, options.output)
+    trained.snapshot(options.node).save(options.output)
     if not options.quiet:
         print(trained.summary())
         print(f"{'snapshot':<12} {options.output}")

@@ -184,7 +184,7 @@ class DecisionFile:
     def __init__(self, path: str | Path | None) -> None:
         self._file: BinaryIO | None = None
         if path is not None:
-            self._file = Path(path).open("wb")  # noqa: SIM115: closed by __exit__
+            self._file = Path(path).open("wb")  # noqa: SIM115
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def write(self, decisions: Decisions) -> None:

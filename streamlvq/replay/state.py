@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from streamlvq.config import Config
-from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Monitor
 from streamlvq.snapshot import (
     Snapshot,
     SnapshotError,
     Store,
+    decode,
     inspect_text,
     kind_of,
     write_atomically,
 )
-from streamlvq.wrappers.chain import links
 
-OF_A_MODEL = "snapshot"  # the other kind is of a whole monitor
+OF_A_MODEL, OF_A_MONITOR = "snapshot", "checkpoint"
 
 
 def load_monitor(config: Config, path: str | Path | None = None) -> Monitor:
-    """A monitor that goes on from a file: a snapshot of a model, or of a whole monitor.
+    """A monitor that begins with what a file knows.
+
+    From a snapshot of a model every model of the monitor begins; a file that `save_monitor` or a
+    daemon wrote is continued exactly.
 
     Parameters
     ----------
@@ -36,50 +41,56 @@ def load_monitor(config: Config, path: str | Path | None = None) -> Monitor:
         return Monitor(config)
     data = _read(Path(path))
     try:
-        if kind_of(data) != OF_A_MODEL:
-            return Monitor.restore(config, data)
-        return _adopted(config, Snapshot.from_bytes(data).classifier())
+        if kind_of(data) == OF_A_MODEL:
+            return Monitor(config, Snapshot.from_bytes(data))
+        return Monitor.restore(config, data)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from error
 
 
 def save_monitor(monitor: Monitor, path: str | Path) -> None:
-    """Write all that a monitor knows; into a folder, as the first snapshot of a daemon there."""
-    target = Path(path)
-    if target.is_dir() or str(path).endswith("/"):
-        _start_of_daemon(target).write(monitor.checkpoint(), 0)
-    else:
-        write_atomically(target, monitor.checkpoint())
+    """Write all that a monitor knows; as a whole or not at all."""
+    write_atomically(path, monitor.checkpoint())
 
 
-def _start_of_daemon(folder: Path) -> Store:
-    store = Store(folder)
-    if store.paths():
-        raise StreamLVQError(
-            f"{folder}: expected a folder without snapshots, got {store.paths()[0].name}; a daemon "
-            "goes on from that one: choose another folder, or move it away"
-        )
-    return store
+def inspect(path: str | Path, width: int | None = None) -> str:
+    """What a snapshot has learnt, as tables.
 
+    Parameters
+    ----------
+    path
+        A snapshot of a model or of a monitor, or the folder of a daemon.
+    width
+        Columns of the terminal; None: any.
 
-def inspect(path: str | Path) -> str:
-    """What a snapshot has learnt, as tables."""
+    """
     data = _read(Path(path))
     try:
         if kind_of(data) == OF_A_MODEL:
-            return inspect_text(Snapshot.from_bytes(data))
-        return "\n\n".join(_described(Monitor.inspect(data)))
+            return inspect_text(Snapshot.from_bytes(data), width=width)
+        return _described(_models(data), width)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from error
 
 
-def _described(models: dict[str, Any]) -> list[str]:
+def _models(data: bytes) -> Mapping[str, Any]:
+    """The classifiers in a file of a monitor, which says itself how they were configured."""
+    _, metadata = decode(data, kind=OF_A_MONITOR)
+    try:
+        config = msgspec.convert(metadata.get("made_of"), Config)
+    except msgspec.ValidationError as error:
+        raise SnapshotError(f"made_of: {error}") from error
+    return Monitor.restore(config, data).models()
+
+
+def _described(models: Mapping[str, Any], width: int | None) -> str:
     if not models:
-        return ["nothing was learnt yet"]
-    return [
-        (f"model of {group}\n" if group else "") + inspect_text(Snapshot.of(classifier))
+        return "nothing was learnt yet"
+    texts = [
+        inspect_text(Snapshot.of(classifier, node=group or "all devices"), width=width)
         for group, classifier in models.items()
     ]
+    return "\n\n".join(texts)
 
 
 def _read(path: Path) -> bytes:
@@ -92,19 +103,5 @@ def _read(path: Path) -> bytes:
 
 
 def _checked(data: bytes) -> bytes:
-    kind_of(data)
+    decode(data, kind=kind_of(data))  # a damaged one raises, and the one before is taken
     return data
-
-
-def _adopted(config: Config, classifier: Any) -> Monitor:
-    """A monitor whose one model is this one."""
-    if config.model.per != "all":
-        raise SnapshotError(
-            f"expected a snapshot of a monitor with a model per {config.model.per}, got one model"
-        )
-    *_, model = links(classifier)
-    if type(model).__name__ != config.model.type:
-        raise SnapshotError(f"expected a {config.model.type}, got a {type(model).__name__}")
-    monitor = Monitor(config)
-    monitor.adopt("", classifier)
-    return monitor

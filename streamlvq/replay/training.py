@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from streamlvq.config import Config, build_classifier
@@ -18,6 +19,7 @@ from streamlvq.replay.core import Bar, Replay
 from streamlvq.replay.feed import Feed, Portion, part
 from streamlvq.replay.report import Report
 from streamlvq.replay.text import number, percent
+from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.chain import links
 
 
@@ -43,6 +45,10 @@ class Trained:
     learnt: Report | None
     held_out: Report | None
     epochs: int
+
+    def snapshot(self, node: str = "train") -> Snapshot:
+        """What the model has learnt; any number of monitors can begin with it."""
+        return Snapshot.of(self.monitor.models()[""], node=node)
 
     def summary(self) -> str:
         """The same in words."""
@@ -78,7 +84,7 @@ def train(
     log
         The file.
     config
-        The monitor to train.
+        The monitor to train. One model learns from all devices, whatever `model.per` says.
     format
         Which kind of log it is; None to find out.
     limit
@@ -94,6 +100,8 @@ def train(
         Whether to show bars; None: if a person is looking.
 
     """
+    shared = msgspec.structs.replace(config.model, per="all")
+    config = msgspec.structs.replace(config, model=shared)
     events = _read(Feed(log, config, format, limit), progress)
     total = sum(len(event) for event in events if isinstance(event, Readings))
     head, tail = _split(events, total - int(hold_out * total))
@@ -102,7 +110,7 @@ def train(
     if epochs == 1:
         learnt = _shown(head, Replay(config, monitor)).report(**about)
     else:
-        _train_models(monitor, head, epochs, seed, progress)
+        _train_model(monitor, head, epochs, seed, progress)
     held_out = None
     if tail:
         judge = Replay(config, copy.deepcopy(monitor), learn=False)
@@ -149,19 +157,20 @@ def _shown(events: Iterable[Event], replay: Replay) -> Replay:
 # --- several epochs ------------------------------------------------------------------------------
 
 
-def _train_models(
+def _train_model(
     monitor: Monitor, events: Sequence[Event], epochs: int, seed: int, progress: bool | None
 ) -> None:
-    """Train the model of each group on all its labelled readings."""
-    for group, readings in _by_group(_with_late_labels(events, monitor.config)).items():
-        classifier = build_classifier(monitor.config)
-        features = list(dict.fromkeys(name for one in readings for name in one.features))
+    """Train the model on all labelled readings."""
+    readings = [_labelled(one) for one in _with_late_labels(events, monitor.config)]
+    features = list(dict.fromkeys(name for one in readings for name in one.features))
+    labels = [label for one in readings for label in one.labels]
+    if labels:
         rows = np.concatenate([_arranged(one, features) for one in readings])
-        labels = [label for one in readings for label in one.labels]
+        classifier = build_classifier(monitor.config)
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
-        monitor.adopt(group, classifier)
+        monitor.adopt("", classifier)
 
 
 def _model(classifier: Any) -> Any:
@@ -186,19 +195,10 @@ def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]
     return found
 
 
-def _by_group(readings: Sequence[Readings]) -> dict[str, list[Readings]]:
-    """The labelled readings of each group."""
-    groups: dict[str, list[Readings]] = {}
-    for one in readings:
-        for group in dict.fromkeys(one.groups):
-            pairs = zip(one.groups, one.labels, strict=True)
-            keep = [k for k, (g, y) in enumerate(pairs) if g == group and y is not None]
-            if keep:
-                labels = [one.labels[k] for k in keep]
-                groups.setdefault(group, []).append(
-                    replace(one, rows=one.rows[keep], labels=labels)
-                )
-    return groups
+def _labelled(readings: Readings) -> Readings:
+    """Rows and labels of those that have one."""
+    keep = [k for k, label in enumerate(readings.labels) if label is not None]
+    return replace(readings, rows=readings.rows[keep], labels=[readings.labels[k] for k in keep])
 
 
 def _arranged(readings: Readings, features: Sequence[str]) -> Any:
