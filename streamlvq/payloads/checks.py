@@ -77,10 +77,15 @@ def times(unit: str) -> Callable[[str, list[Any]], list[float | None]]:
 
     def check(name: str, values: list[Any]) -> list[float | None]:
         if scale is not None and set(map(type, values)) in NUMBERS:
-            seconds = np.array(values, dtype=np.float64) / scale
-            if seconds.min() >= EARLIEST and seconds.max() < LATEST:
-                plain: list[float | None] = seconds.tolist()
-                return plain
+            seconds: list[float | None] = [value / scale for value in values]
+            if _within(seconds):
+                return seconds
         return [convert(name, value) for value in values]
 
     return check
+
+
+def _within(seconds: list[Any]) -> bool:
+    """Whether all are times of the years 1 to 9999."""
+    total = sum(seconds)  # NaN if one of them is
+    return bool(total == total and min(seconds) >= EARLIEST and max(seconds) < LATEST)

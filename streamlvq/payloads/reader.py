@@ -189,6 +189,8 @@ class Reader:
         """A payload as a dictionary."""
         try:
             value = self.decode(payload)
+        except RefusedError:
+            raise
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             text = f"expected {self.what}, got {shorten(payload)}: {error}"
             raise RefusedError("payload", text) from None

@@ -153,4 +153,7 @@ def _made_by(inner: Any) -> Any:
 
 
 def _define(fields: list[Any], **options: Any) -> Any:
-    return msgspec.defstruct("Payload", fields, gc=False, **options)
+    try:
+        return msgspec.defstruct("Payload", fields, gc=False, **options)
+    except ValueError as error:  # keys with quotes or backslashes are beyond it
+        raise Uncompilable from error

@@ -18,7 +18,8 @@ from streamlvq.payloads.paths import NOTHING
 LONGEST = 256  # characters of a label or a device's name
 LOWEST_INT, HIGHEST_INT = -(2**63), 2**63 - 1
 EARLIEST, LATEST = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+# Whole numbers, as Python divides these exactly where floats would be rounded twice.
+UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class RefusedError(StreamLVQError, ValueError):
