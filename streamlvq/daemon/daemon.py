@@ -77,9 +77,9 @@ class Daemon:
             self._close()
 
     def _start(self) -> None:
-        self.notifier.status("restoring the state")
+        self.notifier.status("making the kernels ready")
+        Monitor(self.config).compile()
         monitor = self.keeper.restore(self.config, self._still_starting)
-        monitor.compile()
         self.intake = Intake(Decoder(self.config), monitor)
         self.connection = Connection(self.config, self.keeper.folder, self.vitals)
         self.instruments.watch_link(self.connection.totals)

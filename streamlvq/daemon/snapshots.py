@@ -90,9 +90,10 @@ class Snapshots:
 
     def _failed(self) -> bool:
         self.instruments.snapshot_failures.add()
-        self.vitals.unsaved, self.vitals.snapshot = True, str(self._error)
+        reason = str(self._error) or repr(self._error)
+        self.vitals.unsaved, self.vitals.snapshot = True, reason
         wait = min(self._retry, self.seconds)
-        log.error("a snapshot could not be written, next try in %.0f s: %s", wait, self._error)
+        log.error("a snapshot could not be written, next try in %.0f s: %s", wait, reason)
         self._retry *= 2
         self._next = time.monotonic() + wait
         return False

@@ -1,0 +1,607 @@
+"""The parts of the daemon, each by itself."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import math
+import multiprocessing
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamlvq.config import (
+    Config,
+    DecisionsSection,
+    HealthSection,
+    LabelsSection,
+    LoggingSection,
+    ModelSection,
+    ReadingsSection,
+    RejectorSection,
+    StatusSection,
+)
+from streamlvq.connect import Message
+from streamlvq.daemon import logs
+from streamlvq.daemon.connection import make_link, subscriptions
+from streamlvq.daemon.decision_file import DecisionFile
+from streamlvq.daemon.discovery import MOST, Discovery
+from streamlvq.daemon.http import HealthServer, PortError
+from streamlvq.daemon.instruments import OTHER, Instruments
+from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.lock import FolderError, FolderLock
+from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
+from streamlvq.daemon.notify import Notifier
+from streamlvq.daemon.publisher import Publisher
+from streamlvq.daemon.reload import changes, fixed, reconnects
+from streamlvq.daemon.status import Status
+from streamlvq.daemon.vitals import Vitals
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Decisions, Event, Readings, Refused
+from streamlvq.monitor import Monitor, Outcome
+from streamlvq.payloads import Decoder
+
+steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
+SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})? (\S+)')
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
+
+
+def parse(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Read Prometheus' text format as its documentation describes it, not as we write it."""
+    found = {}
+    kinds: dict[str, str] = {}
+    assert text == "" or text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in kinds
+            kinds[name] = kind
+        elif not line.startswith("#"):
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            name, inside, value = match.groups()
+            base = re.sub("_(bucket|sum|count)$", "", name)
+            assert name in kinds or kinds[base] == "histogram"
+            labels = tuple((n, _plain(v)) for n, v in LABEL.findall(inside or ""))
+            assert (name, labels) not in found
+            found[name, labels] = float(value)
+    return found
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], text, flags=re.DOTALL)
+
+
+def instruments(max_devices: int = 100) -> Instruments:
+    return Instruments(Vitals(HealthSection()), max_devices)
+
+
+def decisions(devices: list[str], reasons: list[str | None] | None = None) -> Decisions:
+    n = len(devices)
+    reasons = reasons or [None] * n
+    return Decisions(
+        classes=("ok", "hot"),
+        devices=devices,
+        groups=[""] * n,
+        times=[float(i) for i in range(n)],
+        sequences=list(range(n)),
+        truths=[None] * n,
+        codes=np.zeros(n, np.int64),
+        certainties=np.full(n, 0.5),
+        thresholds=np.full(n, 0.25),
+        accepted=np.array([reason is None for reason in reasons]),
+        reasons=reasons,
+        probabilities=np.full((n, 2), 0.5),
+        versions=np.arange(n),
+        duplicates=[False] * n,
+        sources=list(range(n)),
+    )
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+def test_metrics_refuse_names_that_are_taken_or_no_names() -> None:
+    registry = Registry()
+    registry.add(Counter("a_total", "A."))
+    with pytest.raises(ValueError, match="not taken, got 'a_total'"):
+        registry.add(Gauge("a_total", "A.", lambda: 1.0))
+    for name in ("", "1a", "a-b", "a b", "ä"):
+        with pytest.raises(ValueError, match="expected a name"):
+            Counter(name, "")
+    for label in ("le", "__name__", "a-b", ""):
+        with pytest.raises(ValueError, match="expected the name of a label"):
+            Counter("a", "", [label])
+    with pytest.raises(ValueError, match=r"expected values for the labels \('device',\)"):
+        Counter("a", "", ["device"]).add(1)
+    with pytest.raises(ValueError, match="bounds that grow"):
+        Histogram("a", "", [1, 1])
+
+
+@steady
+@given(st.dictionaries(st.text(), st.integers(1, 10**9)), st.text())
+def test_labels_and_help_survive_any_text(counts: dict[str, int], text: str) -> None:
+    registry = Registry()
+    counter = registry.add(Counter("a_total", text, ["device"]))
+    for device, count in counts.items():
+        counter.add(count, device)
+    lines = registry.text().split("\n")
+    read = parse("\n".join(lines)) if not _strange_lines(registry.text()) else None
+    if read is not None:
+        assert {labels[0][1]: v for (_, labels), v in read.items()} == counts
+    assert sum(line.startswith("a_total{") for line in lines) == len(counts)
+
+
+def _strange_lines(text: str) -> bool:
+    """Whether `splitlines` sees more lines than Prometheus, for which only \\n ends one."""
+    return len(text.splitlines()) != text.count("\n")
+
+
+@steady
+@given(st.lists(st.floats(0, 10)))
+def test_histograms_count_like_a_loop(values: list[float]) -> None:
+    bounds = (0.5, 1.0, 5.0)
+    histogram = Histogram("h", "H.", bounds)
+    for value in values:
+        histogram.observe(value)
+    read = parse("".join(f"{line}\n" for line in histogram.lines()))
+    for bound in bounds:
+        label = str(int(bound)) if bound == int(bound) else str(bound)
+        assert read["h_bucket", (("le", label),)] == sum(v <= bound for v in values)
+    assert read["h_bucket", (("le", "+Inf"),)] == read["h_count", ()] == len(values)
+    assert read["h_sum", ()] == pytest.approx(math.fsum(values))
+
+
+def test_devices_beyond_the_limit_share_a_counter() -> None:
+    measured = instruments(max_devices=3)
+    measured.count_decisions(decisions([f"d{i % 10}" for i in range(100)], ["outlier"] * 100))
+    read = parse(measured.registry.text())
+    own = {dict(labels)["device"]: v for (n, labels), v in read.items() if "device_readings" in n}
+    assert own == {"d0": 10, "d1": 10, "d2": 10, OTHER: 70}
+    rejected = [v for (name, _), v in read.items() if name == "streamlvq_device_rejected_total"]
+    assert sorted(rejected) == [10, 10, 10, 70]
+    key = (("accepted", "false"), ("reason", "outlier"))
+    assert read["streamlvq_decisions_total", key] == 100
+    assert read["process_resident_memory_bytes", ()] > 1e6
+    assert read["process_cpu_seconds_total", ()] > 0
+
+
+def test_metrics_can_be_read_while_they_change() -> None:
+    measured = instruments(max_devices=10**6)
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            parse(measured.registry.text())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for i in range(300):
+        measured.count_decisions(decisions([f"device {i} {k}" for k in range(5)]))
+        measured.count_refused([Refused(0, f"reason {i}", "")])
+    stop.set()
+    thread.join()
+    assert measured.readings.value() == 1500
+
+
+# --- health ---------------------------------------------------------------------------------------
+
+
+def healthy() -> Vitals:
+    return Vitals(
+        HealthSection(silence_seconds=10, snapshot_age_seconds=20),
+        started=100.0,
+        starting=False,
+        connected=True,
+        trouble=None,
+        saved=100.0,
+        beat=100.0,
+    )
+
+
+def test_health_names_every_reason() -> None:
+    assert healthy().complaints(100.0) == []
+    vitals = healthy()
+    vitals.beat = 110.5
+    assert vitals.complaints(110.5) == ["silence: no reading for 10 s"]
+    vitals.reading = 105.0
+    assert vitals.complaints(110.5) == []
+    vitals.connected, vitals.trouble = False, "connection refused"
+    vitals.journal, vitals.snapshot, vitals.file = "full", "read-only", "gone"
+    assert vitals.complaints(110.5) == [
+        "journal: full",
+        "file: gone",
+        "not connected: connection refused",
+        "snapshot: read-only",
+    ]
+
+
+def test_an_old_snapshot_matters_only_if_something_changed() -> None:
+    vitals = healthy()
+    vitals.reading = vitals.beat = 125.0
+    assert vitals.complaints(125.0) == []
+    vitals.unsaved = True
+    assert vitals.complaints(125.0) == ["snapshot: the last one is 25 s old"]
+
+
+def test_health_sees_a_loop_that_hangs_and_one_that_starts() -> None:
+    vitals = healthy()
+    vitals.reading = 140.0
+    assert vitals.complaints(140.0) == ["stuck: the loop has not come round for 40 s"]
+    vitals.starting = True
+    assert vitals.complaints(140.0) == ["starting: the state is being restored"]
+
+
+def fetch(url: str) -> tuple[int, str, bytes]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read()
+
+
+@pytest.fixture
+def server() -> Iterator[HealthServer]:
+    vitals = healthy()
+    vitals.limits = HealthSection(silence_seconds=1e6)
+    vitals.beat = vitals.started = time.monotonic()
+    running = HealthServer("127.0.0.1", 0, instruments().registry, vitals)
+    yield running
+    running.close()
+
+
+def test_http_answers(server: HealthServer) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    status, kind, content = fetch(f"{url}/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert parse(content.decode())["streamlvq_readings_total", ()] == 0
+    assert fetch(f"{url}/healthz")[::2] == (200, b'{"healthy":true,"reasons":[]}')
+    server.vitals.journal = "no space"
+    status, kind, content = fetch(f"{url}/healthz?verbose=1")
+    assert (status, kind) == (503, "application/json")
+    assert json.loads(content) == {"healthy": False, "reasons": ["journal: no space"]}
+    assert fetch(f"{url}/other")[0] == 404
+
+
+def test_http_survives_whoever_says_nonsense_or_nothing(server: HealthServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as silent:
+        with socket.create_connection(("127.0.0.1", server.port)) as rude:
+            rude.sendall(b"\x16\x03\x01 GET / nonsense\r\n\r\n")
+            rude.recv(1000)
+        assert fetch(f"http://127.0.0.1:{server.port}/healthz")[0] == 200
+        silent.sendall(b"HEAD /metrics HTTP/1.0\r\n\r\n")
+        assert silent.recv(100).startswith(b"HTTP/1.0 200")
+
+
+def test_a_port_that_is_taken_is_named(server: HealthServer) -> None:
+    with pytest.raises(PortError, match=rf"health.port\), got 127.0.0.1:{server.port}"):
+        HealthServer("127.0.0.1", server.port, Registry(), healthy())
+
+
+# --- systemd --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_notifier_speaks_to_a_real_socket(tmp_path: Path, abstract: bool) -> None:
+    name = f"@streamlvq-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind("\0" + name[1:] if abstract else name)
+        listener.settimeout(1)
+        notifier = Notifier({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "2000000"})
+        notifier.status("one\ntwo")
+        notifier.status("one\ntwo")
+        notifier.ready()
+        for now in (0.0, 0.5, 0.99, 1.0, 1.5, 2.1):
+            notifier.feed(now)
+        notifier.reloading(5_000_000)
+        notifier.patience(1.5)
+        notifier.stopping()
+        heard = [listener.recv(200).decode() for _ in range(8)]
+    assert heard == ["STATUS=one two", "READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1",
+                     "RELOADING=1\nMONOTONIC_USEC=5000", "EXTEND_TIMEOUT_USEC=1500000",
+                     "STOPPING=1"]  # fmt: skip
+
+
+def test_notifier_without_systemd_and_with_one_that_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    silent = Notifier({})
+    silent.ready()
+    silent.feed(0.0)
+    assert not silent.active
+    assert caplog.text == ""
+    Notifier({"NOTIFY_SOCKET": "/nowhere/at/all"}).ready()
+    assert "could not be told 'READY=1'" in caplog.text
+
+
+def test_the_watchdog_may_be_meant_for_another_process() -> None:
+    other = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid() + 1)}
+    assert Notifier(other).interval is None
+    assert Notifier(other | {"WATCHDOG_PID": str(os.getpid())}).interval == 0.5
+    assert Notifier({"WATCHDOG_USEC": "soon"}).interval is None
+
+
+# --- logging --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    names = ("streamlvq", "streamlvq_connectors")
+    before = {n: (logging.getLogger(n).handlers[:], logging.getLogger(n).level) for n in names}
+    yield
+    for name, (handlers, level) in before.items():
+        logger = logging.getLogger(name)
+        logger.handlers[:], logger.level, logger.propagate = handlers, level, True
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_logs_as_json_lines() -> None:
+    stream = io.StringIO()
+    logs.set_up(LoggingSection(format="json"), stream)
+    logger = logging.getLogger("streamlvq.somewhere")
+    logger.debug("not shown")
+    logger.info("hello\n%s", "world", extra={"position": 7, "odd": {1, 2}})
+    try:
+        raise RuntimeError("broken")
+    except RuntimeError:
+        logger.exception("failed")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first["message"] == "hello\nworld"
+    assert (first["level"], first["logger"], first["position"]) == ("info", logger.name, 7)
+    assert "RuntimeError: broken" in second["exception"]
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_logs_for_people_and_what_repeats() -> None:
+    stream = io.StringIO()
+    handler = logs.set_up(LoggingSection(level="warning"), stream)
+    handler.filters[:] = [logs.Sparing(burst=2, seconds=0.2)]
+    logger = logging.getLogger("streamlvq_connectors.x")
+    logger.info("not shown")
+    for i in range(10):
+        logger.warning("refused %d", i)
+    logger.warning("something else")
+    time.sleep(0.25)
+    logger.warning("refused %d", 10)
+    lines = [line.split(" ", 2)[2] for line in stream.getvalue().splitlines()]
+    assert lines == ["warning refused 0", "warning refused 1", "warning something else",
+                     "warning refused 10 unsaid=8"]  # fmt: skip
+
+
+# --- folder ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_has_one_user_and_the_dead_hold_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    script = (
+        "import sys, time; from pathlib import Path; from streamlvq.daemon.lock import FolderLock;"
+        f"FolderLock(Path({str(folder)!r})); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(FolderError, match=f"held by process {holder.pid}; stop it"):
+            FolderLock(folder)
+        holder.kill()
+    FolderLock(folder).release()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderError, match="expected a state folder that can be written, got"):
+        FolderLock(tmp_path / "file" / "state")
+
+
+def test_the_decision_file_can_be_moved_away(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    file = DecisionFile(path)
+    assert file.write([b"1", b"2"]) == 0
+    path.rename(tmp_path / "old")
+    assert file.write([b"3"]) == 0
+    file.look()
+    assert file.write([b"4"]) == 0
+    file.look()
+    assert file.write([b"5"]) == 0
+    file.close()
+    assert ((tmp_path / "old").read_text(), path.read_text()) == ("1\n2\n3\n", "4\n5\n")
+
+
+def test_the_decision_file_begins_a_new_line_after_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_bytes(b'{"half": ')
+    assert DecisionFile(path).write([b"{}"]) == 0
+    assert path.read_bytes() == b'{"half": \n{}\n'
+
+
+def test_a_decision_file_that_cannot_be_written_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    file = DecisionFile(tmp_path / "file" / "decisions.jsonl")
+    assert file.write([b"1", b"2"]) == 2
+    assert "Not a directory" in (file.trouble or "") or "File exists" in (file.trouble or "")
+    assert file.write([]) == 0
+
+
+# --- messages about the daemon --------------------------------------------------------------------
+
+
+def test_status_and_will() -> None:
+    status = Status(Config())
+    will, online = status.will(), status.message("online", devices=3, snapshot_age=1.23456)
+    assert will is not None
+    assert online is not None
+    assert will.retain
+    assert online.retain
+    assert will.topic == online.topic == "streamlvq/streamlvq/status"
+    assert json.loads(will.payload)["state"] == "offline"
+    said = json.loads(online.payload)
+    assert (said["state"], said["devices"], said["snapshot_age"]) == ("online", 3, 1.2)
+    assert abs(said["since"] - time.time()) < 60
+    assert Status(Config(status=StatusSection(topic=None))).will() is None
+
+
+def test_home_assistant_finds_devices() -> None:
+    config = Config(
+        status=StatusSection(home_assistant="ha"),
+        decisions=DecisionsSection(topic="plant/{device}/decision"),
+    )
+    discovery = Discovery(config)
+    label, certainty = discovery.announce(["pump 7/a"])
+    assert re.fullmatch(r"ha/sensor/streamlvq/pump_7_a_[0-9a-f]+_label/config", label.topic)
+    assert label.retain
+    assert certainty.retain
+    said = json.loads(label.payload)
+    assert said["state_topic"] == "plant/pump%207%2Fa/decision"
+    assert said["availability_topic"] == "streamlvq/streamlvq/status"
+    assert said["unique_id"] != json.loads(certainty.payload)["unique_id"]
+    assert said["device"] == json.loads(certainty.payload)["device"]
+    assert list(discovery.again()) == [label, certainty]
+    assert len(list(discovery.announce(f"d{i}" for i in range(2 * MOST)))) == 2 * (MOST - 1)
+
+
+@pytest.mark.parametrize("topic", [None, "plant/{site}/{device}/decision"])
+def test_home_assistant_needs_a_topic_per_device(topic: str | None) -> None:
+    status = StatusSection(home_assistant="ha")
+    discovery = Discovery(Config(status=status, decisions=DecisionsSection(topic=topic)))
+    assert not discovery.active
+    assert list(discovery.announce(["a"])) == []
+
+
+def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    config = Config(decisions=DecisionsSection(topic="d/{device}", file=str(path)))
+    measured = instruments()
+    publisher = Publisher(config, measured)
+    messages = [Message(f"sensors/p{i}/readings", b"\xff", 1.0) for i in range(3)]
+    from streamlvq.daemon.intake import Effect
+
+    effect = Effect([decisions(["p0", "p1"])], [Refused(2, "payload", "bad")], 1, 1, 4)
+    sent = publisher.messages(effect, messages)
+    assert [m.topic for m in sent] == ["d/p0", "d/p1", "streamlvq/streamlvq/dead"]
+    assert path.read_bytes() == sent[0].payload + b"\n" + sent[1].payload + b"\n"
+    assert json.loads(sent[2].payload)["reason"] == "payload"
+    read = parse(measured.registry.text())
+    assert read["streamlvq_refused_total", (("reason", "payload"),)] == 1
+    assert read["streamlvq_skipped_total", ()] == 4
+    quiet = msgspec.structs.replace(config, decisions=DecisionsSection(topic=None, file=str(path)))
+    assert len(Publisher(quiet, instruments()).messages(effect, messages)) == 1
+    assert len(path.read_bytes().splitlines()) == 4
+
+
+def test_subscriptions_and_links() -> None:
+    config = Config(
+        readings=ReadingsSection(topic="a/{device}", qos=0),
+        labels=LabelsSection(topic="b/{device}"),
+    )
+    assert subscriptions(config) == [("a/+", 0), ("b/+", 1)]
+    wrong = msgspec.structs.replace(
+        config, broker=msgspec.structs.replace(config.broker, url="carrier-pigeon://x")
+    )
+    with pytest.raises(StreamLVQError, match=r"expected a URL that begins with one of .*mqtt"):
+        make_link(wrong, None)
+
+
+# --- reload ---------------------------------------------------------------------------------------
+
+
+def test_what_may_change_while_running() -> None:
+    old = Config(rejector=RejectorSection(target_rate=0.1))
+    new = msgspec.structs.replace(
+        old,
+        rejector=RejectorSection(target_rate=0.2),
+        health=HealthSection(silence_seconds=1.0),
+        decisions=DecisionsSection(topic="x/{device}"),
+    )
+    assert changes(old, new) == [
+        "rejector.target_rate",
+        "decisions.topic",
+        "health.silence_seconds",
+    ]
+    assert fixed(old, new) == []
+    assert not reconnects(old, new)
+    moved = msgspec.structs.replace(old, readings=ReadingsSection(topic="x/{device}"))
+    assert reconnects(old, moved)
+    assert changes(old, old) == []
+
+
+def test_what_needs_a_restart_is_named() -> None:
+    old = Config()
+    assert fixed(old, Config(model=ModelSection(type="GLVQ", per="device"))) == [
+        "model.type",
+        "model.per",
+    ]
+    assert "rejector" in fixed(old, Config(rejector=RejectorSection(threshold=0.5)))
+    renamed = Config(broker=msgspec.structs.replace(old.broker, client_id="b"))
+    assert fixed(old, renamed) == ["broker.client_id"]
+
+
+# --- from messages to their effect ----------------------------------------------------------------
+
+
+class Allergic(Monitor):
+    """A monitor with a defect: it fails on certain values, as promised without any change."""
+
+    def step(self, event: Event) -> Outcome:
+        if isinstance(event, Readings) and (event.rows == 13.0).any():
+            raise ZeroDivisionError("thirteen")
+        if not isinstance(event, Readings) and event.label == "bad":
+            raise ZeroDivisionError("a bad label")
+        return super().step(event)
+
+
+CONFIG = Config(
+    model=ModelSection(type="GLVQ"),
+    readings=ReadingsSection(topic="r/{device}", label="y", sequence="n"),
+    labels=LabelsSection(topic="l/{device}", label="y", sequence="n"),
+)
+
+
+def reading(n: int, x: float, y: str | None = None) -> Message:
+    return Message("r/d", json.dumps({"x": x, "y": y, "n": n}).encode(), 1.0)
+
+
+@steady
+@given(st.lists(st.booleans(), max_size=20))
+def test_only_messages_that_bring_out_a_defect_are_refused(bad: list[bool]) -> None:
+    batch = [reading(n, 13.0 if b else n / 7, "ab"[n % 2]) for n, b in enumerate(bad)]
+    sick = Intake(Decoder(CONFIG), Allergic(CONFIG))
+    effect = sick.take(batch)
+    assert [(r.source, r.reason) for r in effect.refused] == [
+        (n, "failure") for n, b in enumerate(bad) if b
+    ]
+    good = Intake(Decoder(CONFIG), Monitor(CONFIG))
+    expected = good.take([message for message, b in zip(batch, bad, strict=True) if not b])
+    said = [r for d in effect.decisions for r in d.records()]
+    assert said == [r for d in expected.decisions for r in d.records()]
+    assert effect.learnt == expected.learnt == bad.count(False)
+
+
+def test_a_label_that_brings_out_a_defect_is_refused() -> None:
+    intake = Intake(Decoder(CONFIG), Allergic(CONFIG))
+    label = Message("l/d", b'{"y": "bad", "n": 1}', 1.0)
+    effect = intake.take([reading(1, 0.5), label, reading(2, 0.5, "a")])
+    assert [(r.source, r.reason) for r in effect.refused] == [(1, "failure")]
+    assert "please report it: ZeroDivisionError: a bad label" in effect.refused[0].text
+    assert effect.learnt == 1
+
+
+def test_spawned_processes_find_the_daemon_without_loading_it() -> None:
+    """`streamlvq.daemon` is imported by the command line; only running it may load the rest."""
+    script = "import streamlvq.daemon, sys; print('numba' in sys.modules, 'paho' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert answer.stdout == b"False False\n"
+    assert multiprocessing.active_children() == []
