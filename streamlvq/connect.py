@@ -8,6 +8,7 @@ file of readings or messages. Packages register theirs as entry points of the gr
 from __future__ import annotations
 
 import abc
+import zlib
 from collections.abc import Iterable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -175,3 +176,67 @@ def links() -> dict[str, type[Link]]:
 def logs() -> dict[str, type[Log]]:
     """The installed logs, by the name of their format."""
     return {point.name: point.load() for point in entry_points(group="streamlvq.logs")}
+
+
+_HEAD = 1 << 16  # bytes that tell formats apart
+_GENERAL = ("jsonl", "csv")  # formats that much else looks like: asked last
+
+
+def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Log:
+    """Open a file of readings or messages, ready to be read.
+
+    Parameters
+    ----------
+    path
+        The file; one that ends in `.gz` is compressed.
+    fields
+        Which columns are what, as in a configuration; None for the defaults.
+    format
+        The name of the format, one of `logs()`; None to find out from the file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "oven.csv"
+    >>> size = path.write_text("temperature,power\\n20.5,100\\n21.5,80\\n")
+    >>> log = open_log(path, None)
+    >>> readings = log.read()
+    >>> readings.features, readings.rows.tolist()
+    (('temperature', 'power'), [[20.5, 100.0], [21.5, 80.0]])
+    >>> log.close()
+
+    """
+    known = logs()
+    path = Path(path)
+    if format is None:
+        format = _recognised(path, known)
+    if format not in known:
+        raise UnknownConnectorError(f"expected a format among {sorted(known)}, got {format!r}")
+    log = known[format](path, fields)
+    log.open()
+    return log
+
+
+def _recognised(path: Path, known: dict[str, type[Log]]) -> str:
+    """The format of a file: the most specific one that says it is."""
+    head = _head(path)
+    order = [*sorted(known.keys() - set(_GENERAL)), *(name for name in _GENERAL if name in known)]
+    for name in order:
+        if known[name].recognises(path.name, head):
+            return name
+    raise UnknownConnectorError(
+        f"{path}: expected a log of a known format {sorted(known)}, got a file that begins with "
+        f"{head[:40]!r}: say which it is with --format (in Python: format=...)"
+    )
+
+
+def _head(path: Path) -> bytes:
+    """How a file begins, uncompressed."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if path.suffix != ".gz":
+        return head
+    try:
+        return zlib.decompressobj(31).decompress(head, _HEAD)
+    except zlib.error as error:
+        raise UnknownConnectorError(f"{path}: expected gzip data, got {head[:40]!r}") from error

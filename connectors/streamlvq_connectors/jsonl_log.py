@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from streamlvq.connect import Message
-
-from streamlvq_connectors.line_log import LineLog
+from streamlvq_connectors.block_log import MessageBlockLog
 
 _AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
 
 
-class JsonlLog(LineLog):
+class JsonlLog(MessageBlockLog):
     """A file in which each line is the payload of a reading, in JSON.
 
     A line is decoded like a payload that came from a broker, with `fields.device` saying where the
@@ -45,7 +44,7 @@ class JsonlLog(LineLog):
             return True
         return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
 
-    def messages(self, block: bytes) -> list[Message]:
+    def batch(self, block: bytes) -> list[Message]:
         """A message for each line that is not blank."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")

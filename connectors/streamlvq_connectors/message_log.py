@@ -7,6 +7,7 @@ base64.
 
 from __future__ import annotations
 
+import gzip
 import os
 import zlib
 from base64 import b64decode, b64encode
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from streamlvq.connect import Message
 
-from streamlvq_connectors.files import Blocks, LogError
-from streamlvq_connectors.line_log import LineLog
+from streamlvq.connect import Message
+from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.files import BLOCK, Blocks, LogError, StoredFile
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
@@ -42,7 +43,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 HEADER = msgspec.json.encode(_Header("messages", VERSION)) + b"\n"
 
 
-class MessageLog(LineLog):
+class MessageLog(MessageBlockLog):
     """A recording of messages: when each was received, its topic and its payload.
 
     Parameters
@@ -57,11 +58,11 @@ class MessageLog(LineLog):
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.messages"
     >>> with MessageLogWriter(path) as writer:
-    ...     writer.write([Message("plant/pump", b"\\xff\\x00", 1.5), Message("plant/fan", b"{}", 2.0)])
+    ...     writer.write([Message("pump", b"\\xff\\x00", 1.5), Message("fan", b"{}", 2.0)])
     >>> log = MessageLog(path)
     >>> log.open()
     >>> [(m.received, m.topic, m.payload) for m in log.read()]
-    [(1.5, 'plant/pump', b'\\xff\\x00'), (2.0, 'plant/fan', b'{}')]
+    [(1.5, 'pump', b'\\xff\\x00'), (2.0, 'fan', b'{}')]
     >>> log.close()
     """
 
@@ -78,16 +79,8 @@ class MessageLog(LineLog):
             return False
         return header.streamlvq == "messages"
 
-    def open(self) -> None:
-        """Prepare to read from the start; raises if the first line is none of ours."""
-        super().open()
-        try:
-            self._skip_header(self.blocks)
-        except LogError:
-            self.close()
-            raise
-
-    def _skip_header(self, blocks: Blocks) -> None:
+    def begin(self, blocks: Blocks) -> None:
+        """Skip the first line; raises if it is none of ours."""
         block = blocks.next()
         first = _first_line(block)
         if block and not self.recognises(self.path.name, first):
@@ -99,7 +92,7 @@ class MessageLog(LineLog):
             )
         blocks.keep(block[len(first) + 1 :])
 
-    def messages(self, block: bytes) -> list[Message]:
+    def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines; later headers are there because recording was resumed."""
         found: list[Message] = []
         for number, line in enumerate(block.split(b"\n"), self.blocks.line):
@@ -161,6 +154,7 @@ class MessageLogWriter:
         self._deflate = zlib.compressobj(6, wbits=31) if path.suffix == ".gz" else None
         self._begun = False  # whether the compressed part holds anything
         self._waiting = bytearray(_opening(path))
+        self._ready = bytearray()  # as it has to be in the file
         self._file = path.open("ab", buffering=0)
 
     def write(self, messages: Iterable[Message]) -> None:
@@ -172,20 +166,23 @@ class MessageLogWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Give the file all that came so far; after this, being killed loses none of it."""
+        """Give the file all that came so far; after this, being killed loses none of it.
+
+        On a full disk it raises, and keeps what was not written for the next time.
+        """
         data = bytes(self._waiting)
+        self._waiting.clear()
         if self._deflate is not None and data:
             data = self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
             self._begun = True
         self._append(data)
-        self._waiting.clear()
         if self.sync:
             os.fsync(self._file.fileno())
 
     def _append(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:  # a full disk raises; a signal may cut a write short
-            view = view[self._file.write(view) or 0 :]
+        self._ready += data
+        while self._ready:
+            del self._ready[: self._file.write(self._ready) or 0]
 
     def close(self) -> None:
         """Write what is left and close the file."""
@@ -194,6 +191,7 @@ class MessageLogWriter:
         try:
             self.flush()
             if self._deflate is not None and self._begun:
+                self._begun = False
                 self._append(self._deflate.flush())
         finally:
             self._file.close()
@@ -213,7 +211,22 @@ def _opening(path: Path) -> bytes:
     log.open()  # refuses to append to something else
     log.close()
     if path.suffix == ".gz":
-        return b"\n"  # what the part before ended with is not known without reading it all
+        return _mend(path)
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return b"" if file.read(1) == b"\n" else b"\n"
+
+
+def _mend(path: Path) -> bytes:
+    """Nothing can follow compressed data that was cut off: write it anew, as far as it goes."""
+    with StoredFile(path) as old:
+        last = b"\n"
+        while data := old.read(BLOCK):
+            last = data[-1:]
+    if old.torn is not None:
+        mended = path.with_name(path.name + ".mended")
+        with StoredFile(path) as old, gzip.open(mended, "wb") as new:
+            while data := old.read(BLOCK):
+                new.write(data)
+        mended.replace(path)
+    return b"" if last == b"\n" else b"\n"

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
-from streamlvq.connect import Message
 
-from streamlvq_connectors.line_log import LineLog
+from streamlvq.connect import Message
+from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.files import Blocks
 
 _TIMED = re.compile(rb"\d+(?:\.\d+)? [^ ]+ ")
 _VERBOSE = re.compile(rb"[^ ,={}\[\]\"]+/[^ ,={}\[\]\"]* (?:[{\[(]|-?\d)")
@@ -24,7 +25,7 @@ class _Line(msgspec.Struct):
     payload: msgspec.Raw
 
 
-class MosquittoLog(LineLog):
+class MosquittoLog(MessageBlockLog):
     """A recording by `mosquitto_sub`, in one of three forms.
 
     - `mosquitto_sub -t 'plant/#' -F '%U %t %p' > log`: time, topic, payload. The best of them.
@@ -62,13 +63,12 @@ class MosquittoLog(LineLog):
             return True
         return bool(_TIMED.match(first) or _VERBOSE.match(first))
 
-    def open(self) -> None:
-        """Prepare to read from the start."""
-        super().open()
+    def begin(self, blocks: Blocks) -> None:
+        """Forget the form of the file before."""
         self._parse: Callable[[bytes, int], Message] | None = None
         self._topics: dict[bytes, str] = {}
 
-    def messages(self, block: bytes) -> list[Message]:
+    def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines."""
         found: list[Message] = []
         for number, line in enumerate(block.split(b"\n"), self.blocks.line):

@@ -8,17 +8,18 @@ import io
 from base64 import b64decode
 
 import msgspec
-from streamlvq.connect import Message
 
-from streamlvq_connectors.files import LONGEST, LogError
-from streamlvq_connectors.line_log import LineLog
-from streamlvq_connectors.scanner import SKIP, TEXT, Scan, Scanner
+from streamlvq.connect import Message
+from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.files import LONGEST, Blocks, LogError
+from streamlvq_connectors.kinds import SKIP, TEXT
+from streamlvq_connectors.scanner import Scan, Scanner
 
 COLUMNS = ("topic", "payload", "qos", "retain", "epoch", "delta")
 _WANTED = ("topic", "payload", "epoch")
 
 
-class MqttRecorderLog(LineLog):
+class MqttRecorderLog(MessageBlockLog):
     """A recording by mqtt-recorder: rows of topic, payload, qos, retain, epoch and delta.
 
     Payloads may hold commas, quotes and ends of lines. The recorder can write them in base64 but
@@ -62,18 +63,12 @@ class MqttRecorderLog(LineLog):
             and all(map(_is_number, first[4:]))
         )
 
-    def open(self) -> None:
-        """Prepare to read from the start; raises if the names of the columns are others."""
-        super().open()
+    def begin(self, blocks: Blocks) -> None:
+        """Look for names of columns; raises if they are others than expected."""
         self._base64: bool | None = None
         self._topics: dict[bytes, str] = {}
-        blocks = self.blocks
         block = blocks.next()
-        try:
-            names = self._names(block.partition(b"\n")[0])
-        except LogError:
-            self.close()
-            raise
+        names = self._names(block.partition(b"\n")[0])
         kinds = [TEXT if name in _WANTED else SKIP for name in names or COLUMNS]
         self._order = [n for n in names or COLUMNS if n in _WANTED]
         self._cells = list(names or COLUMNS)
@@ -89,7 +84,7 @@ class MqttRecorderLog(LineLog):
             raise LogError(f"{self.path}: expected the columns {list(COLUMNS)}, got {names}")
         return None
 
-    def messages(self, block: bytes) -> list[Message]:
+    def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines, those that go on after them excepted."""
         blocks = self.blocks
         found = self._scanner.scan(block, blocks.final or len(block) > LONGEST)

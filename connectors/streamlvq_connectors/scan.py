@@ -4,6 +4,8 @@ Numbers come out as `float` would read them, to the last bit. A line that is not
 many, an escape, a number nobody would write) is only marked; whoever calls looks at it by itself.
 """
 
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,13 +15,19 @@ import numba
 import numpy as np
 
 from streamlvq.kernels.compile import cache_folder
-
-# What a cell is taken for.
-SKIP, NUMBER, TEXT, CONSTANT = 0, 1, 2, 3
-# What a byte may be; all others are PLAIN.
-PLAIN, DELIMITER, NEWLINE, QUOTE, ESCAPE = 0, 1, 2, 3, 4
-# What became of a line.
-GOOD, ODD = 0, 1
+from streamlvq_connectors.kinds import (
+    CONSTANT,
+    DELIMITER,
+    ESCAPE,
+    GOOD,
+    NEWLINE,
+    NUMBER,
+    ODD,
+    PLAIN,
+    QUOTE,
+    QUOTED,
+    TEXT,
+)
 
 _SPACE, _TAB, _PLUS, _MINUS, _POINT, _ZERO, _NINE = 32, 9, 43, 45, 46, 48, 57
 _CR, _LF = 13, 10
@@ -67,7 +75,7 @@ _inlined: Callable[[F], F] = numba.njit(error_model="numpy")
 
 
 @_inlined
-def _product(a, b):  # type: ignore[no-untyped-def]
+def _product(a, b):
     """a * b without any error, as a pair."""
     p = a * b
     t = _SPLITTER * a
@@ -80,7 +88,7 @@ def _product(a, b):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _sum(a, b):  # type: ignore[no-untyped-def]
+def _sum(a, b):
     """a + b without any error, as a pair."""
     s = a + b
     t = s - a
@@ -88,7 +96,7 @@ def _sum(a, b):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _scaled(high, low, exponent):  # type: ignore[no-untyped-def]
+def _scaled(high, low, exponent):
     """The pair times a power of ten, as a pair."""
     power = _POWERS[exponent + _EXPONENT, 0]
     p, e = _product(high, power)
@@ -96,7 +104,7 @@ def _scaled(high, low, exponent):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _float(first, second, count, exponent):  # type: ignore[no-untyped-def]
+def _float(first, second, count, exponent):
     """(first * 10**count + second) * 10**exponent, rounded once, and whether that is certain.
 
     The pair is off by less than `_DOUBT`. If adding and subtracting as much leads to the same
@@ -125,7 +133,7 @@ def _float(first, second, count, exponent):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _digits(data, i):  # type: ignore[no-untyped-def]
+def _digits(data, i):
     """Reads digits and a point from `i` on: (first, second, how many in second, exponent, end).
 
     The end is -1 if there are more digits than two integers hold, or none.
@@ -157,7 +165,7 @@ def _digits(data, i):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _tens(data, i):  # type: ignore[no-untyped-def]
+def _tens(data, i):
     """The exponent that may stand after the digits, and where it ends; -1 if it makes no sense."""
     if data[i] != 101 and data[i] != 69:  # e E
         return 0, i
@@ -176,8 +184,8 @@ def _tens(data, i):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _number(data, i, shift, suffixes):  # type: ignore[no-untyped-def]
-    """The number at `i` times 10**shift, and where it ends; -1 if it is none, or not a plain one."""
+def _number(data, i, shift, typed):
+    """The number at `i` times 10**shift, and where it ends; -1 if it is no plain one."""
     negative = data[i] == _MINUS
     if negative or data[i] == _PLUS:
         i += 1
@@ -187,7 +195,7 @@ def _number(data, i, shift, suffixes):  # type: ignore[no-untyped-def]
     tens, i = _tens(data, i)
     if i < 0:
         return 0.0, -1
-    if suffixes and (data[i] == 105 or data[i] == 117):  # i u
+    if typed and (data[i] == 105 or data[i] == 117):  # i u
         i += 1
     value, certain = _float(first, second, count, exponent + tens + shift)
     if not certain:
@@ -196,7 +204,7 @@ def _number(data, i, shift, suffixes):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _missing(data, i, classes):  # type: ignore[no-untyped-def]
+def _missing(data, i, classes):
     """Where an empty cell or one that says nan (in any case) ends; -1 if it is neither."""
     if classes[data[i]] == DELIMITER or classes[data[i]] == NEWLINE:
         return i
@@ -206,20 +214,22 @@ def _missing(data, i, classes):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _blanks(data, i, classes):  # type: ignore[no-untyped-def]
+def _blanks(data, i, classes):
     while (data[i] == _SPACE or data[i] == _TAB) and classes[data[i]] == PLAIN:
         i += 1
     return i
 
 
 @_inlined
-def _number_cell(data, i, shift, suffixes, classes):  # type: ignore[no-untyped-def]
+def _number_cell(data, i, shift, typed, classes):
     """The number in the cell at `i`, NaN if there is none, and its end; -1: not plain."""
+    if typed:
+        return _number(data, i, shift, True)
     i = _blanks(data, i, classes)
     quoted = classes[data[i]] == QUOTE
     if quoted:
         i += 1
-    value, j = _number(data, i, shift, suffixes)
+    value, j = _number(data, i, shift, False)
     if j < 0:
         value = np.nan
         j = i if quoted and classes[data[i]] == QUOTE else _missing(data, i, classes)
@@ -233,21 +243,23 @@ def _number_cell(data, i, shift, suffixes, classes):  # type: ignore[no-untyped-
 
 
 @_inlined
-def _text_cell(data, i, end, classes):  # type: ignore[no-untyped-def]
+def _text_cell(data, i, end, classes):
     """From where to where the text of the cell at `i` goes, and the cell's end; -1: not plain.
 
-    Quotes in it are still doubled.
+    Quotes in it are still doubled, escapes still there.
     """
     j = i
     if classes[data[i]] != QUOTE:
-        while classes[data[j]] == PLAIN:
+        while classes[data[j]] == PLAIN or classes[data[j]] == ESCAPE:
+            if classes[data[j]] == ESCAPE and classes[data[j + 1]] != NEWLINE:
+                j += 1
             j += 1
         return i, j, j
     j += 1
     while j < end:
         if classes[data[j]] == ESCAPE:
-            return i, j, -1
-        if classes[data[j]] == QUOTE:
+            j += 1
+        elif classes[data[j]] == QUOTE:
             if classes[data[j + 1]] != QUOTE:
                 return i + 1, j, j + 1
             j += 1  # a doubled quote is one of the text
@@ -256,17 +268,17 @@ def _text_cell(data, i, end, classes):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _same(data, i, j, words, a, b):  # type: ignore[no-untyped-def]
+def _same(data, i, j, words, a, b):
     if j - i != b - a:
         return False
-    for k in range(j - i):
+    for k in range(j - i):  # noqa: SIM110 (numba compiles no generators)
         if data[i + k] != words[a + k]:
             return False
     return True
 
 
 @_inlined
-def _line_end(data, i, end, classes):  # type: ignore[no-untyped-def]
+def _line_end(data, i, end, classes):
     """Where the record that goes on at `i`, the start of a cell, ends; -1: in an open quote."""
     fresh = True
     while i < end:
@@ -288,12 +300,24 @@ def _line_end(data, i, end, classes):  # type: ignore[no-untyped-def]
 
 
 @_compiled(
-    "UniTuple(int64, 2)(uint8[::1], int64, boolean, uint8[::1], int64[::1], int64[::1], uint8[::1], "
-    "int64[::1], boolean, float64[:, ::1], int64[:, :, ::1], int64[:, ::1])"
+    "UniTuple(int64, 2)(uint8[::1], int64, boolean, uint8[::1], int64[::1], int64[::1], "
+    "uint8[::1], int64[::1], uint8[::1], boolean, float64[:, ::1], int64[:, :, ::1], int64[:, ::1])"
 )
-def scan(  # type: ignore[no-untyped-def]
-    data, end, final, classes, kinds, shifts, words, bounds, suffixes, numbers, spans, lines
-):
+def scan(
+    data: Any,
+    end: int,
+    final: bool,
+    classes: Any,
+    kinds: Any,
+    shifts: Any,
+    words: Any,
+    bounds: Any,
+    separators: Any,
+    typed: bool,
+    numbers: Any,
+    spans: Any,
+    lines: Any,
+) -> tuple[int, int]:
     """Scan lines of `data[:end]`, which ends in a newline; (lines found, bytes used).
 
     Parameters
@@ -308,8 +332,11 @@ def scan(  # type: ignore[no-untyped-def]
         What each cell of a line is, and by which power of ten a number is to be multiplied.
     words, bounds
         What stands in each CONSTANT cell: `words[bounds[c] : bounds[c + 1]]`.
-    suffixes
-        Whether a number may end in i or u.
+    separators
+        The byte that comes after each cell but the last.
+    typed
+        Whether the way in which a value is written says what it is: numbers may end in i or u and
+        are never missing or in quotes, only QUOTED texts are in quotes.
     numbers, spans
         Are filled: the numbers of each line; where its texts begin and end.
     lines
@@ -330,19 +357,26 @@ def scan(  # type: ignore[no-untyped-def]
         for c in range(cells):
             kind = kinds[c]
             if kind == NUMBER:
-                value, j = _number_cell(data, i, shifts[c], suffixes, classes)
+                value, j = _number_cell(data, i, shifts[c], typed, classes)
                 numbers[row, number] = value
                 number += 1
             else:
                 a, b, j = _text_cell(data, i, end, classes)
-                if kind == TEXT:
+                if kind == TEXT or kind == QUOTED:  # noqa: PLR1714, SIM109 (compiles best)
                     spans[row, text, 0] = a
                     spans[row, text, 1] = b
                     text += 1
+                    if typed and (a > i) != (kind == QUOTED):
+                        j = -1
                 elif kind == CONSTANT and not _same(data, a, b, words, bounds[c], bounds[c + 1]):
                     j = -1
-            if j < 0 or classes[data[j]] != (NEWLINE if c == cells - 1 else DELIMITER):
+            if j < 0:
                 state = ODD
+            elif c == cells - 1:
+                state = GOOD if classes[data[j]] == NEWLINE else ODD
+            elif data[j] != separators[c]:
+                state = ODD
+            if state == ODD:
                 break
             i = j + 1
         if state == ODD:

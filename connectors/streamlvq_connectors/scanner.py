@@ -8,18 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq_connectors.scan import (
-    CONSTANT,
-    DELIMITER,
-    ESCAPE,
-    NEWLINE,
-    NUMBER,
-    ODD,
-    QUOTE,
-    SKIP,
-    TEXT,
-    scan,
-)
+from streamlvq_connectors.kinds import DELIMITER, ESCAPE, NEWLINE, NUMBER, ODD, QUOTE, QUOTED, TEXT
 
 MOST_ROWS = 1 << 16  # at a time
 _PADDING = b"\n" * 8  # the scanner looks ahead
@@ -55,7 +44,7 @@ class Scan:
     @property
     def odd(self) -> list[int]:
         """Which lines have to be looked at by themselves."""
-        return np.flatnonzero(self.lines[:, 2] == ODD).tolist()  # type: ignore[no-any-return]
+        return np.flatnonzero(self.lines[:, 2] == ODD).tolist()
 
     def line(self, row: int) -> bytes:
         """The bytes of a line."""
@@ -87,13 +76,14 @@ class Scanner:
     Parameters
     ----------
     kinds
-        What each cell is: SKIP, NUMBER, TEXT or CONSTANT.
-    delimiters
-        The bytes that may separate cells.
+        What each cell is: SKIP, NUMBER, TEXT, QUOTED or CONSTANT.
+    separators
+        The byte after each cell but the last; one for all, or one for each.
     escape
-        A byte that makes another one ordinary; a line that holds one is odd.
-    suffixes
-        Whether numbers may end in i or u.
+        A byte that makes the next one ordinary; it stays in texts.
+    typed
+        Whether the way in which a value is written says what it is: numbers may end in i or u and
+        are never missing or in quotes, only QUOTED texts are in quotes.
     shifts
         Powers of ten to multiply the number of each cell by; 0 if not given.
     constants
@@ -101,6 +91,7 @@ class Scanner:
 
     Examples
     --------
+    >>> from streamlvq_connectors.kinds import NUMBER, SKIP, TEXT
     >>> found = Scanner([TEXT, SKIP, NUMBER]).scan(b'pump,?,1.5\\n"a,b",!,\\nbad\\n', final=True)
     >>> found.texts(0)[:2], found.numbers[:2].tolist(), found.odd
     ([b'pump', b'a,b'], [[1.5], [nan]], [2])
@@ -110,9 +101,9 @@ class Scanner:
         self,
         kinds: Sequence[int],
         *,
-        delimiters: bytes = b",",
+        separators: bytes = b",",
         escape: bytes = b"",
-        suffixes: bool = False,
+        typed: bool = False,
         shifts: Sequence[int] | None = None,
         constants: Sequence[bytes] | None = None,
     ) -> None:
@@ -121,12 +112,18 @@ class Scanner:
         self._shifts = np.array([0] * len(kinds) if shifts is None else shifts, np.int64)
         self._words = np.frombuffer(bytearray(b"".join(words)), np.uint8)
         self._bounds = np.cumsum([0, *map(len, words)]).astype(np.int64)
-        self._suffixes = suffixes
-        self._classes = _classes(delimiters, escape)
-        self._counts = [list(kinds).count(kind) for kind in (NUMBER, TEXT)]
+        each = separators if len(separators) > 1 else separators * len(kinds)
+        self._separators = np.frombuffer(bytearray(each), np.uint8)
+        self._typed = typed
+        self._classes = _classes(separators, escape)
+        texts = sum(kind in (TEXT, QUOTED) for kind in kinds)
+        self._counts = (list(kinds).count(NUMBER), texts)
 
     def scan(self, block: bytes, final: bool) -> Scan:
         """Scan lines, the last of which has its newline too."""
+        # Numba takes its time; who only asks what kind of file this is need not wait for it.
+        from streamlvq_connectors.scan import scan  # noqa: PLC0415
+
         rows = min(block.count(b"\n") + block.count(b"\r"), MOST_ROWS)
         numbers = np.full((rows, self._counts[0]), np.nan)
         spans = np.zeros((rows, self._counts[1], 2), np.int64)
@@ -140,7 +137,8 @@ class Scanner:
             self._shifts,
             self._words,
             self._bounds,
-            self._suffixes,
+            self._separators,
+            self._typed,
             numbers,
             spans,
             lines,
@@ -148,16 +146,13 @@ class Scanner:
         return Scan(block, int(used), numbers[:found], spans[:found], lines[:found])
 
 
-def _classes(delimiters: bytes, escape: bytes) -> npt.NDArray[np.uint8]:
+def _classes(separators: bytes, escape: bytes) -> npt.NDArray[np.uint8]:
     classes = np.zeros(256, np.uint8)
     for characters, kind in (
-        (delimiters, DELIMITER),
+        (separators, DELIMITER),
         (b"\r\n", NEWLINE),
         (b'"', QUOTE),
         (escape, ESCAPE),
     ):
         classes[list(characters)] = kind
     return classes
-
-
-__all__ = ["CONSTANT", "NUMBER", "SKIP", "TEXT", "Scan", "Scanner"]

@@ -1,4 +1,4 @@
-"""What logs with a message on each line have in common."""
+"""What logs that are read in blocks of lines have in common."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamlvq.connect import Log, Message
-
+from streamlvq.events import Readings
 from streamlvq_connectors.files import Blocks, LogError
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
 
 
-class LineLog(Log):
-    """A log of messages, one or more of them in each block of lines."""
-
-    holds_messages = True
+class BlockLog(Log):
+    """A log of lines; the next batch is what a block of them holds."""
 
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
         super().__init__(path, fields)
@@ -27,31 +25,35 @@ class LineLog(Log):
         self._done = (0, 0)  # progress when it was closed
 
     def open(self) -> None:
-        """Prepare to read from the start."""
+        """Prepare to read from the start; raises if this is no such log."""
         self.close()
         self._refused = []
         self._blocks = Blocks(self.path)
+        try:
+            self.begin(self._blocks)
+        except BaseException:
+            self.close()
+            raise
 
-    def read(self) -> Sequence[Message] | None:
-        """The next messages, None at the end; may be empty if all lines of a block were refused."""
+    def begin(self, blocks: Blocks) -> None:
+        """Look at the start of the file."""
+
+    def read(self) -> Sequence[Message] | Readings | None:
+        """The next batch, None at the end; an empty one if all rows of a block were refused."""
         self._refused = []
         blocks = self.blocks
         block = blocks.next()
-        if not block:
-            return self._end(blocks)
-        return self.messages(block)
-
-    def _end(self, blocks: Blocks) -> Sequence[Message] | None:
-        """Say once, at the end, if the file was torn."""
         torn, blocks.file.torn = blocks.file.torn, None
-        if torn is None:
+        if not block and torn is None:
             return None
-        self.refuse(blocks.line, torn)
-        return []
+        batch = self.batch(block)
+        if torn is not None:
+            self.refuse(blocks.line + block.count(b"\n"), torn)
+        return batch
 
     @abc.abstractmethod
-    def messages(self, block: bytes) -> list[Message]:
-        """The messages in these lines; for those that make no sense, call `refuse`."""
+    def batch(self, block: bytes) -> Sequence[Message] | Readings:
+        """What these lines hold; for those that make no sense, call `refuse`."""
 
     @property
     def blocks(self) -> Blocks:
@@ -82,3 +84,13 @@ class LineLog(Log):
             self._done = self.progress
             self._blocks.close()
             self._blocks = None
+
+
+class MessageBlockLog(BlockLog):
+    """A log of lines that hold messages."""
+
+    holds_messages = True
+
+    @abc.abstractmethod
+    def batch(self, block: bytes) -> list[Message]:
+        """The messages in these lines."""

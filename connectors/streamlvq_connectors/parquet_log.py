@@ -1,0 +1,162 @@
+"""Rows of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamlvq.config import Fields
+from streamlvq.connect import Log
+from streamlvq.errors import MissingExtraError
+from streamlvq.events import Readings
+from streamlvq_connectors.files import LogError
+from streamlvq_connectors.rows import RowReader, features_of
+
+_ROWS = 1 << 14  # at a time
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+class ParquetLog(Log):
+    """A table in a Parquet file; needs the extra `parquet` (pyarrow).
+
+    Columns of numbers are features, those of booleans if `fields` names them; nulls are missing. A
+    time may be a timestamp, whatever its unit, or a number in the unit that `fields` says. Row
+    groups are read one after the other, so that memory is that of the largest.
+
+    Parameters
+    ----------
+    path
+        The file.
+    fields
+        Which columns are features, label, time, sequence number and device. The last four may be
+        absent from the file, but not one of the features.
+    """
+
+    def __init__(self, path: Path, fields: Fields | None = None) -> None:
+        super().__init__(path, fields)
+        self._file: Any = None
+        self._batches: Iterator[Any] = iter(())
+        self._refused: list[str] = []
+        self._done = (0, 0)
+
+    @classmethod
+    def recognises(cls, name: str, head: bytes) -> bool:
+        """By its first bytes."""
+        return head.startswith(b"PAR1")
+
+    def open(self) -> None:
+        """Prepare to read from the start; raises if this is no Parquet file."""
+        try:
+            import pyarrow  # noqa: PLC0415
+            import pyarrow.parquet  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingExtraError("pyarrow", "parquet") from error
+        self.close()
+        self._refused = []
+        try:
+            self._file = pyarrow.parquet.ParquetFile(self.path, memory_map=False)
+        except pyarrow.ArrowInvalid as error:
+            raise LogError(f"{self.path}: expected a Parquet file, got {error}") from error
+        try:
+            self._plan(self._file.schema_arrow, pyarrow.types)
+        except LogError:
+            self.close()
+            raise
+        self._done = (0, self.path.stat().st_size)
+        self._row = 0
+        self._batches = self._all_batches()
+
+    def _plan(self, schema: Any, types: Any) -> None:
+        fields = Fields() if self.fields is None else self.fields
+        others = {fields.label, fields.time, fields.sequence, fields.device}
+        numeric = [
+            field.name
+            for field in schema
+            if types.is_integer(field.type)
+            or types.is_floating(field.type)
+            or types.is_decimal(field.type)
+        ]
+        features = features_of(self.path, fields, schema.names, numeric)
+        self._names = [n for n in schema.names if n in others or n in features]
+        self._times = {
+            field.name: field.type.unit for field in schema if types.is_timestamp(field.type)
+        }
+        self._fields = fields
+        iso = fields.time_unit == "iso" and fields.time not in self._times
+        self._reader = RowReader(fields, features, iso)
+
+    def _all_batches(self) -> Iterator[Any]:
+        """The batches, and after each row group how far in the file it is."""
+        metadata = self._file.metadata
+        sizes = [
+            sum(
+                metadata.row_group(i).column(j).total_compressed_size
+                for j in range(metadata.num_columns)
+            )
+            for i in range(metadata.num_row_groups)
+        ]
+        for i, size in enumerate(sizes):
+            yield from self._file.iter_batches(_ROWS, row_groups=[i], columns=self._names)
+            self._done = (min(self._done[0] + size, self._done[1]), self._done[1])
+
+    def read(self) -> Readings | None:
+        """The next rows, None at the end."""
+        if self._file is None:
+            raise LogError(f"{self.path}: expected an open log, got one that is not: call open()")
+        self._refused = []
+        batch = next(self._batches, None)
+        if batch is None:
+            self._done = (self._done[1], self._done[1])
+            return None
+        columns = {name: self._column(name, batch.column(name)) for name in self._names}
+        readings, bad = self._reader.readings(columns, {})
+        self._refused = [f"row {self._row + i + 1}: {text}" for i, text in bad.items()]
+        self._row += batch.num_rows
+        return readings
+
+    def _column(self, name: str, column: Any) -> Any:
+        """Features as floats and times as seconds; anything else as it is."""
+        if name in self._reader.features:
+            return _floats(column)
+        if name == self._fields.time and name in self._times:
+            return _seconds(column, self._times[name])
+        if name == self._fields.time and self._fields.time_unit != "iso":
+            return _seconds(column, self._fields.time_unit)
+        return column.to_pylist()
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes of the row groups read so far, and of the file."""
+        return self._done
+
+    @property
+    def refused(self) -> list[str]:
+        """What was wrong with rows of the last batch, with their numbers from 1."""
+        return self._refused
+
+    def close(self) -> None:
+        """Close the file; nothing if it is not open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._batches = iter(())
+
+
+def _floats(column: Any) -> Any:
+    """Numbers as floats, nulls as NaN."""
+    if str(column.type) == "halffloat":
+        return np.array(column.to_pylist(), np.float64)
+    return column.cast("float64").fill_null(np.nan).to_numpy(zero_copy_only=False)
+
+
+def _seconds(column: Any, unit: str) -> Any:
+    """Times in some unit as seconds; whole ones first, as nanoseconds exceed what floats hold."""
+    if "int" not in str(column.type) and "timestamp" not in str(column.type):
+        return _floats(column) / _UNITS[unit]
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    times = column.cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
+    seconds = times // _UNITS[unit] + times % _UNITS[unit] / _UNITS[unit]
+    return np.where(missing, np.nan, seconds)
