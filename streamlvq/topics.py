@@ -23,8 +23,9 @@ _FORBIDDEN = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
 )
 _BAD_IN_TEMPLATE = re.compile(f"[{_FORBIDDEN}]")
-# NATS disconnects a publisher whose topic has a space; % is how all of these are written.
-_UNCLEAN = re.compile(rf"[{_FORBIDDEN} +#/%]|\A\$")
+# NATS disconnects a publisher whose topic has a space and loses what has a > (both * and > are its
+# own wildcards); % is how all of these are written.
+_UNCLEAN = re.compile(rf"[{_FORBIDDEN} +#/*>%]|\A\$")
 _EMPTY = "%"
 _CUT = "%~"  # what follows is a digest; no clean value holds a % that two hex digits do not follow
 _DIGEST_BYTES = 16
@@ -161,10 +162,10 @@ class Template:
 def clean(value: str) -> str:
     """A value as one level of a topic, such that different values stay different.
 
-    Control characters and characters that Unicode sets aside, space, `+`, `#`, `/`, `%` and a `$`
-    at the start become `%` and two hexadecimal digits for each of their UTF-8 bytes, as in a URL.
-    Nothing at all becomes a lone `%`. What is longer than 1024 bytes is cut, and ends with `%~` and
-    a digest of the whole. `original` is the way back.
+    Control characters and characters that Unicode sets aside, space, `+`, `#`, `/`, `*`, `>`, `%`
+    and a `$` at the start become `%` and two hexadecimal digits for each of their UTF-8 bytes, as
+    in a URL. Nothing at all becomes a lone `%`. What is longer than 1024 bytes is cut, and ends
+    with `%~` and a digest of the whole. `original` is the way back.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from msgspec import inspect
 from streamlvq.config import scalars
 from streamlvq.config.problems import Path, Problem, nearest, suggestion
 from streamlvq.config.schema import Config
+from streamlvq.config.words import KEYS
 
 _BAD = object()  # in place of a value that is wrong
 _KINDS = {"mapping": "keys with values", "sequence": "a list"}
@@ -112,9 +113,9 @@ class Walk:
             found[name] = self._value(value, fields[name].type, inner, _default(fields[name]))
         for name in fields.keys() - found.keys():
             if fields[name].required:
-                return self._wrong(
-                    (*path, name), f"missing; expected {expected(fields[name].type)}"
-                )
+                missing = (*path, name)
+                example = KEYS[".".join(missing)].example
+                return self._wrong(missing, f"missing; expected something such as {example!r}")
         return {name: value for name, value in found.items() if value is not _BAD}
 
     def _unknown(self, path: Path, siblings: list[str]) -> None:
