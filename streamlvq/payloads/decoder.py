@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streamlvq.config import Config
 from streamlvq.connect import Message
-from streamlvq.events import Event, Readings, Refused
+from streamlvq.events import Event, LateLabel, Readings, Refused
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.keys import message_keys, stable_hash
 from streamlvq.payloads.labels import LabelReader
@@ -154,8 +154,10 @@ class Decoder:
             elif kind == READING:
                 run.append(i)
             else:
-                self._flush(run, batch, decoded)
-                self._label(batch, i, decoded)
+                label = self._label(batch, i, decoded)
+                if label is not None:
+                    self._flush(run, batch, decoded)
+                    decoded.events.append(label)
         self._flush(run, batch, decoded)
 
     def _refusal(self, message: Message, kind: int, source: int) -> Refused:
@@ -176,18 +178,18 @@ class Decoder:
             self._readings(batch.take(run), decoded)
             run.clear()
 
-    def _label(self, batch: _Batch, i: int, decoded: Decoded) -> None:
+    def _label(self, batch: _Batch, i: int, decoded: Decoded) -> LateLabel | None:
         assert self._labels is not None
         source = batch.sources[i]
         try:
-            event = self._labels.read(batch.payloads[i], batch.routes[i], source)
+            label = self._labels.read(batch.payloads[i], batch.routes[i], source)
         except RefusedError as error:
             decoded.refused.append(Refused(source, error.reason, error.text))
-        else:
-            if event.device in self._shard:
-                decoded.events.append(event)
-            else:
-                decoded.skipped += 1
+            return None
+        if label.device in self._shard:
+            return label
+        decoded.skipped += 1
+        return None
 
     def _readings(self, batch: _Batch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamlvq.config import Config, Fields
 from streamlvq.events import LateLabel
 from streamlvq.payloads.formats import FORMATS
+from streamlvq.payloads.keys import message_keys, stable_hash
 from streamlvq.payloads.paths import NOTHING, pick
 from streamlvq.payloads.routes import Route, group_of
 from streamlvq.payloads.values import (
@@ -62,7 +63,14 @@ class LabelReader:
             raise RefusedError("field", f"{text}reading the label is for, got {shorten(value)}")
         device = self._device(value, route)
         return LateLabel(
-            device, self._group_of(device, route.placeholders), label, t, sequence, source
+            device,
+            self._group_of(device, route.placeholders),
+            label,
+            t,
+            sequence,
+            source,
+            message_keys([stable_hash(f"{route.hash} {device}")], [payload], [sequence], [t])[0],
+            True,  # as it says which reading it is for
         )
 
     def _device(self, value: object, route: Route) -> str:
