@@ -1,0 +1,88 @@
+"""Readings of several devices, as a decoder would give them, for tests of what comes after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from streamlvq.events import DecisionRecord, Decisions, Readings
+
+NAMES = [name for name in DecisionRecord.__struct_fields__ if name != "probabilities"]
+
+
+def readings(
+    count: int,
+    *,
+    seed: int = 0,
+    features: int = 5,
+    classes: int = 4,
+    labelled: float = 0.6,
+    missing: float = 0.03,
+    devices: int = 6,
+    twice: float = 0.0,
+) -> Readings:
+    """Random readings around the centre of each class; a share of them comes a second time."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, count)
+    rows = rng.standard_normal((classes, features))[y] * 2.0 + rng.standard_normal(
+        (count, features)
+    )
+    rows[rng.random((count, features)) < missing] = np.nan
+    labels = [f"class {c}" if rng.random() < labelled else None for c in y]
+    made = Readings(
+        features=tuple(f"sensor {i}" for i in range(features)),
+        rows=rows,
+        devices=[f"device {k}" for k in rng.integers(0, devices, count)],
+        groups=[""] * count,
+        labels=labels,
+        times=np.cumsum(rng.exponential(1.0, count)).tolist(),
+        sequences=list(range(count)),
+        keys=list(range(1, count + 1)),
+        suspects=[True] * count,
+        sources=list(range(count)),
+    )
+    again = np.flatnonzero(rng.random(count) < twice)
+    origin = np.concatenate([np.arange(count), again])
+    places = np.concatenate([np.arange(count, dtype=float), again + 3.5])
+    order = origin[np.argsort(places, kind="stable")]
+    return select(made, order.tolist())
+
+
+def select(whole: Readings, indices: list[int]) -> Readings:
+    """Some of the readings, in this order."""
+
+    def pick(values: list[Any]) -> list[Any]:
+        return [values[k] for k in indices]
+
+    return Readings(
+        features=whole.features,
+        rows=whole.rows[indices],
+        devices=pick(whole.devices),
+        groups=pick(whole.groups),
+        labels=pick(whole.labels),
+        times=pick(whole.times),
+        sequences=pick(whole.sequences),
+        keys=pick(whole.keys),
+        suspects=pick(whole.suspects),
+        sources=pick(whole.sources),
+    )
+
+
+def cut(whole: Readings, seed: int, largest: int = 40) -> Iterator[Readings]:
+    """The same readings in batches of random sizes."""
+    rng = np.random.default_rng(seed)
+    start = 0
+    while start < len(whole):
+        end = min(len(whole), start + int(rng.integers(1, largest + 1)))
+        yield select(whole, list(range(start, end)))
+        start = end
+
+
+def facts(decisions: Decisions) -> list[tuple[Any, ...]]:
+    """What each decision says, in a form that can be compared bit by bit."""
+    return [
+        tuple(getattr(record, name) for name in NAMES) + tuple(sorted(record.probabilities.items()))
+        for record in decisions.records()
+    ]
