@@ -315,7 +315,7 @@ def with_example(path: str) -> Config:
     if path == "readings.columns":
         inner |= {"format": "json_array", "time": None, "sequence": None}
     inner[name] = KEYS[path].example
-    if path == "labels.topic":
+    if path in ("labels.topic", "status.home_assistant"):
         values["readings"]["topic"] = "sensors/{device}/readings"
         values["decisions"]["topic"] = "sensors/{device}/decision"
     return loads(json.dumps(values))

@@ -102,7 +102,8 @@ BAD = [
     ("decisions:\n  topic: out\n  retain: true", "3: decisions.retain: expected {device} in decisions.topic: a broker keeps one message for each topic"),
     ("status:\n  topic: s/{device}", "2: status.topic: expected {client_id}, got {device}"),
     ("status:\n  home_assistant: ha/{x}", "2: status.home_assistant: expected a plain topic, such as homeassistant, got {x}"),
-    ("status: {home_assistant: ha}\ndecisions: {topic: null}", "1: status.home_assistant: expected decisions.topic too, for it to listen to"),
+    ("status: {home_assistant: ha}\ndecisions: {topic: null}", "1: status.home_assistant: expected a decisions.topic that holds {device} and no other placeholder, for Home Assistant to listen to, got None"),
+    ("readings: {topic: '{site}/{device}'}\ndecisions: {topic: 'a/b/{site}/{device}'}\nstatus:\n  home_assistant: h/a/c", "4: status.home_assistant: expected a decisions.topic that holds {device} and no other placeholder, for Home Assistant to listen to, got 'a/b/{site}/{device}'"),
     ("status:\n  home_assistant: sensors", "2: status.home_assistant: expected a topic that readings.topic ('sensors/{device}/readings') does not match, got 'sensors': the daemon would listen to itself"),
     # --- payloads --------------------------------------------------------------------------------
     ("readings:\n  columns: [a]", "2: readings.columns: expected no columns with format: json, whose values have names; to choose some of them use features"),
@@ -136,12 +137,12 @@ BAD = [
     ("model:\n  per: site", "2: model.per: expected all, device or a placeholder of readings.topic (all, device), got 'site'"),
     ("model:\n  per: devices", "2: model.per: expected all, device or a placeholder of readings.topic (all, device), got 'devices'; did you mean 'device'?"),
     ("readings: {features: [a, b]}\nmodel:\n  max_features: 1", "3: model.max_features: expected at least as many as readings.features (2), got 1"),
-    ("integrator:\n  max_gap: 5", "2: integrator.max_gap: expected readings.time too: without the times of readings there are no gaps"),
     ("rejector: {}", "1: rejector: expected exactly one of threshold, target_rate, target_accuracy, reject_cost, got none"),
     ("rejector:\n  threshold: 0.1\n  target_rate: 0.1", "1: rejector: expected exactly one of threshold, target_rate, target_accuracy, reject_cost, got threshold and target_rate"),
     ("rejector:\n  threshold: 0.1\n  per_class: yes", "3: rejector.per_class: expected a threshold that adapts, got threshold=0.1; fixed thresholds for each class are a mapping"),
     ("rejector:\n  threshold: {}", "2: rejector.threshold: expected at least one label, got {}"),
     ("model: {type: PairwiseLVQ}\nrejector:\n  target_rate: 0.1", "2: rejector.type: expected a model of streamlvq with prototypes, got PairwiseLVQ, which has no RelSim; use type: probability"),
+    ("integrator:\n  window: 0", "2: integrator.window: expected a whole number from 1 to 1000000, got 0"),
     ("decisions:\n  when: rejection", "2: decisions.when: expected a section 'rejector:' too: without one nothing is ever rejected"),
     # --- running ---------------------------------------------------------------------------------
     ("shard:\n  index: 2\n  count: 2", "2: shard.index: expected less than shard.count (2), got 2; the first shard is 0"),

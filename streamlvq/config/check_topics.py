@@ -77,9 +77,12 @@ def _told(config: Config, known: Collection[str], into: list[_Topic]) -> Iterato
             continue
         yield from _unknown(topic, names, which)
         into.append(topic)
-    if prefix is not None and config.decisions.topic is None:
+    named = [topic.template.placeholders for topic in into if topic.key == "decisions.topic"]
+    if prefix is not None and (config.decisions.topic is None or named not in ([], [("device",)])):
         yield Problem(
-            ("status", "home_assistant"), "expected decisions.topic too, for it to listen to"
+            ("status", "home_assistant"),
+            "expected a decisions.topic that holds {device} and no other placeholder, for Home "
+            f"Assistant to listen to, got {config.decisions.topic!r}",
         )
     if config.decisions.topic is not None:
         yield from _tells_devices_apart(config)

@@ -206,15 +206,6 @@ def _width(config: Config) -> Iterator[Problem]:
         )
 
 
-def _gap(config: Config) -> Iterator[Problem]:
-    integrator = config.integrator
-    if integrator is not None and integrator.max_gap is not None and config.readings.time is None:
-        yield Problem(
-            ("integrator", "max_gap"),
-            "expected readings.time too: without the times of readings there are no gaps",
-        )
-
-
 def _when(config: Config) -> Iterator[Problem]:
     if config.decisions.when == "rejection" and config.rejector is None:
         yield Problem(
@@ -285,7 +276,6 @@ _RULES = (
     _Rule(_wrappers, ("model.type", "model.parameters", "integrator", "rejector")),
     _Rule(_groups, ("model.per", "readings.topic")),
     _Rule(_width, ("model.max_features", "readings.features")),
-    _Rule(_gap, ("integrator.max_gap", "readings.time")),
     _Rule(_when, ("decisions.when", "rejector")),
     _Rule(
         check_topics.topics,

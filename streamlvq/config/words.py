@@ -136,7 +136,9 @@ KEYS = {
         "The field that holds the label, of readings that have one. They are learnt at once.",
         "state",
     ),
-    "readings.time": Word("The field that says when the reading was taken.", "t"),
+    "readings.time": Word(
+        "The field that says when the reading was taken. Left out: when it was received.", "t"
+    ),
     "readings.time_unit": Word(
         "Unit of the time: s, ms, us or ns since 1970, or iso for a text such as "
         "2025-03-01T12:00:00Z.",
@@ -248,8 +250,8 @@ KEYS = {
         "Whether the broker keeps the last decision of each device for those who ask later.", True
     ),
     "decisions.when": Word(
-        "always: a decision for each reading. change: only when label or acceptance differ from "
-        "the device's last. rejection: only those that are not accepted.",
+        "always: a decision for each reading. change: only when label, acceptance or reason differ "
+        "from the device's last. rejection: only those that are not accepted.",
         "change",
     ),
     "decisions.file": Word(
@@ -290,8 +292,8 @@ KEYS = {
         "streamlvq/{client_id}/dead",
     ),
     "status.home_assistant": Word(
-        "Prefix of the discovery topics of Home Assistant, which then shows every device. Left "
-        "out: no discovery.",
+        "Prefix of the discovery topics of Home Assistant, which then shows every device. "
+        "decisions.topic must hold {device} and no other placeholder. Left out: no discovery.",
         "homeassistant",
     ),
     # --- health ----------------------------------------------------------------------------------
