@@ -14,7 +14,7 @@ import numpy as np
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.events import Decisions, Label, Refused, Rows, label_text
-from streamlvq.payloads.routes import REMEMBERED
+from streamlvq.payloads.routes import REMEMBERED, placeholders
 from streamlvq.topics import Template, TemplateError
 
 DIGITS = 6  # of probabilities and certainties; more is only longer
@@ -147,7 +147,7 @@ class Encoder:
         assert self._template is not None
         device, group, origin = (key, "", "") if isinstance(key, str) else key
         values = dict.fromkeys(self._template.placeholders, "")
-        values |= self._readings.match(origin) or {}
+        values |= placeholders(self._readings, origin) or {}
         values |= {self._per: group, "device": device, "client_id": self._client}
         if len(self._topics) >= REMEMBERED:
             self._topics.clear()

@@ -99,16 +99,15 @@ class Routes(dict[str, Route]):
             group = self._group_of(device, NO_PLACEHOLDERS)
             return Route(READING, device, group, 0, NO_PLACEHOLDERS)
         if self._labels is not None:  # first, as a template of readings may well match them too
-            found = self._labels.match(topic)
+            found = placeholders(self._labels, topic)
             if found is not None:
                 return self._route(LABEL, topic, found)
-        found = self._readings.match(topic)
+        found = placeholders(self._readings, topic)
         if found is None:
             return Route(UNKNOWN, "", "", 0, NO_PLACEHOLDERS)
         return self._route(READING, topic, found)
 
     def _route(self, kind: int, topic: str, found: dict[str, str]) -> Route:
-        found = {name: _original(level) for name, level in found.items()}
         device = found.get("device")
         by_field = self._device_fields[kind]
         if device is None:  # without a field there is one device, whose name does not matter
@@ -119,6 +118,12 @@ class Routes(dict[str, Route]):
             kind = FOREIGN
         group = self._group_of(device, found)
         return Route(kind, device, group, stable_hash(topic), found)
+
+
+def placeholders(template: Template, topic: str) -> dict[str, str] | None:
+    """What the placeholders stand for, as it was before it was made fit for a topic."""
+    found = template.match(topic)
+    return found and {name: _original(level) for name, level in found.items()}
 
 
 def _original(level: str) -> str:
