@@ -35,7 +35,7 @@ WRAPPERS: dict[str, type[Any]] = {name: getattr(wrappers, name) for name in wrap
 MEMBERS = ("learner", "follower")
 # Numbers that decide how long a step takes or how much it asks for, whatever a file says.
 MOST = {
-    "rehearsal": 100_000,
+    "rehearsal": 10_000,
     "buffer_size": 10**8,
     "memory": 10**6,
     "window": 10**5,
