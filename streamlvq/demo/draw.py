@@ -34,7 +34,7 @@ def picture(watch: Watch, title: str, width: int) -> RenderableType:
         Text(title, style="bold"),
         machines(watch, width),
         legend(),
-        Panel(figures(watch), title="so far", title_align="left", border_style="dim"),
+        Panel(figures(watch, width), title="so far", title_align="left", border_style="dim"),
         Panel(happenings(watch), title="what is happening", title_align="left", border_style="dim"),
     )
 
@@ -50,8 +50,9 @@ def machines(watch: Watch, width: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim")
     for title, size in columns.items():
         table.add_column(title, no_wrap=True, width=size)
-    marks = max(10, min(60, width - sum(columns.values()) - 2 * len(columns) - 4))
-    table.add_column("decisions over truth", no_wrap=True, width=marks)
+    spaces = 3 * (len(columns) + 1) + 1
+    marks = max(10, min(60, width - sum(columns.values()) - spaces))
+    table.add_column("said over truth", no_wrap=True, width=marks)
     for name, device in watch.devices.items():
         shown = cells(device)[: len(columns) - 1]
         table.add_row(name, *shown, strip(list(device.strip), marks))
@@ -127,27 +128,29 @@ def truth_colour(group: Sequence[Seen]) -> str:
 def legend() -> Text:
     text = Text("  ")
     for name, colour in {**COLOURS, "rejected": NOTHING}.items():
-        text.append("██ ", style=colour).append(f"{name}   ", style="dim")
+        text.append("■ ", style=colour).append(f"{name}  ", style="dim")
     return text
 
 
 # --- figures and happenings ----------------------------------------------------------------------
 
 
-def figures(watch: Watch) -> Table:
+def figures(watch: Watch, width: int) -> Table:
     table = Table.grid(expand=True)
     columns = {
-        "readings per second": f"{watch.throughput:.0f}",
+        "readings/s": f"{watch.throughput:.0f}",
         "decided": f"{watch.decided}",
         "labels learnt": f"{watch.version}",
-        "accepted and right": share(watch.accuracy),
+        "accepted: right": share(watch.accuracy),
         "rejected": share(watch.reject_rate),
-        "why": ", ".join(f"{n} {name}" for name, n in sorted(watch.reasons.items())) or "-",
     }
+    if width >= WIDE:
+        reasons = (f"{count} {name}" for name, count in sorted(watch.reasons.items()))
+        columns["because"] = ", ".join(reasons).replace("_", " ") or "-"
     for _ in columns:
-        table.add_column(justify="left")
+        table.add_column(no_wrap=True)
     table.add_row(*(Text(name, style="dim") for name in columns))
-    table.add_row(*(Text(value.replace("_", " "), style="bold") for value in columns.values()))
+    table.add_row(*(Text(value, style="bold") for value in columns.values()))
     return table
 
 
@@ -157,7 +160,7 @@ def share(value: float | None) -> str:
 
 def happenings(watch: Watch) -> Text:
     """The last notes, the latest below; always as many lines, so that nothing jumps."""
-    text = Text()
+    text = Text(no_wrap=True, overflow="ellipsis")
     notes = watch.notes[-NOTES:]
     for note in notes:
         style = KINDS.get(note.kind, "default" if note is notes[-1] else "dim")

@@ -1,4 +1,4 @@
-"""How a fault was met: noticed, labelled, recognised."""
+"""How trouble was met: a fault noticed, labelled, recognised; bad sensors refused."""
 
 from __future__ import annotations
 
@@ -59,3 +59,34 @@ class Episode:
         else:
             parts.append(f"recognised {self._since(self.recognised)}")
         return " ".join(parts)
+
+
+@dataclass
+class Trial:
+    """What came of a machine's readings while one of its sensors could not be trusted."""
+
+    device: str
+    kind: str  # plug or drift
+    decided: int = 0
+    accepted: int = 0
+    right: int = 0  # among the accepted
+    nonsense: int = 0
+    refused: int = 0  # among the nonsense
+
+    def follow(self, said: Said, truth: Truth) -> None:
+        """Take a decision on this machine into account."""
+        self.decided += 1
+        self.nonsense += truth.glitch
+        self.refused += truth.glitch and not said.accepted
+        self.accepted += said.accepted
+        self.right += said.accepted and said.label == truth.state
+
+    def words(self) -> str:
+        """What came of it."""
+        if self.kind == "plug":
+            return f"{self.refused} of {self.nonsense} readings that made no sense were rejected"
+        rejected = self.decided - self.accepted
+        return (
+            f"of {self.decided} readings with a drifting sensor {rejected} were rejected, "
+            f"{self.right} of the other {self.accepted} are right"
+        )

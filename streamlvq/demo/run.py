@@ -23,6 +23,7 @@ from streamlvq.demo.watch import Watch
 FRAME = 0.1  # seconds between two pictures
 PATIENCE = 600.0  # seconds for the daemon to come up: kernels may have to be compiled
 LINGER = 4.0  # seconds from the recognition of a fault to a good picture of it
+GRACE, HASTE = 8.0, 1.0  # seconds for a process to end by itself; haste if nothing has begun yet
 ENDINGS = ("SIGTERM", "SIGHUP")  # as good as Ctrl-C
 
 
@@ -148,7 +149,7 @@ class Show:
         if now is not None and self._cpu_before is not None and self.watch.seconds > 0:
             self.cpu_share = (now - self._cpu_before) / self.watch.seconds
         self.watch.stop()
-        self.stage.close()
+        self.stage.close(GRACE if self.watch.online else HASTE)
 
 
 def _check(seconds: float | None, devices: int, rate: float, port: int | None) -> None:

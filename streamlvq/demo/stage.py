@@ -14,8 +14,6 @@ from streamlvq.demo.children import Child
 from streamlvq.demo.watch import FILTERS
 from streamlvq.demo.wire import open_link
 
-GRACE = 8.0  # seconds for a process to end by itself
-
 
 class Stage:
     """Starts the processes of a demo in a folder, and ends them in good order.
@@ -68,11 +66,14 @@ class Stage:
         for child in self._children:
             child.check()
 
-    def close(self) -> None:
-        """End everything, the latest first, so that the daemon can still say goodbye."""
+    def close(self, grace: float) -> None:
+        """End everything, the latest first, so that the daemon can still say goodbye.
+
+        Who has not ended by itself after `grace` seconds is killed.
+        """
         with contextlib.ExitStack() as stack:  # what fails to end shall not save the others
             for child in self._children:
-                stack.callback(child.stop, GRACE)
+                stack.callback(child.stop, grace)
             if self._link is not None:
                 stack.callback(self._link.close)
 

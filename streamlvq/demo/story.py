@@ -12,8 +12,8 @@ CYCLE = 60.0  # after that, ordinary life repeats
 COMMISSIONING = 10.0
 SPOT_CHECKS = 0.04  # the share of readings that somebody labels in everyday life
 BEARING = "bearing fault"
-NOISE = 0.8
-DRIFT = 25.0  # degrees that the sensor is wrong by in the end
+NOISE = 1.0
+DRIFT = 40.0  # degrees that the sensor is wrong by in the end
 HORIZON = 86_400.0  # seconds of life that are planned: a day
 
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 from streamlvq.demo.watch import Seen, Watch
 
 EVERY = 2.0  # seconds between two lines about the state of things
-PATIENCE = 4.0  # seconds after which waiting needs an explanation
-COMPILING = "compiling the kernels: only the first time on a machine, one to two minutes"
+PATIENCE = 6.0  # seconds after which waiting needs an explanation
+COMPILING = "the first time on a machine kernels are compiled: one to two minutes"
 
 
 class View(abc.ABC):

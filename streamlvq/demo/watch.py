@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from msgspec.json import decode
 
 from streamlvq.connect import Message
-from streamlvq.demo.episodes import Episode
+from streamlvq.demo.episodes import Episode, Trial
 from streamlvq.demo.wire import CHAPTER, STATUS, Online, Said, Told, Truth
 
 STRIP = 400  # decisions of a device that are remembered, to be drawn
@@ -65,11 +65,21 @@ class Watch:
         self.online = False
         self.notes: list[Note] = []
         self.episodes: list[Episode] = []
+        self.trials: dict[str, Trial] = {}  # that go on, by the device
         self.reasons: Counter[str] = Counter()
         self.decided = self.accepted = self.right = self.version = 0
         self.began: float | None = None  # when the story did, by our clock
         self._ended: float | None = None
         self._arrivals: deque[tuple[float, int]] = deque()
+        self._chapters: dict[str, Callable[[Told], None]] = {
+            "fault": self._on_fault,
+            "technician": self._on_technician,
+            "repaired": self._on_repair,
+            "plug": self._on_bad_sensor,
+            "plug fixed": self._on_good_sensor,
+            "drift": self._on_bad_sensor,
+            "replaced": self._on_good_sensor,
+        }
         self._actions: dict[str, Callable[[bytes], None]] = {
             "decision": lambda payload: self._on_decision(decode(payload, type=Said)),
             "truth": lambda payload: self._on_truth(decode(payload, type=Truth)),
@@ -124,15 +134,29 @@ class Watch:
         if self.began is None:
             self.began = time.monotonic() - told.seconds
         self.note(told.kind, told.text)
-        if told.kind == "fault":
-            known = any(episode.recognised is not None for episode in self.episodes)
-            self.episodes.append(Episode(told.device, self.seconds, known))
-        elif told.kind == "technician":
-            for episode in self._open_episodes(told.device):
-                episode.labelled = self.seconds
-        elif told.kind == "repaired":
-            for episode in self._open_episodes(told.device):
-                episode.ended = self.seconds
+        action = self._chapters.get(told.kind)
+        if action is not None:
+            action(told)
+
+    def _on_fault(self, told: Told) -> None:
+        known = any(episode.recognised is not None for episode in self.episodes)
+        self.episodes.append(Episode(told.device, self.seconds, known))
+
+    def _on_technician(self, told: Told) -> None:
+        for episode in self._open_episodes(told.device):
+            episode.labelled = self.seconds
+
+    def _on_repair(self, told: Told) -> None:
+        for episode in self._open_episodes(told.device):
+            episode.ended = self.seconds
+
+    def _on_bad_sensor(self, told: Told) -> None:
+        self.trials[told.device] = Trial(told.device, told.kind)
+
+    def _on_good_sensor(self, told: Told) -> None:
+        trial = self.trials.pop(told.device, None)
+        if trial is not None:
+            self.note("found", trial.words())
 
     def note(self, kind: str, text: str) -> None:
         """Remember something worth telling."""
@@ -171,6 +195,8 @@ class Watch:
             self.right += seen.right
         else:
             self.reasons[said.reason or "unknown"] += 1
+        if said.device in self.trials:
+            self.trials[said.device].follow(said, seen.truth)
         for episode in self._open_episodes(said.device):
             text = episode.follow(said, seen.truth, self.seconds)
             if text is not None:
