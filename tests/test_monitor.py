@@ -289,6 +289,36 @@ def test_windows_with_gaps_need_times() -> None:
     assert "max_gap" in outcome.refused[0].text
 
 
+def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor, clean = Monitor(config()), Monitor(config())
+    for each in (monitor, clean):
+        run(each, readings(20))
+        each._pipelines[""]._fast = None
+    stream = readings(30, seed=4)
+    stream.keys = [key + 500 for key in stream.keys]
+    run(clean, select(stream, [k for k in range(30) if k != 17]))
+    learn, x = streamlvq.GLVQ.learn_one, stream.rows[17].tolist()
+
+    def defective(model: Any, reading: dict[str, float], y: str) -> None:
+        if list(reading.values()) == x:
+            raise ZeroDivisionError("for a test")
+        learn(model, reading, y)
+
+    stream.labels[17], stream.rows[17] = "class 1", (x := [1.0, 2.0, 3.0, 4.0, 5.0])
+    monkeypatch.setattr(streamlvq.GLVQ, "learn_one", defective)
+    outcome = monitor.step(stream)
+    assert refusals(outcome) == [(17, "failure")]
+    assert "ZeroDivisionError: for a test" in outcome.refused[0].text
+    assert len(outcome.decisions) == 29
+    before, after = (Monitor.restore(m.config, m.checkpoint()) for m in (clean, monitor))
+    assert before.models()[""]._memory()[0]["came"].tobytes() == (
+        after.models()[""]._memory()[0]["came"].tobytes()
+    )
+    assert before.models()[""].classifier.classifier.samples == (
+        after.models()[""].classifier.classifier.samples
+    )
+
+
 # --- checkpoints and configurations --------------------------------------------------------------
 
 

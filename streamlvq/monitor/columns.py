@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ class Columns:
     reasons: list[str | None]
     probabilities: Rows
     versions: Ints
+    failures: dict[int, Exception] = field(default_factory=dict)  # by row: a defect of ours
 
     @classmethod
     def empty(cls, rows: int, classes: int) -> Columns:

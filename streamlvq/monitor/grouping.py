@@ -43,13 +43,15 @@ def selected(readings: Readings, indices: list[int]) -> Readings:
 Part = tuple[list[int] | None, tuple[tuple[Label, ...], Columns]]
 
 
-def assemble(readings: Readings, twice: list[bool], parts: list[Part]) -> Decisions:
-    """Decisions in the order of the readings, whatever group they belong to."""
+def assemble(
+    readings: Readings, twice: list[bool], parts: list[Part]
+) -> tuple[Decisions, dict[int, Exception]]:
+    """Decisions in the order of the readings, whatever group they belong to; and what failed."""
     if len(parts) == 1 and parts[0][0] is None:
         classes, columns = parts[0][1]
     else:
         classes, columns = _merge(len(readings), parts)
-    return Decisions(
+    decisions = Decisions(
         classes=classes,
         devices=readings.devices,
         groups=readings.groups,
@@ -66,6 +68,18 @@ def assemble(readings: Readings, twice: list[bool], parts: list[Part]) -> Decisi
         duplicates=twice,
         sources=readings.sources,
     )
+    return decisions, columns.failures
+
+
+def without(decisions: Decisions, keep: list[int]) -> Decisions:
+    """Only these of the decisions."""
+    columns: dict[str, Any] = {
+        name: column[keep] if isinstance(column, np.ndarray) else [column[k] for k in keep]
+        for name in decisions.__slots__
+        if name != "classes"
+        for column in [getattr(decisions, name)]
+    }
+    return Decisions(classes=decisions.classes, **columns)
 
 
 def _merge(rows: int, parts: list[Part]) -> tuple[tuple[Label, ...], Columns]:
@@ -83,6 +97,7 @@ def _merge(rows: int, parts: list[Part]) -> tuple[tuple[Label, ...], Columns]:
         merged.versions[indices] = columns.versions
         if len(places):
             merged.probabilities[np.ix_(np.array(indices), places)] = columns.probabilities
+        merged.failures |= {indices[k]: error for k, error in columns.failures.items()}
         for k, reason in zip(indices, columns.reasons, strict=True):
             merged.reasons[k] = reason
     return classes, merged

@@ -12,7 +12,7 @@ from streamlvq.events import Decisions, Event, Label, LateLabel, Readings, Refus
 from streamlvq.monitor import checkpoint, limits
 from streamlvq.monitor.columns import Columns
 from streamlvq.monitor.duplicates import Duplicates
-from streamlvq.monitor.grouping import assemble, by_group, selected
+from streamlvq.monitor.grouping import assemble, by_group, selected, without
 from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.snapshot import Snapshot
@@ -79,13 +79,18 @@ class Monitor:
             (indices, self._step_group(group, readings, indices, twice))
             for group, indices in by_group(readings.groups)
         ]
-        decisions = assemble(readings, twice, parts)
+        decisions, failures = assemble(readings, twice, parts)
+        if failures:
+            refused += [_failure(readings, k, error) for k, error in failures.items()]
+            keep = [k for k in range(len(readings)) if k not in failures]
+            readings, decisions = selected(readings, keep), without(decisions, keep)
         if self._pending is not None:
             self._remember(readings, decisions)
         learnt = sum(
-            y is not None and not again for y, again in zip(readings.labels, twice, strict=True)
+            y is not None and not again
+            for y, again in zip(readings.labels, decisions.duplicates, strict=True)
         )
-        return Outcome(decisions, refused, learnt, sum(twice))
+        return Outcome(decisions, refused, learnt, sum(decisions.duplicates))
 
     def _step_group(
         self, group: str, readings: Readings, indices: list[int] | None, twice: list[bool]
@@ -188,3 +193,8 @@ class Monitor:
         monitor = cls(config, start)
         monitor._pipelines = checkpoint.load(config, data, monitor._duplicates, monitor._pending)
         return monitor
+
+
+def _failure(readings: Readings, k: int, error: Exception) -> Refused:
+    text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
+    return Refused(readings.sources[k], "failure", text)

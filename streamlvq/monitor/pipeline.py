@@ -63,7 +63,10 @@ class Pipeline:
                 k = self._fast.run(columns, k, features, rows, labels, devices, times, duplicates)
             else:
                 x = dict(zip(features, rows[k].tolist(), strict=True))
-                self._step_one(columns, k, x, labels[k], devices[k], times[k], duplicates[k])
+                try:
+                    self._step_one(columns, k, x, labels[k], devices[k], times[k], duplicates[k])
+                except Exception as error:  # the other readings shall not suffer from a defect
+                    columns.failures[k] = error
                 k += 1
         return columns
 
