@@ -8,10 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from paho.mqtt import MQTTException
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.properties import Properties
+from paho.mqtt.properties import MQTTException, Properties  # type: ignore[attr-defined]
 from paho.mqtt.reasoncodes import ReasonCode
 
 from streamlvq.config import Broker
