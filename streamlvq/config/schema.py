@@ -81,6 +81,7 @@ class ModelSection(Section, kw_only=True, frozen=True):
     type: str = "LGMLVQ"
     per: str = "all"  # "all", "device", or a placeholder of the readings' topic
     parameters: dict[str, Any] = {}
+    start: str | None = None  # a snapshot to begin with
     limit: Count = 1000  # models
     max_features: Count = 4096
     max_classes: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 256

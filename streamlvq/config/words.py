@@ -193,6 +193,11 @@ KEYS = {
         "Parameters of the model, by the names that its Python class has for them.",
         {"rank": 8, "half_life": 20_000},
     ),
+    "model.start": Word(
+        "The snapshot that every model begins with, such as `streamlvq train` writes; left out: "
+        f"they begin with nothing. What state.folder knows already comes first. {_PATHS}",
+        "first.slvq",
+    ),
     "model.limit": Word(
         "Models, at most; readings that would need a further one are refused.", 1000
     ),
