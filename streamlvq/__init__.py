@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamlvq.models import (
     GLVQ,
@@ -42,16 +42,26 @@ __all__ = [
     "Decision",
     "Integrated",
     "LVQCommittee",
+    "Monitor",
     "PairwiseLVQ",
     "ProbabilityRejector",
     "RelSimRejector",
+    "Snapshot",
     "TimeIntegrator",
 ]
 
-_ON_DEMAND = ("coupling", "metrics", "plot", "robustness")  # modules not every program needs
+# What not every program needs: modules, and classes with the modules that they are in.
+_MODULES = ("coupling", "metrics", "plot", "robustness", "synth")
+_CLASSES = {"Monitor": "monitor", "Snapshot": "snapshot"}
+
+if TYPE_CHECKING:
+    from streamlvq.monitor import Monitor
+    from streamlvq.snapshot import Snapshot
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ON_DEMAND:
+    if name in _MODULES:
         return importlib.import_module(f"streamlvq.{name}")
+    if name in _CLASSES:
+        return getattr(importlib.import_module(f"streamlvq.{_CLASSES[name]}"), name)
     raise AttributeError(f"module 'streamlvq' has no attribute {name!r}")
