@@ -273,13 +273,20 @@ def _times(table: Table, batch: _Batch) -> list[float | None]:
 def _keys(table: Table, batch: _Batch, hashes: list[int]) -> tuple[list[int], list[bool]]:
     """Keys, and whether an equal one means an equal reading."""
     keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
-    suspects = list(batch.redelivered)
-    for column in (table.sequences, table.times):
-        if column is not None:
-            suspects = [s or value is not None for s, value in zip(suspects, column, strict=True)]
+    suspects = _suspects(table, batch)
     for i in _rows_of_files(batch):  # they cannot come twice
         keys[i], suspects[i] = 0, False
     return keys, suspects
+
+
+def _suspects(table: Table, batch: _Batch) -> list[bool]:
+    suspects = list(batch.redelivered)
+    for column in (table.sequences, table.times):
+        if column is not None and None not in column:
+            return [True] * len(suspects)
+        if column is not None:
+            suspects = [s or value is not None for s, value in zip(suspects, column, strict=True)]
+    return suspects
 
 
 def _rows_of_files(batch: _Batch) -> list[int]:

@@ -248,12 +248,12 @@ class Plan:
             return None
 
     def _rows(self, parsed: list[Any]) -> Rows:
-        pack, features = self._pack, self._features
+        pack, tuples = self._pack, self._features(parsed)
         try:
-            joined = bytearray().join([pack(*features(instance)) for instance in parsed])
+            joined = bytearray().join([pack(*values) for values in tuples])
             return np.frombuffer(joined, dtype=np.float64).reshape(len(parsed), -1)
         except struct.error:  # null somewhere; numpy makes it NaN
-            return np.array([features(instance) for instance in parsed], dtype=np.float64)
+            return np.array(tuples, dtype=np.float64)
 
 
 def _joined(tables: list[Table]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from streamlvq.payloads.layout import Field, Layout
 from streamlvq.payloads.paths import Path
 
-Tuples = Callable[[Any], tuple[Any, ...]]
+Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
 
 FEATURE = float | bool | None
 SCALAR = int | float | str | bool | None
@@ -99,19 +99,19 @@ class Shape:
         return ".".join(self._names[path[: i + 1]] for i in range(len(path)))
 
     def _features(self, features: Sequence[Field]) -> Tuples:
-        """All features of an instance; `astuple` is far faster than asking for each."""
+        """The features of many instances; `astuple` is far faster than asking for each."""
         count = len(features)
         order = [self._attribute(feature.path) for feature in features]
         if any("." in name for name in order):
-            return _several(attrgetter(*order), count)
+            return _mapped(attrgetter(*order), count)
         every = msgspec.structs.astuple
         positions = [int(name[1:]) for name in order]
         if positions != list(range(count)):
-            chosen = _several(itemgetter(*positions), count)
-            return lambda instance: chosen(every(instance))
+            chosen = _mapped(itemgetter(*positions), count)
+            return lambda instances: chosen(map(every, instances))
         if count == len(self.type.__struct_fields__):
-            return every
-        return lambda instance: every(instance)[:count]
+            return lambda instances: list(map(every, instances))
+        return lambda instances: [every(instance)[:count] for instance in instances]
 
 
 def shape_of(layout: Layout) -> Shape:
@@ -140,8 +140,10 @@ def _is_index(step: str) -> bool:
     return step.isascii() and step.isdigit() and len(step) < 10 and str(int(step)) == step
 
 
-def _several(getter: Callable[[Any], Any], count: int) -> Tuples:
-    return getter if count > 1 else lambda instance: (getter(instance),)
+def _mapped(getter: Callable[[Any], Any], count: int) -> Tuples:
+    if count > 1:
+        return lambda instances: list(map(getter, instances))
+    return lambda instances: [(getter(instance),) for instance in instances]
 
 
 def _default(kind: Any) -> Any:
