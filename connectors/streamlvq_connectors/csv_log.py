@@ -13,7 +13,7 @@ from streamlvq.connect import Message
 from streamlvq.events import Readings
 from streamlvq_connectors.block_log import BlockLog
 from streamlvq_connectors.cells import Texts, is_missing, is_number, to_label, to_number
-from streamlvq_connectors.files import LONGEST, Blocks, LogError
+from streamlvq_connectors.files import Blocks, LogError, to_text
 from streamlvq_connectors.kinds import NUMBER, SKIP, TEXT
 from streamlvq_connectors.rows import SHIFTS, RowReader, features_of
 from streamlvq_connectors.scanner import Scan, Scanner
@@ -63,7 +63,7 @@ class CsvLog(BlockLog):
         if name.removesuffix(".gz").endswith((".csv", ".tsv")):
             return True
         try:
-            first = head.partition(b"\n")[0].decode("utf-8-sig")
+            first = head.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         except UnicodeDecodeError:
             return False
         cells = first.split(_delimiter(first))
@@ -73,9 +73,14 @@ class CsvLog(BlockLog):
         """Read the names and find out what is in each column."""
         block = blocks.next()
         names, self._delimiter, used = self._header(block)
-        blocks.keep(block[used:])
+        while len(block) == used and not blocks.final:
+            blocks.keep(block)
+            block = blocks.next()
+        rows = block[used:]
+        blocks.give_back(rows)
         fields = Fields() if self.fields is None else self.fields
-        features = self._features(fields, names, block[used:]) if block[used:] else []
+        known = rows or (names and fields.features is not None)
+        features = self._features(fields, names, rows) if known else []
         self._names = names
         self._plan(fields, features)
 
@@ -122,8 +127,7 @@ class CsvLog(BlockLog):
     def batch(self, block: bytes) -> Sequence[Message] | Readings:
         """The readings in these rows."""
         blocks = self.blocks
-        found = self._scanner.scan(block, blocks.final or len(block) > LONGEST)
-        blocks.keep(block[found.used :])
+        found = self._scanner.scan_next(block, blocks)
         columns = self._columns(found)
         bad = self._look_closely(found, columns)
         readings, bad = self._reader.readings(columns, bad)
@@ -157,7 +161,7 @@ class CsvLog(BlockLog):
         return bad
 
     def _cells(self, line: bytes) -> list[tuple[str, Any]]:
-        reader = csv.reader(io.StringIO(line.decode(), newline=""), delimiter=self._delimiter)
+        reader = csv.reader(io.StringIO(to_text(line), newline=""), delimiter=self._delimiter)
         cells = next(reader)
         if len(cells) != len(self._names):
             raise ValueError(f"expected {len(self._names)} cells, got {len(cells)}: {line[:80]!r}")

@@ -11,11 +11,19 @@ from streamlvq.errors import StreamLVQError
 
 BLOCK = 1 << 20  # bytes at a time; a few thousand rows, and memory stays bounded
 LONGEST = 16 << 20  # bytes that a line may have; more is no log
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class LogError(StreamLVQError, ValueError):
     """A file is not the log that it was taken for."""
+
+
+def to_text(data: bytes) -> str:
+    """Bytes as text; raises a ValueError that says what is wrong."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"expected text in UTF-8, got {data[:80]!r}") from None
 
 
 class StoredFile:
@@ -98,7 +106,8 @@ class StoredFile:
 class Blocks:
     """The bytes of a file in blocks of whole lines; the last one ends in a newline if need be.
 
-    What the reader of a block could not use is put in front of the next one with `keep`.
+    What the reader of a block did not use is given again by `give_back`; what goes on in the next
+    block is put in front of that by `keep`.
 
     Parameters
     ----------
@@ -114,11 +123,15 @@ class Blocks:
         self.final = False  # whether the last block was given
         self.line = 1  # the number of the first line of the block
         self._rest = b""
+        self._again = b""
         self._next_line = 1
         self._fresh = True
 
     def next(self) -> bytes:
         """The next block; b"" at the end."""
+        if self._again:
+            block, self._again = self._again, b""
+            return self._given(block)
         parts = [self._rest]
         self._rest = b""
         while not self.final:
@@ -135,9 +148,17 @@ class Blocks:
         block = b"".join(parts)
         if block and not block.endswith(b"\n"):
             block += b"\n"
+        return self._given(block)
+
+    def _given(self, block: bytes) -> bytes:
         self.line = self._next_line
         self._next_line += block.count(b"\n")
         return block
+
+    def give_back(self, rest: bytes) -> None:
+        """Give this, the end of the block just given, again, as the next block."""
+        self._again = rest
+        self._next_line -= rest.count(b"\n")
 
     def keep(self, rest: bytes) -> None:
         """Begin the next block with this, the end of the one just given."""
@@ -148,7 +169,7 @@ class Blocks:
         data = self.file.read(self.size)
         if self._fresh:
             self._fresh = False
-            return data.removeprefix(_BOM)
+            return data.removeprefix(BOM)
         return data
 
     def _check(self, parts: list[bytes]) -> None:

@@ -13,7 +13,7 @@ from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq_connectors.block_log import BlockLog
 from streamlvq_connectors.cells import to_label, to_number
-from streamlvq_connectors.files import LONGEST, Blocks, LogError
+from streamlvq_connectors.files import BOM, Blocks, LogError, to_text
 from streamlvq_connectors.influx_template import MEASUREMENT, TIMESTAMP, Template
 from streamlvq_connectors.line_protocol import Point, parse_line, split_line
 from streamlvq_connectors.rows import SHIFTS, RowReader, features_of
@@ -62,14 +62,14 @@ class InfluxLog(BlockLog):
         """By its name, or because the first line that is no comment is such a line."""
         if name.removesuffix(".gz").endswith((".lp", ".influx", ".line")):
             return True
-        lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = head.removeprefix(BOM).split(b"\n")
         first = next((line for line in lines if line.strip() and line[:1] != b"#"), b"")
         return _LINE.match(first) is not None
 
     def begin(self, blocks: Blocks) -> None:
         """Find out which fields there are, and how the first line is made."""
         block = blocks.next()
-        blocks.keep(block)
+        blocks.give_back(block)
         lines = [line for line in block[: 1 << 18].split(b"\n") if line.strip()]
         pairs = ((line, point) for line in lines if (point := _try(line)) is not None)
         points = list(islice(pairs, _SAMPLE))
@@ -110,8 +110,7 @@ class InfluxLog(BlockLog):
         if self._template is None:
             return self._reader.readings({}, {})[0]
         blocks = self.blocks
-        found = self._template.scanner.scan(block, blocks.final or len(block) > LONGEST)
-        blocks.keep(block[found.used :])
+        found = self._template.scanner.scan_next(block, blocks)
         columns, doubtful = self._columns(found, self._template)
         bad = self._look_closely(found, doubtful, columns)
         if self._fields.device is None:
@@ -144,7 +143,7 @@ class InfluxLog(BlockLog):
                 if line.startswith(b"#"):
                     bad[row] = _COMMENT
                 else:
-                    self._put(parse_line(line.decode()), row, columns)
+                    self._put(parse_line(to_text(line)), row, columns)
             except ValueError as error:
                 bad[row] = str(error)
         return bad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamlvq.connect import Message
 from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.files import BOM
 
 _AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
 
@@ -42,7 +43,7 @@ class JsonlLog(MessageBlockLog):
         """By its name, or because it begins with an object or an array."""
         if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
             return True
-        return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+        return head.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
 
     def batch(self, block: bytes) -> list[Message]:
         """A message for each line that is not blank."""

@@ -19,7 +19,7 @@ import msgspec
 
 from streamlvq.connect import Message
 from streamlvq_connectors.block_log import MessageBlockLog
-from streamlvq_connectors.files import BLOCK, Blocks, LogError, StoredFile
+from streamlvq_connectors.files import BLOCK, BOM, Blocks, LogError, StoredFile
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
@@ -74,7 +74,7 @@ class MessageLog(MessageBlockLog):
     def recognises(cls, name: str, head: bytes) -> bool:
         """By its first line."""
         try:
-            header = msgspec.json.decode(_first_line(head), type=_Header)
+            header = msgspec.json.decode(_first_line(head.removeprefix(BOM)), type=_Header)
         except msgspec.MsgspecError:
             return False
         return header.streamlvq == "messages"
@@ -90,7 +90,7 @@ class MessageLog(MessageBlockLog):
                 f"{self.path}: expected version {VERSION} or lower, got {first!r}: it was recorded "
                 "by a newer streamlvq, which can read it"
             )
-        blocks.keep(block[len(first) + 1 :])
+        blocks.give_back(block[len(first) + 1 :])
 
     def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines; later headers are there because recording was resumed."""

@@ -11,7 +11,7 @@ import msgspec
 
 from streamlvq.connect import Message
 from streamlvq_connectors.block_log import MessageBlockLog
-from streamlvq_connectors.files import Blocks
+from streamlvq_connectors.files import BOM, Blocks
 
 _TIMED = re.compile(rb"\d+(?:\.\d+)? [^ ]+ ")
 _VERBOSE = re.compile(rb"[^ ,={}\[\]\"]+/[^ ,={}\[\]\"]* (?:[{\[(]|-?\d)")
@@ -58,7 +58,7 @@ class MosquittoLog(MessageBlockLog):
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
         """By the first line."""
-        first = head.lstrip(b"\xef\xbb\xbf\r\n").partition(b"\n")[0]
+        first = head.removeprefix(BOM).lstrip(b"\r\n").partition(b"\n")[0]
         if first.startswith(b'{"tst":') and b'"topic":' in first:
             return True
         return bool(_TIMED.match(first) or _VERBOSE.match(first))

@@ -11,7 +11,7 @@ import msgspec
 
 from streamlvq.connect import Message
 from streamlvq_connectors.block_log import MessageBlockLog
-from streamlvq_connectors.files import LONGEST, Blocks, LogError
+from streamlvq_connectors.files import Blocks, LogError
 from streamlvq_connectors.kinds import SKIP, TEXT
 from streamlvq_connectors.scanner import Scan, Scanner
 
@@ -73,7 +73,7 @@ class MqttRecorderLog(MessageBlockLog):
         self._order = [n for n in names or COLUMNS if n in _WANTED]
         self._cells = list(names or COLUMNS)
         self._scanner = Scanner(kinds)
-        blocks.keep(block if names is None else block.partition(b"\n")[2])
+        blocks.give_back(block if names is None else block.partition(b"\n")[2])
 
     def _names(self, first: bytes) -> list[str] | None:
         """The names in the first line; None if it is a message already."""
@@ -86,9 +86,7 @@ class MqttRecorderLog(MessageBlockLog):
 
     def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines, those that go on after them excepted."""
-        blocks = self.blocks
-        found = self._scanner.scan(block, blocks.final or len(block) > LONGEST)
-        blocks.keep(block[found.used :])
+        found = self._scanner.scan_next(block, self.blocks)
         cells = self._texts(found, self._numbers(found))
         if self._base64 is None:
             self._base64 = _looks_like_base64([payload for _, payload, _, _ in cells])

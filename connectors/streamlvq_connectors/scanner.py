@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq_connectors.files import LONGEST, Blocks
 from streamlvq_connectors.kinds import DELIMITER, ESCAPE, NEWLINE, NUMBER, ODD, QUOTE, QUOTED, TEXT
 
 MOST_ROWS = 1 << 16  # at a time
@@ -118,6 +119,15 @@ class Scanner:
         self._classes = _classes(separators, escape)
         texts = sum(kind in (TEXT, QUOTED) for kind in kinds)
         self._counts = (list(kinds).count(NUMBER), texts)
+
+    def scan_next(self, block: bytes, blocks: Blocks) -> Scan:
+        """Scan the block that was just given; what is not used comes with the next one."""
+        found = self.scan(block, blocks.final or len(block) > LONGEST)
+        if len(found) == MOST_ROWS:
+            blocks.give_back(block[found.used :])
+        else:
+            blocks.keep(block[found.used :])
+        return found
 
     def scan(self, block: bytes, final: bool) -> Scan:
         """Scan lines, the last of which has its newline too."""
