@@ -78,6 +78,7 @@ def replay(
     settings = Config() if config is None else config
     feed = Feed(log, settings, format, limit)
     run = Replay(settings, monitor, learn)
+    run.start()
     with Bar(feed, progress) as bar, DecisionFile(decisions) as file:
         for portion in feed:
             for made in run.step(portion):
@@ -108,6 +109,11 @@ class Replay:
             wait=0 if labels is None else labels.wait,
             by_sequence=labels is not None and labels.sequence is not None,
         )
+        self._start = time.perf_counter(), time.process_time()
+
+    def start(self) -> None:
+        """Compile, which may take a while the first time, and start the clock."""
+        self.monitor.compile()
         self._start = time.perf_counter(), time.process_time()
 
     def step(self, portion: Portion) -> list[Decisions]:

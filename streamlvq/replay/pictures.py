@@ -24,13 +24,15 @@ FEATURES = 20  # whose relevance is shown
 def picture(draw: Draw, size: tuple[float, float], alt: str) -> str:
     """An image element with what `draw` draws; transparent, so that any page suits it."""
     try:
+        from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError("matplotlib", "plot") from error
     figure = Figure(figsize=size, layout="constrained")  # needs no screen, unlike pyplot
     draw(figure.subplots())
     out = io.BytesIO()
-    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "streamlvq"}):  # the same picture gives the same bytes
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     data = base64.b64encode(out.getvalue()).decode("ascii")
     return f'<img class="plot" alt="{alt}" src="data:image/svg+xml;base64,{data}">'
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -143,9 +144,9 @@ class Report(msgspec.Struct, kw_only=True):
 def make_report(statistics: Statistics, **about: Any) -> Report:
     """A report of what was counted; `about` are the fields that no statistics know."""
     first, last = statistics.span
-    names = [label_text(label) for label in statistics.labels.names]
-    names += [OTHERS] if statistics.confusion[LABELS:].any() else []
-    counts = statistics.confusion[: len(names)][:, : len(names) + 1]
+    names, order = _in_order(statistics)
+    statistics.make_room(len(names))
+    counts = statistics.confusion[order][:, [0, *(1 + k for k in order)]]
     return Report(
         readings=statistics.readings,
         labelled=statistics.labelled,
@@ -168,9 +169,25 @@ def make_report(statistics: Statistics, **about: Any) -> Report:
         refused=dict(statistics.refused.most_common()),
         refused_examples=list(statistics.examples),
         course=_course(statistics),
-        tracks=_tracks(statistics, names),
+        tracks=_tracks(statistics, names, order),
         **about,
     )
+
+
+def _in_order(statistics: Statistics) -> tuple[list[str], list[int]]:
+    """The labels as people would list them, and the number of each."""
+    texts = [label_text(label) for label in statistics.labels.names]
+    order = sorted(range(len(texts)), key=lambda k: (_natural(texts[k]), k))
+    names = [texts[k] for k in order]
+    counts = statistics.confusion
+    if counts[LABELS:].any() or counts[:, LABELS + 1 :].any():
+        return [*names, OTHERS], [*order, LABELS]
+    return names, order
+
+
+def _natural(text: str) -> list[Any]:
+    """For sorting: `pump 9` before `pump 10`."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text.lower())]
 
 
 def _finite(value: float) -> float | None:
@@ -281,13 +298,17 @@ def _course(statistics: Statistics) -> Course:
     )
 
 
-def _tracks(statistics: Statistics, names: list[str]) -> list[Track]:
+def _tracks(statistics: Statistics, names: list[str], order: list[int]) -> list[Track]:
     shown = statistics.devices.names[: statistics.tracks.tracks]
-    return [_track(statistics, k, str(name), names) for k, name in enumerate(shown)]
+    return [_track(statistics, k, str(name), names, order) for k, name in enumerate(shown)]
 
 
-def _track(statistics: Statistics, k: int, device: str, names: list[str]) -> Track:
+def _track(
+    statistics: Statistics, k: int, device: str, names: list[str], order: list[int]
+) -> Track:
     counts = statistics.tracks.counts(k)
+    missing = at.FIRST_LABEL + 2 * (max(order, default=0) + 1) - counts.shape[1]
+    counts = np.pad(counts, ((0, 0), (0, max(missing, 0))))
     first, last = statistics.tracks.spans(k)
     return Track(
         device=device,
@@ -297,8 +318,8 @@ def _track(statistics: Statistics, k: int, device: str, names: list[str]) -> Tra
         readings=counts[:, at.READINGS].tolist(),
         rejected=counts[:, at.REJECTED].tolist(),
         wrong=counts[:, at.WRONG].tolist(),
-        decided=_most(counts[:, at.FIRST_LABEL :: 2], names),
-        true=_most(counts[:, at.FIRST_LABEL + 1 :: 2], names),
+        decided=_most(counts[:, [at.decided_column(k) for k in order]], names),
+        true=_most(counts[:, [at.true_column(k) for k in order]], names),
     )
 
 
@@ -308,5 +329,4 @@ def _most(counts: Any, names: Sequence[str]) -> list[str | None]:
         return [None] * len(counts)
     best = counts.argmax(axis=1)
     some = counts.any(axis=1).tolist()
-    named = [*names, *[OTHERS] * (counts.shape[1] - len(names))]
-    return [named[k] if any_ else None for k, any_ in zip(best.tolist(), some, strict=True)]
+    return [names[k] if any_ else None for k, any_ in zip(best.tolist(), some, strict=True)]

@@ -149,8 +149,7 @@ class Statistics:
             return
         right = _right(judged)
         size = max(int(judged.truths.max()), int(judged.decided.max())) + 2
-        if size > len(self.confusion):
-            self._widen(max(size, 2 * len(self.confusion)))
+        self.make_room(size)
         np.add.at(self.confusion, (judged.truths, judged.decided + 1, judged.accepted * 1), 1)
         self.curve.update_many(right.tolist(), [True] * len(right), judged.certainties)
         self._count_devices(judged.devices, D_LABELLED)
@@ -162,8 +161,11 @@ class Statistics:
         for column, weights in enumerate((None, judged.confidences[said], right[said])):
             self.calibration[:, column] += np.bincount(bins, weights, minlength=BINS)
 
-    def _widen(self, size: int) -> None:
-        more = size - len(self.confusion)
+    def make_room(self, size: int) -> None:
+        """See to it that the matrix has room for so many labels, and for none."""
+        if size < len(self.confusion):
+            return
+        more = max(size + 1 - len(self.confusion), len(self.confusion))
         self.confusion = np.pad(self.confusion, ((0, more), (0, more), (0, 0)))
 
     def _count_devices(self, devices: Ints, column: int) -> None:
