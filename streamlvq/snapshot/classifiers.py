@@ -46,6 +46,13 @@ DEEPEST = 3  # rejector, integrator, model
 _COMPLAINTS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
 
+class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
+    """A model without what it learnt."""
+
+    type: str
+    parameters: Meta
+
+
 class ModelMeta(msgspec.Struct, forbid_unknown_fields=True):
     """A model; `memory` is None before its first reading."""
 
@@ -61,8 +68,8 @@ class CommitteeMeta(msgspec.Struct, forbid_unknown_fields=True):
     """A committee; its parameters are models that learn nothing."""
 
     type: str
-    parameters: dict[str, Meta | None]
-    members: dict[str, Meta]
+    parameters: dict[str, BlankMeta | None]
+    members: dict[str, ModelMeta]
 
 
 class WrapperMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,7 +159,7 @@ def _describe_model(model: LVQClassifier, readings: bool) -> tuple[Arrays, Meta]
 
 
 def _rebuild_model(arrays: Arrays, meta: ModelMeta) -> LVQClassifier:
-    model = _rebuild_blank({"type": meta.type, "parameters": meta.parameters})
+    model = _rebuild_blank(meta)
     if meta.memory is None:
         if meta.features or meta.labels or meta.columns or arrays:
             raise SnapshotError("expected a memory with features and labels, got none")
@@ -186,11 +193,11 @@ def _describe_blank(model: LVQClassifier) -> Meta:
     return {"type": type(model).__name__, "parameters": _parameters(model, _fields(type(model)))}
 
 
-def _rebuild_blank(meta: Meta) -> LVQClassifier:
-    cls = MODELS.get(meta["type"])
+def _rebuild_blank(meta: BlankMeta | ModelMeta) -> LVQClassifier:
+    cls = MODELS.get(meta.type)
     if cls is None:
-        raise SnapshotError(f"expected one of {', '.join(MODELS)}, got {meta['type'][:80]!r}")
-    model: LVQClassifier = _construct(cls, meta["parameters"], _fields(cls))
+        raise SnapshotError(f"expected one of {', '.join(MODELS)}, got {meta.type[:80]!r}")
+    model: LVQClassifier = _construct(cls, meta.parameters, _fields(cls))
     return model
 
 
@@ -223,12 +230,10 @@ def _rebuild_committee(arrays: Arrays, meta: CommitteeMeta) -> LVQCommittee:
     if meta.parameters.keys() != given.keys() or meta.members.keys() != given.keys():
         raise SnapshotError(f"committee: expected {MEMBERS}, got {sorted(meta.members)}")
     committee = LVQCommittee(
-        **{name: None if each is None else _given(each) for name, each in given.items()}
+        **{name: None if each is None else _rebuild_blank(each) for name, each in given.items()}
     )
     own, parts = split(arrays, MEMBERS)
-    learner, follower = (
-        _rebuild_model(parts[name], _convert(meta.members[name], ModelMeta)) for name in MEMBERS
-    )
+    learner, follower = (_rebuild_model(parts[name], meta.members[name]) for name in MEMBERS)
     if learner.classes != follower.classes:
         raise SnapshotError("committee: expected members that know the same classes, got others")
     if own.keys() != {"fitted"}:
@@ -237,12 +242,6 @@ def _rebuild_committee(arrays: Arrays, meta: CommitteeMeta) -> LVQCommittee:
     committee._members = learner, follower
     committee._fitted = own["fitted"].copy()
     return committee
-
-
-def _given(meta: Meta) -> LVQClassifier:
-    if meta.keys() != {"type", "parameters"} or not isinstance(meta["type"], str):
-        raise SnapshotError(f"committee: expected models as parameters, got {str(meta)[:80]}")
-    return _rebuild_blank(meta)
 
 
 def _check_fitted(fitted: Array) -> None:
