@@ -1,0 +1,384 @@
+"""Tables in text files, and the compiled scanner behind them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import struct
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from log_files import batches, read_rows, rows_of
+from streamlvq.config import Fields
+from streamlvq.events import Readings
+from streamlvq_connectors.cells import is_missing, to_number
+from streamlvq_connectors.csv_log import CsvLog
+from streamlvq_connectors.files import BLOCK, LogError
+from streamlvq_connectors.kinds import NUMBER, SKIP, TEXT
+from streamlvq_connectors.scanner import MOST_ROWS, Scanner
+
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def log_of(folder: Path, text: str | bytes, fields: Fields | None = None) -> CsvLog:
+    path = folder / "log.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return CsvLog(path, fields)
+
+
+def all_of(log: CsvLog) -> tuple[Readings, list[str]]:
+    """The only batch of a small log."""
+    log.open()
+    [found] = list(batches(log))
+    log.open()
+    log.read()
+    refused = log.refused
+    log.close()
+    assert isinstance(found, Readings)
+    return found, refused
+
+
+def scanned(cells: list[str]) -> np.ndarray:
+    """Cells as the scanner reads them, one on each line; odd ones as -inf."""
+    block = "".join(cell + ",\n" for cell in cells).encode()
+    found = Scanner([NUMBER, SKIP]).scan(block, final=True)
+    assert len(found) == len(cells)
+    found.numbers[found.odd] = -math.inf
+    return found.numbers[:, 0]
+
+
+# --- the scanner's numbers -------------------------------------------------------------------
+
+
+def same(a: float, b: float) -> bool:
+    return struct.pack("d", a) == struct.pack("d", b) or (a != a and b != b)
+
+
+patient = settings(deadline=None)  # the first one waits for the compiler
+
+
+@patient
+@given(st.lists(st.floats(allow_infinity=False, width=64), min_size=1, max_size=50))
+def test_shortest_forms_of_floats_are_read_to_the_last_bit(values: list[float]) -> None:
+    for value, found in zip(values, scanned([repr(v) for v in values]), strict=True):
+        ordinary = value != value or value == 0 or 1e-40 < abs(value) < 1e40
+        assert same(found, value) or (not ordinary and found == -math.inf)
+
+
+digits = st.text("0123456789", min_size=1, max_size=40)
+written = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "-", "+"]),
+    digits,
+    st.sampled_from(["", "."]),
+    st.one_of(st.just(""), digits),
+    st.one_of(st.just(""), st.builds("{}{}".format, st.sampled_from("eE"), st.integers(-30, 30))),
+)
+
+
+@patient
+@given(st.lists(written, min_size=1, max_size=50))
+@example(["9007199254740993", "9007199254740992.5", "0.1", "1e23", "8.5e-22", "-0", "00012.50"])
+@example(
+    ["1" + "0" * 17, "1" + "0" * 18, "123456789012345678901234567890.5", "0." + "0" * 30 + "7"]
+)
+def test_any_way_of_writing_a_number_is_read_like_float(cells: list[str]) -> None:
+    for cell, found in zip(cells, scanned(cells), strict=True):
+        assert same(found, float(cell)) or found == -math.inf
+        assert same(to_number(cell), float(cell))
+
+
+def test_halfway_cases_are_rounded_to_even() -> None:
+    values = [1.0, 1.5, 3.14159, 1e10, 123456789.123]
+    halves = []
+    for value in values:
+        low = int(struct.unpack("q", struct.pack("d", value))[0])
+        up = struct.unpack("d", struct.pack("q", low + 1))[0]
+        top, bottom = value.as_integer_ratio()
+        top2, bottom2 = up.as_integer_ratio()
+        numerator, denominator = top * bottom2 + top2 * bottom, 2 * bottom * bottom2
+        while denominator % 2 == 0 and numerator % 2 == 0:
+            numerator, denominator = numerator // 2, denominator // 2
+        power = denominator.bit_length() - 1
+        text = str(numerator * 5**power).zfill(power + 1)
+        halves.append(f"{text[:-power]}.{text[-power:]}")
+    for cell, found in zip(halves, scanned(halves), strict=True):
+        assert found in (float(cell), -math.inf)
+
+
+@patient
+@given(st.lists(st.text('0123456789.eE+-_ naif,"x', max_size=8), min_size=1, max_size=30))
+def test_what_is_no_number_is_never_read_as_one(cells: list[str]) -> None:
+    cells = [c for c in cells if "," not in c and '"' not in c] or ["1"]
+    for cell, found in zip(cells, scanned(cells), strict=True):
+        try:
+            number = to_number(cell)
+        except ValueError:
+            assert found == -math.inf
+        else:
+            assert same(found, number) or found == -math.inf
+
+
+@pytest.mark.parametrize(
+    "cell", ["1_000", "0x10", "١٢", "inf", "-Infinity", "1e", ".", "1.2.3", "--1"]
+)
+def test_python_would_take_some_that_nobody_means(cell: str) -> None:
+    assert scanned([cell])[0] == -math.inf
+    with pytest.raises(ValueError, match="expected a number"):
+        to_number(cell)
+
+
+@patient
+@given(st.integers(-(10**18), 10**18), st.sampled_from([-3, -6, -9]))
+def test_times_are_scaled_without_rounding_twice(time: int, shift: int) -> None:
+    found = Scanner([NUMBER], shifts=[shift]).scan(f"{time}\n".encode(), final=True)
+    assert found.odd == []
+    assert found.numbers[0, 0] == time / 10**-shift  # integers divide exactly
+    assert to_number(str(time), shift) == time / 10**-shift
+
+
+# --- the scanner's cells ---------------------------------------------------------------------
+
+cell_text = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8
+)
+
+
+@patient
+@given(st.lists(st.lists(cell_text, min_size=3, max_size=3), min_size=1, max_size=20))
+def test_texts_come_back_whatever_they_hold(rows: list[list[str]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
+    found = Scanner([TEXT, TEXT, TEXT]).scan(text.getvalue().encode(), final=True)
+    assert found.odd == []
+    columns = [[cell.decode() for cell in found.texts(i)] for i in range(3)]
+    assert [list(row) for row in zip(*columns, strict=True)] == rows
+
+
+@patient
+@given(st.binary(max_size=200), st.booleans())
+def test_garbage_is_scanned_to_its_end(data: bytes, final: bool) -> None:
+    block = data + b"\n"
+    found = Scanner([TEXT, NUMBER, SKIP]).scan(block, final)
+    assert found.used == len(block) or not final
+    at = 0
+    for row in range(len(found)):  # every byte is in a line or between two of them
+        start, end, _ = found.lines[row].tolist()
+        assert set(block[at:start]) <= set(b"\r\n")
+        assert start < end <= len(block)
+        at = end
+    assert set(block[at : found.used]) <= set(b"\r\n")
+
+
+def test_a_record_with_an_open_quote_waits_for_the_rest() -> None:
+    scanner = Scanner([TEXT, NUMBER])
+    found = scanner.scan(b'a,1\n"b\n', final=False)
+    assert (len(found), found.used) == (1, 4)
+    found = scanner.scan(b'"b\n",2\n', final=False)
+    assert (found.texts(0), found.numbers.tolist()) == ([b"b\n"], [[2.0]])
+
+
+def test_a_quote_that_nobody_closes_takes_one_line_with_it() -> None:
+    found = Scanner([TEXT, NUMBER]).scan(b'"a,1\nb,2\nc,3\n', final=True)
+    assert found.odd == [0]
+    assert found.texts(0)[1:] == [b"b", b"c"]
+
+
+# --- the log ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_delimiters_are_found_out(tmp_path: Path, delimiter: str) -> None:
+    text = "x,y,state\n1.5,2,on\n,3,\n".replace(",", delimiter)
+    found, refused = all_of(log_of(tmp_path, text, Fields(label="state")))
+    assert refused == []
+    assert found.features == ("x", "y")
+    assert [row.values for row in rows_of(found)] == [(1.5, 2.0), (None, 3.0)]
+    assert found.labels == ["on", None]
+
+
+def test_decimal_commas_are_refused_not_guessed(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="expected columns of numbers, got none among"):
+        log_of(tmp_path, "x;y\n1,5;2,5\n").open()
+    found, refused = all_of(log_of(tmp_path, "x;y\n1,5;2,5\n1.5;2\n", Fields(features=["x"])))
+    assert found.rows.tolist() == [[1.5]]
+    assert refused == ["line 2: x: expected a number (decimals need a point), got '1,5'"]
+
+
+def test_columns_are_told_apart_by_their_first_rows(tmp_path: Path) -> None:
+    text = "x,note,empty,y\n1,ok,,2\nbroken,3,,4\n5,fine,,n/a\n"
+    found, refused = all_of(log_of(tmp_path, text))
+    assert found.features == ("x", "y")
+    assert [row.values for row in rows_of(found)] == [(1.0, 2.0), (5.0, None)]
+    assert refused == ["line 3: x: expected a number, got 'broken'"]
+
+
+def test_named_features_come_in_the_order_named(tmp_path: Path) -> None:
+    found, _ = all_of(log_of(tmp_path, "a,b,c\n1,2,3\n", Fields(features=["c", "a"])))
+    assert (found.features, found.rows.tolist()) == (("c", "a"), [[3.0, 1.0]])
+
+
+def test_all_roles_by_name(tmp_path: Path) -> None:
+    text = (
+        'when,who,n,state,"a, b"\n'
+        '2024-05-01T12:00:00Z,7,9007199254740993,"on, ""hot""",1e3\n'
+        "2024-05-01T12:00:00.250+02:00,fan,2,4,2\n"
+    )
+    fields = Fields(label="state", time="when", time_unit="iso", sequence="n", device="who")
+    found, refused = all_of(log_of(tmp_path, text, fields))
+    assert refused == []
+    assert found.features == ("a, b",)
+    assert found.devices == ["7", "fan"]
+    assert found.sequences == [9007199254740993, 2]
+    assert found.labels == ['on, "hot"', 4]
+    assert found.times == [1714564800.0, 1714557600.25]
+
+
+@pytest.mark.parametrize(("unit", "text"), [("s", "1700000000.25"), ("ms", "1700000000250"),
+                                            ("us", "1700000000250000"),
+                                            ("ns", "1700000000250000000")])  # fmt: skip
+def test_units_of_time(tmp_path: Path, unit: str, text: str) -> None:
+    fields = Fields(time="t", time_unit=unit)  # type: ignore[arg-type]
+    found, _ = all_of(log_of(tmp_path, f"t,x\n{text},1\n,2\n", fields))
+    assert found.times == [1700000000.25, None]
+
+
+def test_columns_that_are_absent(tmp_path: Path) -> None:
+    fields = Fields(label="state", time="t", sequence="n", device="who")
+    found, _ = all_of(log_of(tmp_path, "x\n1\n", fields))
+    assert (found.labels, found.times, found.sequences) == ([None], [None], [None])
+    with pytest.raises(LogError, match=r"expected a column 'temprature'.*is it 'temperature'\?"):
+        log_of(tmp_path, "temperature\n1\n", Fields(features=["temprature"])).open()
+
+
+def test_bad_rows_are_refused_with_their_line_numbers(tmp_path: Path) -> None:
+    rows = [
+        ("pump,1,2", None),
+        ("pump,1", "expected 3 cells, got 2"),
+        ("pump,1,2,3", "expected 3 cells, got 4"),
+        ('"pu\nmp",1,2', None),
+        ("pump,x,2", "x: expected a number, got 'x'"),
+        ("", None),
+        ("pump,1e99,2", "x: expected a finite number of at most 1e+60, got 1e+99"),
+        ("pump,inf,2", "x: expected a number, got 'inf'"),
+        (",1,2", "who: expected a device's name"),
+        ("pump,,", "expected at least one feature"),
+        ("pump,\xff,2", "x: expected a number"),
+        ("fan,3,4", None),
+    ]
+    text = "who,x,y\n" + "".join(row + "\n" for row, _ in rows)
+    log = log_of(tmp_path, text, Fields(device="who", features=["x", "y"]))
+    found, refused = all_of(log)
+    assert found.devices == ["pump", "pu\nmp", "fan"]
+    assert found.sources == [0, 3, 10]
+    line = 2
+    expected = []
+    for row, error in rows:
+        expected += [f"line {line}: {error}"] if error else []
+        line += row.count("\n") + 1
+    assert len(refused) == len(expected)
+    for got, start in zip(refused, expected, strict=True):
+        assert got.startswith(start)
+
+
+def test_headers_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="expected the names of the columns first"):
+        log_of(tmp_path, "1,2\n3,4\n").open()
+    with pytest.raises(LogError, match=r"expected distinct columns, got \['x'\] twice"):
+        log_of(tmp_path, "x,y,x\n1,2,3\n").open()
+
+
+def test_an_index_without_a_name_is_no_feature(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [1.5, None], "y": [2, 3], "state": ["on", None]})
+    found, _ = all_of(log_of(tmp_path, frame.to_csv(), Fields(label="state")))
+    assert found.features == ("x", "y")
+    assert found.labels == ["on", None]
+
+
+def test_numpys_own_format_is_read_fast_and_exactly(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=(200, 3)) * [1, 1e-9, 1e12]
+    text = io.StringIO()
+    np.savetxt(text, values, delimiter=",", header="a,b,c", comments="")
+    log = log_of(tmp_path, text.getvalue())
+    found, _ = all_of(log)
+    assert np.array_equal(found.rows, values)
+    rows = text.getvalue().partition("\n")[2].encode()
+    assert Scanner([NUMBER] * 3).scan(rows, final=True).odd == []
+
+
+def test_files_of_many_short_rows_come_in_several_batches(tmp_path: Path) -> None:
+    count = MOST_ROWS + 1000
+    log = log_of(tmp_path, "x\n" + "".join(f"{i % 10}\n" for i in range(count)) + "bad\n")
+    log.open()
+    sizes, refused = [], []
+    for batch in batches(log):
+        sizes.append(len(batch))
+        refused += log.refused
+    log.close()
+    assert max(sizes) <= MOST_ROWS
+    assert sum(sizes) == count
+    assert refused == [f"line {count + 2}: x: expected a number, got 'bad'"]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="too slow without compilation")
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    row = ",".join(["1.25"] * 18) + "\n"
+    header = ",".join(f"s{i}" for i in range(18)) + "\n"
+    log = log_of(tmp_path, header + row * (20 * BLOCK // len(row)))
+    log.open()
+    log.read()
+    tracemalloc.start()
+    for _ in batches(log):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    log.close()
+    assert peak < 16 * BLOCK
+
+
+values = st.one_of(st.none(), st.floats(-1e60, 1e60, allow_nan=False))
+labels = st.one_of(
+    st.none(),
+    st.integers(-(10**17), 10**17),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5).filter(
+        lambda s: not s.removeprefix("-").isdecimal()
+    ),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-1e60, 1e60), values, labels), min_size=1, max_size=30),
+    st.sampled_from([",", ";", "\t"]),
+    st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_random_tables_come_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[float, float | None, str | int | None]],
+    delimiter: str,
+    quoting: int,
+    ending: str,
+) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, quoting=quoting, lineterminator=ending)
+    writer.writerow(["x", "y", "state"])
+    writer.writerows(rows)
+    fields = Fields(features=["x", "y"], label="state")
+    log = log_of(tmp_path_factory.mktemp("csv"), text.getvalue(), fields)
+    found, refused = read_rows(log, None)
+    assert refused == []
+    assert [(*row.values, row.label) for row in found] == rows
+
+
+def test_missing_is_what_people_write_for_it() -> None:
+    assert all(map(is_missing, ["", " ", "nan", "NaN", "NULL", "None", "NA", "n/a"]))
+    assert not any(map(is_missing, ["0", "-", "x"]))
