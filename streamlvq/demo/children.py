@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from streamlvq.errors import StreamLVQError
 
-LINUX = sys.platform == "linux"
 TAIL = 12  # lines of a log that are shown
-PR_SET_PDEATHSIG = 1  # of Linux's prctl
+SHELL = "/bin/sh"
 
 
 class DemoError(StreamLVQError, RuntimeError):
@@ -25,8 +22,9 @@ class DemoError(StreamLVQError, RuntimeError):
 class Child:
     """A process with a log of its own.
 
-    Ctrl-C in the terminal does not reach it: it is stopped in good order. On Linux it is killed
-    even if the demo is killed in a way that leaves no time for order.
+    Ctrl-C in the terminal does not reach it: it is stopped in good order. If the demo is killed in a
+    way that leaves no time for order, a guard kills it: a shell that waits for the end of a pipe
+    which only the demo holds open.
 
     Parameters
     ----------
@@ -42,7 +40,6 @@ class Child:
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
         self.log = folder / f"{name.split(' (', maxsplit=1)[0].removeprefix('the ')}.log"
-        parent = os.getpid()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -50,9 +47,8 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                # The demo has one thread when it starts processes.
-                preexec_fn=(lambda: _die_with(parent)) if LINUX else None,  # noqa: PLW1509
             )
+        self._guard = _guard(self.pid)
 
     @property
     def pid(self) -> int:
@@ -88,14 +84,23 @@ class Child:
                 self._process.wait(grace)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        self._process.wait()
+                self._process.wait()
+        if self._guard is not None:
+            self._guard.kill()  # before its pipe ends: the number may be somebody else's by now
+            self._guard.communicate()
 
 
-def _die_with(parent: int) -> None:
-    """In the child, before it becomes the program: be killed when the demo goes."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before we could ask
-        os._exit(1)
+def _guard(pid: int) -> subprocess.Popen[bytes] | None:
+    """A process that kills another and all that it has started when this one is gone."""
+    if not os.access(SHELL, os.X_OK):
+        return None
+    return subprocess.Popen(
+        [SHELL, "-c", 'read _; kill -9 "-$0"', str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _signal_name(number: int) -> str:

@@ -13,11 +13,11 @@ from rich.text import Text
 from streamlvq.demo.story import BEARING
 from streamlvq.demo.watch import DeviceWatch, Seen, Watch
 
-COLOURS = {
-    "idle": "#5f87af",
+COLOURS = {  # that are still five different ones where a terminal has but sixteen
+    "idle": "#5f87d7",
     "running": "#5faf5f",
-    "heavy load": "#d7af5f",
-    "imbalance": "#af87d7",
+    "heavy load": "#d7a700",
+    "imbalance": "#b05fd7",
     BEARING: "#e0555f",
 }
 NOTHING = "#3a3a3a"  # rejected, or no decision
