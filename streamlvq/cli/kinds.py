@@ -12,7 +12,7 @@ def count(text: str) -> int:
         number = float(text.replace("_", ""))
     except ValueError:
         number = math.nan
-    if not (number >= 1 and number == math.floor(number) and math.isfinite(number)):
+    if not (1 <= number < math.inf and number.is_integer()):
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(number)
 
