@@ -112,7 +112,7 @@ BAD = [
     ("readings:\n  format: json_array\n  columns: [rms, peak]\n  features: [rmss]", "4: readings.features: expected one of readings.columns, got 'rmss'; did you mean 'rms'?"),
     ("readings:\n  format: json_array\n  columns: [rms, peak]\n  label: y", "4: readings.label: expected one of readings.columns, got 'y'"),
     ("readings:\n  features: []", "2: readings.features: expected at least one name, got an empty list"),
-    ("readings:\n  features: [a..b]", "2: readings.features: expected a name, or names with dots between them, got 'a..b'"),
+    ("readings:\n  features: [a..b]", "2: readings.features: expected a path like motor.vib.x, got 'a..b': write a key that holds dots, quotes or backslashes in quotes (\"a.b\") or with backslashes (a\\.b)"),
     ("readings:\n  features: [a, b]\n  label: b", "2: readings.features: expected features only, got 'b', which is the label"),
     ("readings:\n  label: x\n  time: x", "3: readings.time: expected another field than the label's, got 'x'"),
     ("readings:\n  format: float32\n  columns: [a, t]\n  time: t\n  time_unit: iso", "5: readings.time_unit: expected a number as time, for payloads of float32, got 'iso'"),

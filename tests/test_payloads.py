@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from streamlvq.config import Fields
 from streamlvq.events import REFUSALS
 from streamlvq.kernels.layout import LARGEST
+from streamlvq.paths import NOTHING, pick
 from streamlvq.payloads import FieldsError, join_path, parse_path
 from streamlvq.payloads.formats import FORMATS
-from streamlvq.payloads.paths import NOTHING, pick
 from streamlvq.payloads.reader import Reader, Reading, Table
 from streamlvq.payloads.values import RefusedError, shorten, to_label, to_sequence, to_time
 

@@ -13,6 +13,7 @@ from streamlvq.config import check_broker, check_topics
 from streamlvq.config.build import build_classifier, build_model
 from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
 from streamlvq.config.schema import Config, Fields
+from streamlvq.paths import FieldsError, parse_path
 from streamlvq.topics import Template, TemplateError
 
 _Check = Callable[[Config], Iterable[Problem]]
@@ -97,7 +98,9 @@ def _readings(config: Config) -> Iterator[Problem]:
 
 def _columns(fields: Fields) -> Iterator[Problem]:
     columns = fields.columns
-    if fields.format not in _BY_COLUMN:
+    if fields.format == "msgpack" and columns is None:
+        return
+    if fields.format not in (*_BY_COLUMN, "msgpack"):  # which may be an array or a map
         if columns is not None:
             yield Problem(
                 ("readings", "columns"),
@@ -139,8 +142,10 @@ def _names(key: str, names: list[str] | None) -> Iterator[Problem]:
 
 
 def _nested(path: tuple[str, ...], name: str) -> Iterator[Problem]:
-    if not all(name.split(".")):
-        yield Problem(path, f"expected a name, or names with dots between them, got {name!r}")
+    try:
+        parse_path(name)
+    except FieldsError as error:
+        yield Problem(path, str(error))
 
 
 def _labels(config: Config) -> Iterator[Problem]:

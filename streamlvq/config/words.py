@@ -125,10 +125,12 @@ KEYS = {
         "json",
     ),
     "readings.columns": Word(
-        "Names of the values of json_array and float32, in their order.", ["rms", "peak", "label"]
+        "Names of the values of json_array, float32 and msgpack arrays, in their order.",
+        ["rms", "peak", "label"],
     ),
     "readings.features": Word(
-        "Which fields the model sees. A dot leads into an object: vibration.rms. Left out: every "
+        "Which fields the model sees. A dot leads into an object: vibration.rms; a key that holds "
+        "a dot itself is written in quotes. Left out: every "
         "number that is not the label, time, sequence or device.",
         ["vibration.rms", "temperature"],
     ),

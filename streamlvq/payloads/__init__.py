@@ -25,9 +25,9 @@ affected.
 
 from __future__ import annotations
 
+from streamlvq.paths import FieldsError, join_path, parse_path
 from streamlvq.payloads.decoder import Decoded, Decoder
 from streamlvq.payloads.encode import Encoder, dead_letter
-from streamlvq.payloads.paths import FieldsError, join_path, parse_path
 from streamlvq.payloads.routes import group_of
 
 __all__ = [

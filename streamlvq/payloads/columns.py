@@ -11,8 +11,8 @@ import numpy.typing as npt
 from streamlvq.config import Fields
 from streamlvq.events import Readings, Rows
 from streamlvq.kernels.layout import LARGEST
+from streamlvq.paths import FieldsError
 from streamlvq.payloads import checks
-from streamlvq.payloads.paths import FieldsError
 from streamlvq.payloads.routes import NO_PLACEHOLDERS, UNNAMED, GroupOf
 from streamlvq.payloads.values import (
     RefusedError,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
+from streamlvq.paths import Path, join_path
 from streamlvq.payloads.layout import Field, Layout
-from streamlvq.payloads.paths import Path, join_path
 from streamlvq.payloads.reader import Plan, Reader, Table
 from streamlvq.payloads.structs import SCALAR, Shape, Uncompilable
 from streamlvq.payloads.values import RefusedError

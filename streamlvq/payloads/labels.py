@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streamlvq.config import Config, Fields
 from streamlvq.events import LateLabel
+from streamlvq.paths import NOTHING, pick
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.keys import message_keys, stable_hash
-from streamlvq.payloads.paths import NOTHING, pick
 from streamlvq.payloads.routes import Route, group_of
 from streamlvq.payloads.values import (
     LONGEST,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from streamlvq.config import Fields
-from streamlvq.payloads.paths import FieldsError, Path, parse_path
+from streamlvq.paths import FieldsError, Path, parse_path
 
 
 class Field(NamedTuple):

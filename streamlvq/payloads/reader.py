@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from streamlvq.events import Label, Rows
+from streamlvq.paths import NOTHING, pick
 from streamlvq.payloads import checks
 from streamlvq.payloads.layout import Layout
-from streamlvq.payloads.paths import NOTHING, pick
 from streamlvq.payloads.structs import Shape, Uncompilable, shape_of
 from streamlvq.payloads.values import (
     RefusedError,

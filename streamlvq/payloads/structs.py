@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from streamlvq.paths import Path
 from streamlvq.payloads.layout import Field, Layout
-from streamlvq.payloads.paths import Path
 
 Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
 

@@ -6,6 +6,7 @@ These functions say what holds; the fast paths elsewhere must agree with them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Label
 from streamlvq.kernels.layout import LARGEST
-from streamlvq.payloads.paths import NOTHING
+from streamlvq.paths import NOTHING
 
 LONGEST = 256  # characters of a label or a device's name
 LOWEST_INT, HIGHEST_INT = -(2**63), 2**63 - 1
@@ -40,12 +41,16 @@ class RefusedError(StreamLVQError, ValueError):
         self.text = text
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
 def shorten(value: Any, limit: int = 80) -> str:
     """How a value looks, without the middle if that is long."""
     if isinstance(value, (str, bytes)):
         value = value[: 4 * limit]  # the whole of it may be large
     try:
-        text = repr(value)
+        # Without addresses in memory: the same message is always refused in the same words.
+        text = _ADDRESS.sub("", repr(value))
     except ValueError:  # an integer of thousands of digits
         return "an enormous integer"
     return text if len(text) <= limit else f"{text[: limit - 20]}...{text[-17:]}"

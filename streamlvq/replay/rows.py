@@ -13,7 +13,7 @@ import numpy as np
 from streamlvq.config import Fields
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
-from streamlvq.payloads.paths import parse_path
+from streamlvq.paths import parse_path
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 

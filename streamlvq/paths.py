@@ -37,7 +37,7 @@ def parse_path(text: str) -> Path:
 
     Examples
     --------
-    >>> from streamlvq.payloads.paths import parse_path
+    >>> from streamlvq.paths import parse_path
     >>> parse_path("motor.vib.x"), parse_path('motor."vib.x"'), parse_path(r"motor.vib\.x")
     (('motor', 'vib', 'x'), ('motor', 'vib.x'), ('motor', 'vib.x'))
 
@@ -65,7 +65,7 @@ def join_path(steps: Sequence[str]) -> str:
 
     Examples
     --------
-    >>> from streamlvq.payloads.paths import join_path
+    >>> from streamlvq.paths import join_path
     >>> print(join_path(["motor", "vib.x"]))
     motor.vib\.x
 
