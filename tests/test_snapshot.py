@@ -547,6 +547,17 @@ def test_wrappers_go_on_bit_by_bit(kind: str, samples: int) -> None:
     assert Snapshot.of(twin).to_bytes() == Snapshot.of(chain).to_bytes()
 
 
+@pytest.mark.parametrize("kind", CHAINS)
+def test_rebuilt_wrappers_share_nothing(kind: str) -> None:
+    chain = CHAINS[kind]()
+    run_chain(chain, 40, seed=0)
+    snapshot = Snapshot.from_bytes(Snapshot.of(chain).to_bytes())
+    data = snapshot.to_bytes()
+    run_chain(snapshot.classifier(), 40, seed=2)
+    assert snapshot.to_bytes() == data
+    assert Snapshot.of(snapshot.classifier()).to_bytes() == data
+
+
 def test_times_may_be_datetimes() -> None:
     def chain() -> Any:
         return streamlvq.TimeIntegrator(streamlvq.GLVQ(), max_gap=timedelta(seconds=5))
@@ -661,7 +672,7 @@ def test_without_readings_learning_goes_on_as_with_an_empty_buffer(name: str) ->
 
 
 def test_without_readings_it_is_small() -> None:
-    X, y = blobs(3000, d=64, classes=10)
+    X, y = blobs(2500, d=64, classes=10)
     model = learnt(streamlvq.GLVQ(max_prototypes_per_class=1), X, y)
     assert len(Snapshot.of(model, readings=False).to_bytes()) < 40_000
     assert len(Snapshot.of(model).to_bytes()) > 1_000_000

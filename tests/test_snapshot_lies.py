@@ -220,7 +220,22 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
     "windows of no shape": (
         "RelSimRejector",
         lambda a, m: a.update({"classifier/memory/logs": np.zeros(3)}),
-        "windows",
+        "TimeIntegrator: expected the arrays",
+    ),
+    "windows of another size": (
+        "RelSimRejector",
+        lambda a, m: a.update({"classifier/memory/logs": np.zeros((3, 2, 4))}),
+        "TimeIntegrator: expected a memory, got .*windows",
+    ),
+    "counts in floats": (
+        "RelSimRejector",
+        lambda a, m: a.update({"classifier/memory/counts": np.zeros(3)}),
+        "TimeIntegrator: expected the arrays",
+    ),
+    "windows of nobody": (
+        "RelSimRejector",
+        lambda a, m: m["classifier"]["memory"].pop("devices"),
+        "TimeIntegrator: expected a memory, got KeyError",
     ),
     "threshold": ("RelSimRejector", parameter("target_rate", 2.0), "target_rate"),
 }

@@ -5,8 +5,6 @@ What is rebuilt behaves as the original, bit by bit, whatever it learns afterwar
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -18,8 +16,9 @@ from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.memory import describe_memory, rebuild_memory
-from streamlvq.snapshot.tags import pack, tag, unpack, untag_all
-from streamlvq.snapshot.verify import Array, Numbers, between
+from streamlvq.snapshot.parameters import COMPLAINTS, construct, pack_parameters
+from streamlvq.snapshot.tags import tag, untag_all
+from streamlvq.snapshot.verify import Array, Numbers
 from streamlvq.vectorize import Vectorizer
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.wrapper import ClassifierWrapper
@@ -33,17 +32,7 @@ MODELS: dict[str, type[Any]] = {
 }
 WRAPPERS: dict[str, type[Any]] = {name: getattr(wrappers, name) for name in wrappers.__all__}
 MEMBERS = ("learner", "follower")
-# Numbers that decide how long a step takes or how much it asks for, whatever a file says.
-MOST = {
-    "rehearsal": 10_000,
-    "buffer_size": 10**8,
-    "memory": 10**6,
-    "window": 10**5,
-    "max_devices": 10**8,
-}
 DEEPEST = 3  # rejector, integrator, model
-# What a constructor, or a memory that is handed back, may say about numbers that are lies.
-_COMPLAINTS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
 
 class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -190,19 +179,15 @@ def _describe_blank(model: LVQClassifier) -> Meta:
     """A model without what it learnt."""
     if type(model) not in MODELS.values():
         raise SnapshotError(f"expected a model of streamlvq, got {model!r}")
-    return {"type": type(model).__name__, "parameters": _parameters(model, _fields(type(model)))}
+    return {"type": type(model).__name__, "parameters": pack_parameters(model)}
 
 
 def _rebuild_blank(meta: BlankMeta | ModelMeta) -> LVQClassifier:
     cls = MODELS.get(meta.type)
     if cls is None:
         raise SnapshotError(f"expected one of {', '.join(MODELS)}, got {meta.type[:80]!r}")
-    model: LVQClassifier = _construct(cls, meta.parameters, _fields(cls))
+    model: LVQClassifier = construct(cls, meta.parameters)
     return model
-
-
-def _fields(cls: type[Any]) -> list[str]:
-    return [each.name for each in dataclasses.fields(cls) if each.init]
 
 
 # --- committees -----------------------------------------------------------------------------------
@@ -258,7 +243,7 @@ def _describe_wrapper(wrapper: ClassifierWrapper, readings: bool) -> tuple[Array
     arrays, inner = describe(wrapper.classifier, readings=readings)
     meta: Meta = {
         "type": type(wrapper).__name__,
-        "parameters": _parameters(wrapper, _arguments(type(wrapper))),
+        "parameters": pack_parameters(wrapper),
         "classifier": inner,
         "memory": None,
     }
@@ -277,45 +262,27 @@ def _rebuild_wrapper(arrays: Arrays, meta: WrapperMeta, depth: int) -> Classifie
         raise SnapshotError(f"{meta.type}: expected no arrays of its own, got {sorted(own)[:9]}")
     inner = _rebuild(parts["classifier"], meta.classifier, depth - 1)
     cls = WRAPPERS[meta.type]
-    wrapper: ClassifierWrapper = _construct(cls, meta.parameters, _arguments(cls), classifier=inner)
+    wrapper: ClassifierWrapper = construct(cls, meta.parameters, classifier=inner)
     if meta.memory is not None:
-        try:
-            wrapper._restore_memory(parts["memory"], meta.memory)
-        except _COMPLAINTS as error:
-            raise SnapshotError(f"{meta.type}: expected a memory, got {error!r}") from error
+        _restore(wrapper, parts["memory"], meta.memory)
     return wrapper
 
 
-def _arguments(cls: type[Any]) -> list[str]:
-    return [name for name in inspect.signature(cls).parameters if name != "classifier"]
+def _restore(wrapper: Any, arrays: Arrays, extra: Meta) -> None:
+    """Give a new wrapper its memory back, in arrays of its own."""
+    owner = type(wrapper).__name__
+    empty, _ = wrapper._memory()
+    expected = {name: (array.dtype, array.ndim) for name, array in empty.items()}
+    found = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
+    if found != expected:
+        raise SnapshotError(f"{owner}: expected the arrays {expected}, got {found}")
+    try:
+        wrapper._restore_memory({name: array.copy() for name, array in arrays.items()}, extra)
+    except COMPLAINTS as error:
+        raise SnapshotError(f"{owner}: expected a memory, got {error!r}") from error
 
 
 # --- helpers --------------------------------------------------------------------------------------
-
-
-def _parameters(estimator: Any, names: Iterable[str]) -> Meta:
-    owner = type(estimator).__name__
-    values = {name: getattr(estimator, name) for name in names}
-    _check_limits(owner, values)
-    return {name: pack(value, f"{owner}({name}=...)") for name, value in values.items()}
-
-
-def _construct(cls: type[Any], parameters: Meta, names: list[str], **more: Any) -> Any:
-    if parameters.keys() != set(names):
-        wrong = sorted(parameters.keys() ^ set(names))
-        raise SnapshotError(f"{cls.__name__}: expected parameters {names}, differs in {wrong[:9]}")
-    values = {name: unpack(value, name) for name, value in parameters.items()}
-    _check_limits(cls.__name__, values)
-    try:
-        return cls(**more, **values)
-    except _COMPLAINTS as error:
-        raise SnapshotError(f"{cls.__name__}: expected other parameters: {error}") from error
-
-
-def _check_limits(owner: str, values: Meta) -> None:
-    for name, most in MOST.items():
-        if isinstance(values.get(name), int):
-            between(f"{owner}({name}=...)", values[name], 0, most)
 
 
 def _convert(meta: Meta, shape: type[S]) -> S:
