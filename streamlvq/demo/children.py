@@ -22,8 +22,8 @@ class DemoError(StreamLVQError, RuntimeError):
 class Child:
     """A process with a log of its own.
 
-    Ctrl-C in the terminal does not reach it: it is stopped in good order. If the demo is killed in a
-    way that leaves no time for order, a guard kills it: a shell that waits for the end of a pipe
+    Ctrl-C in the terminal does not reach it: it is stopped in good order. If the demo is killed in
+    a way that leaves no time for order, a guard kills it: a shell that waits for the end of a pipe
     which only the demo holds open.
 
     Parameters

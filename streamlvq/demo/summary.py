@@ -35,7 +35,7 @@ def _figures(watch: Watch) -> list[str]:
     if watch.accuracy is not None and watch.reject_rate is not None:
         reasons = ", ".join(f"{name} {count}" for name, count in sorted(watch.reasons.items()))
         lines += [
-            f"  accepted and right      {watch.accuracy:.1%}",
+            f"  accepted and right      {watch.accuracy:.2%} ({watch.right} of {watch.accepted})",
             f"  rejected                {watch.reject_rate:.1%} ({reasons or 'none'})",
         ]
     return lines
