@@ -150,13 +150,14 @@ class _Pace:
         self._start = time.monotonic()
         self._first: float | None = None
         self._limit = max(1, link.broker.outgoing_limit // 2)
+        self._batch = min(BATCH, self._limit)  # so that a batch finds room
 
     def send(self, due: Sequence[_Due]) -> None:
         """Send these; returns when all are on their way."""
         waiting: list[Outgoing] = []
         for when, message in due:
             ahead = self._moment(when) - time.monotonic()
-            if ahead > STEP or len(waiting) >= BATCH:
+            if ahead > STEP or len(waiting) >= self._batch:
                 self._flush(waiting)
                 self._sleep(ahead)
             elif self.speed != math.inf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.paths import parse_path
 
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class Payloads:
@@ -77,8 +78,9 @@ class Payloads:
             return None
         if self.fields.time_unit == "iso":
             return datetime.fromtimestamp(t, UTC).isoformat()
-        scaled = t * UNITS[self.fields.time_unit]
-        return scaled if self.fields.time_unit == "s" else round(scaled)
+        if self.fields.time_unit == "s":
+            return t
+        return round(Fraction(t) * UNITS[self.fields.time_unit])  # floats would round twice
 
     def _in_columns(self, values: dict[str, Any]) -> list[Any]:
         return [values.get(name) for name in self.fields.columns or ()]
