@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ import numpy as np
 import paho.mqtt.client as mqtt
 import yaml
 
-from brokers import BrokerProcess, free_port
+from brokers import BrokerProcess
 from streamlvq.config import Config, load
 from streamlvq.connect import Message
 from streamlvq.daemon.intake import Intake
@@ -62,7 +63,7 @@ def settings(broker: BrokerProcess | None, folder: Path, /, **sections: Any) -> 
         "rejector": {"target_rate": 0.1},
         "decisions": {"topic": DECISIONS},
         "state": {"folder": str(folder / "state"), "snapshot_seconds": 0.5},
-        "health": {"port": free_port(), "silence_seconds": 60},
+        "health": {"port": 0, "silence_seconds": 60},
     }
     for name, section in sections.items():
         config[name] = {**config.get(name, {}), **section} if section is not None else None
@@ -170,7 +171,7 @@ class Daemon:
                 return answer.status, json.load(answer)["reasons"]
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)["reasons"]
-        except OSError:
+        except (OSError, IndexError):  # it does not listen yet
             return 0, []
 
     def metrics(self) -> dict[str, float]:
@@ -187,7 +188,8 @@ class Daemon:
         return found[0]
 
     def _url(self, page: str) -> str:
-        return f"http://127.0.0.1:{self.config['health']['port']}/{page}"
+        ports = re.findall(r"listening on http://127.0.0.1:(\d+)", self.log)
+        return f"http://127.0.0.1:{ports[-1]}/{page}"
 
     def _listen(self) -> None:
         while True:

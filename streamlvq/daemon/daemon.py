@@ -14,7 +14,7 @@ from streamlvq.daemon.http import HealthServer
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import JournalError
-from streamlvq.daemon.keeper import Keeper
+from streamlvq.daemon.keeper import Keeper, beginning
 from streamlvq.daemon.logs import set_up
 from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.publisher import Publisher
@@ -86,7 +86,7 @@ class Daemon:
         self.instruments.gauge("devices", "With a window.", lambda: float(self.monitor.devices))
         self.instruments.gauge("models", "Learning.", lambda: float(len(self.monitor.models())))
         self.vitals.starting = False
-        self.vitals.started = time.monotonic()  # silence counts from here
+        self.vitals.started = self.vitals.saved = time.monotonic()  # what was before counts not
         gc.collect()
         gc.freeze()  # what is here now stays: no need to look at it again and again
         self.notifier.ready()
@@ -212,7 +212,7 @@ class Daemon:
         decoder, publisher = Decoder(new), Publisher(new, self.instruments)
         monitor = self.monitor
         if old.rejector != new.rejector or old.labels != new.labels:
-            monitor = Monitor.restore(new, monitor.checkpoint())
+            monitor = Monitor.restore(new, monitor.checkpoint(), beginning(new))
             monitor.compile()
         self._move_server(new)
         self.intake = Intake(decoder, monitor)

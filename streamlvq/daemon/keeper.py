@@ -17,7 +17,7 @@ from streamlvq.daemon.snapshots import Snapshots
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import SnapshotError, Store
+from streamlvq.snapshot import Snapshot, SnapshotError, Store
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,8 @@ class Keeper:
 
     def _newest(self, config: Config) -> tuple[Monitor, int]:
         """The newest snapshot that is any good, and the position that it knows of."""
-        found = self.store.newest(lambda data: Monitor.restore(config, data))
+        start = beginning(config)
+        found = self.store.newest(lambda data: Monitor.restore(config, data, start))
         if found is not None:
             monitor, position, path = found
             log.info("restored %s", path.name, extra={"position": position})
@@ -84,7 +85,7 @@ class Keeper:
                 "made with, put back good ones, or give this one another state.folder"
             )
         log.info("no snapshot in %s: nothing was saved here before", self.folder)
-        return Monitor(config), 0
+        return Monitor(config, start), 0
 
     def _replayed(self, count: int, seconds: float) -> None:
         self.instruments.replayed.add(count)
@@ -148,6 +149,18 @@ class Keeper:
             log.warning("old files of the journal cannot be deleted: %s", error)
 
 
+def beginning(config: Config) -> Snapshot | None:
+    """What models begin with, if the configuration names something."""
+    if config.model.start is None:
+        return None
+    try:
+        return Snapshot.load(config.model.start)
+    except FileNotFoundError as error:
+        raise SnapshotError(
+            f"model.start: expected a snapshot, got no such file: {config.model.start!r}"
+        ) from error
+
+
 def journals(config: Config) -> bool:
     """Whether messages are written to the journal.
 
@@ -163,4 +176,4 @@ def journals(config: Config) -> bool:
     return config.readings.qos > 0 or (config.labels is not None and config.labels.qos > 0)
 
 
-__all__ = ["Keeper", "journals"]
+__all__ = ["Keeper", "beginning", "journals"]

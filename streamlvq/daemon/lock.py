@@ -41,7 +41,7 @@ class FolderLock:
         path = folder / "lock"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            self._file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise FolderError(
                 f"expected a state folder that can be written, got {folder}: {error.strerror}"
@@ -55,14 +55,13 @@ class FolderLock:
                 f"{path} is held by process {holder}; stop it, or give this one another "
                 "state.folder"
             ) from error
-        self._sign()
+        self._sign(path)
 
-    def _sign(self) -> None:
-        """Leave our number for whoever is refused; the lock itself needs no space on the disk."""
+    def _sign(self, path: Path) -> None:
+        """Leave our number for whoever is refused; the lock holds without it."""
         try:
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:  # a full disk: the lock holds all the same
+            path.write_text(f"{os.getpid()}\n")
+        except OSError as error:
             log.warning("the lock in the state folder does not say who holds it: %s", error)
 
     def release(self) -> None:

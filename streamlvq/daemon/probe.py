@@ -16,6 +16,7 @@ from streamlvq.config import Config, ConfigError, load
 from streamlvq.connect import Message
 from streamlvq.daemon.connection import make_link
 from streamlvq.daemon.intake import part
+from streamlvq.daemon.keeper import beginning
 from streamlvq.daemon.logs import set_up
 from streamlvq.daemon.service import WRONG_CONFIG
 from streamlvq.daemon.signals import Signals
@@ -129,7 +130,10 @@ def as_guest(config: Config) -> Config:
 def newest(config: Config) -> tuple[Monitor, str]:
     """A monitor from the newest snapshot, and what it was made from."""
     store = Store(config.state.folder, keep=config.state.keep)
-    found = store.newest(lambda data: Monitor.restore(config, data))
+    start = beginning(config)
+    found = store.newest(lambda data: Monitor.restore(config, data, start))
+    if found is None and start is not None:
+        return Monitor(config, start), str(config.model.start)
     if found is None:
         return Monitor(config), "a model that has learnt nothing (there is no snapshot)"
     return found[0], str(found[2])
