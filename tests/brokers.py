@@ -50,13 +50,14 @@ def find_nats() -> str | None:
 class Certificates:
     """A certificate authority of our own, with certificates for the broker and for one client."""
 
-    def __init__(self, folder: Path | None = None, client: str = "client") -> None:
+    def __init__(
+        self, folder: Path | None = None, client: str = "client", server: str = "localhost"
+    ) -> None:
         self.folder = Path(folder or tempfile.mkdtemp(prefix="streamlvq-tls-"))
-        self.client = client
         self._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
                       "-subj", "/CN=test authority", "-addext", "keyUsage=keyCertSign",
                       "-keyout", "ca.key", "-out", "ca.crt")  # fmt: skip
-        self._certificate("server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        self._certificate("server", server, f"subjectAltName=DNS:{server}")
         self._certificate("client", client, "extendedKeyUsage=clientAuth")
 
     @staticmethod

@@ -230,12 +230,13 @@ class MqttLink(Link):
         self._asked.clear()
         self._welcome = None
         accepted, self._accepted, self._open = self._accepted, False, False
-        why = self._why or words.loss(self._client.detail, self._where)
         if self._closed:
             return
+        detail = self._client.detail
         if not accepted:
-            self._failed(why)
+            self._failed(self._why or words.rebuff(detail, self._where, self.broker))
             return
+        why = self._why or words.loss(detail, self._where)
         brief = self._why is None and time.monotonic() - self._since < STABLE
         self._short_lives = self._short_lives + 1 if brief else 0
         if self._short_lives >= SHORT_LIVES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -17,6 +18,9 @@ def tls_context(broker: Broker) -> ssl.SSLContext | None:
     if broker.tls is None and broker_address(broker).scheme != "mqtts":
         return None
     tls = broker.tls or Tls()
+    for path in (tls.ca_file, tls.cert_file, tls.key_file):
+        if path is not None:
+            Path(path).open("rb").close()  # this error names the file, those of ssl do not
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:
         context.check_hostname = False

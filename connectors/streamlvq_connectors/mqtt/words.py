@@ -44,8 +44,8 @@ def failure(error: BaseException, broker: Broker, where: str) -> str:
             f"the certificate of {where} cannot be trusted: {error.verify_message};"
             " broker.tls.ca_file names the authority to trust"
         )
-    if isinstance(error, ssl.SSLError):
-        return f"TLS with {where} failed, {error.reason or error}: does this port speak TLS?"
+    if isinstance(error, ssl.SSLError | ConnectionResetError) and _encrypted(broker):
+        return f"TLS with {where} failed, {error}: does this port speak TLS?"
     if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {where}"
     if isinstance(error, TimeoutError):
@@ -67,20 +67,38 @@ def departure(code: int, name: str, broker: Broker) -> str:
 
 def silence(where: str, broker: Broker) -> str:
     """Something listens, but not to what we say."""
-    tls = "does it expect TLS (mqtts://) and a client certificate?"
-    if broker.tls is not None or broker.url.startswith("mqtts:"):
-        tls = "does it expect a client certificate (broker.tls.cert_file), or no TLS at all?"
     return (
         f"{where} takes the connection but does not answer within"
-        f" {broker.connect_timeout_seconds:g} s: is it an MQTT broker? {tls}"
+        f" {broker.connect_timeout_seconds:g} s: is it an MQTT broker? {_hint(broker)}"
     )
+
+
+def rebuff(detail: str | None, where: str, broker: Broker) -> str:
+    """The connection was closed before the broker said anything."""
+    if detail and "CERTIFICATE_REQUIRED" in detail.upper().replace(" ", "_"):
+        return f"{where} wants a client certificate: set broker.tls.cert_file and key_file"
+    return f"{where} closed the connection at once{_detail(detail)}; {_hint(broker)}"
 
 
 def loss(detail: str | None, where: str) -> str:
     """A connection broke; `detail` is what the network said, if anything."""
-    if detail and "CERTIFICATE_REQUIRED" in detail.upper().replace(" ", "_"):
-        return f"{where} wants a client certificate: set broker.tls.cert_file and key_file"
-    return f"lost the connection to {where}" + (f": {detail}" if detail else "")
+    return f"lost the connection to {where}{_detail(detail)}"
+
+
+def _detail(detail: str | None) -> str:
+    return f": {detail}" if detail else ""
+
+
+def _encrypted(broker: Broker) -> bool:
+    return broker.tls is not None or broker.url.startswith("mqtts:")
+
+
+def _hint(broker: Broker) -> str:
+    if not _encrypted(broker):
+        return "does it expect TLS (mqtts://)?"
+    if broker.tls is None or broker.tls.cert_file is None:
+        return "does it want a client certificate (broker.tls.cert_file)?"
+    return "does it trust our certificate?"
 
 
 def short_lived(times: int, broker: Broker) -> str:
