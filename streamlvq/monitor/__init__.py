@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlvq.monitor.checkpoint import OtherModelError
+from streamlvq.monitor.checkpoint import Checkpoint, OtherModelError
 from streamlvq.monitor.monitor import Monitor, Outcome
 
-__all__ = ["Monitor", "OtherModelError", "Outcome"]
+__all__ = ["Checkpoint", "Monitor", "OtherModelError", "Outcome"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,13 +40,24 @@ def made_of(config: Config) -> dict[str, Any]:
     return plain
 
 
-def save(
+class Checkpoint(NamedTuple):
+    """What a monitor knew at one moment, in copies; it may be put into bytes in another thread."""
+
+    arrays: dict[str, Any]
+    metadata: dict[str, Any]
+
+    def to_bytes(self) -> bytes:
+        """The same knowledge always gives the same bytes."""
+        return encode(self.arrays, self.metadata, kind=KIND)
+
+
+def capture(
     config: Config,
     pipelines: dict[str, Pipeline],
     duplicates: Duplicates,
     pending: Pending | None,
-) -> bytes:
-    """The same knowledge always gives the same bytes."""
+) -> Checkpoint:
+    """All that is known now; raises `SnapshotError` for a model that cannot be kept."""
     arrays: dict[str, Any] = {"duplicates": duplicates.keys()}
     groups = []
     for number, (name, pipeline) in enumerate(sorted(pipelines.items())):
@@ -58,7 +69,7 @@ def save(
         own, extra = pending.memory()
         arrays |= prefixed("pending", own)
     file = _File(made_of(config), groups, extra)
-    return encode(arrays, msgspec.to_builtins(file), kind=KIND)
+    return Checkpoint(arrays, msgspec.to_builtins(file))
 
 
 def load(

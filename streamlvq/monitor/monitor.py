@@ -180,7 +180,11 @@ class Monitor:
 
     def checkpoint(self) -> bytes:
         """All that it knows; the same knowledge always gives the same bytes."""
-        return checkpoint.save(self.config, self._pipelines, self._duplicates, self._pending)
+        return self.capture().to_bytes()
+
+    def capture(self) -> checkpoint.Checkpoint:
+        """The same as copies, which takes less time; another thread may put them into bytes."""
+        return checkpoint.capture(self.config, self._pipelines, self._duplicates, self._pending)
 
     @classmethod
     def restore(cls, config: Config, data: bytes, start: Snapshot | None = None) -> Monitor:

@@ -187,10 +187,15 @@ class Windows:
             raise ValueError(f"windows: expected {known} counts up to {self.readings}")
         if not np.isfinite(logs).all():
             raise ValueError("windows: expected finite numbers")
-        self.logs, self.counts = np.ascontiguousarray(logs), counts.copy()
+        self.logs = np.array(logs, np.float64, order="C")
+        self.counts = np.array(counts, np.int64)
         self.times = [tuple(_from_plain(t) for t in each) for each in times]
         if any(not 1 <= len(each) <= self.kept_times for each in self.times):
             raise ValueError(f"windows: expected 1 to {self.kept_times} times for each device")
+        if self.max_gap is not None:
+            for each in self.times:
+                self._check(each[-1])
+                self._is_near(each[-1], each[-1])
         self._places = OrderedDict((device, place) for place, device in enumerate(devices))
         self._free = []
 
