@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamlvq.connect import Log, Message
 from streamlvq.events import Readings
-from streamlvq_connectors.files import Blocks, LogError
+from streamlvq_connectors.files import Blocks, LogError, count_lines
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
@@ -48,7 +48,7 @@ class BlockLog(Log):
             return None
         batch = self.batch(block)
         if torn is not None:
-            self.refuse(blocks.line + block.count(b"\n"), torn)
+            self.refuse(blocks.line + count_lines(block), torn)
         return batch
 
     @abc.abstractmethod

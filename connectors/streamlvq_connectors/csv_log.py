@@ -105,7 +105,8 @@ class CsvLog(BlockLog):
             raise LogError(f"{self.path}: expected distinct columns, got {sorted(twice)} twice")
 
     def _features(self, fields: Fields, names: list[str], block: bytes) -> list[str]:
-        numeric = _numeric(names, block, self._delimiter) - {""}
+        given = fields.features is not None
+        numeric = set() if given else _numeric(names, block, self._delimiter) - {""}
         return features_of(self.path, fields, names, [n for n in names if n in numeric])
 
     def _plan(self, fields: Fields, features: list[str]) -> None:

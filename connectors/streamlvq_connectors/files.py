@@ -7,6 +7,8 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from streamlvq.errors import StreamLVQError
 
 BLOCK = 1 << 20  # bytes at a time; a few thousand rows, and memory stays bounded
@@ -16,6 +18,11 @@ BOM = b"\xef\xbb\xbf"
 
 class LogError(StreamLVQError, ValueError):
     """A file is not the log that it was taken for."""
+
+
+def count_lines(block: bytes) -> int:
+    """How many newlines there are; numpy counts many of them several times as fast as bytes do."""
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))
 
 
 def to_text(data: bytes) -> str:
@@ -152,18 +159,18 @@ class Blocks:
 
     def _given(self, block: bytes) -> bytes:
         self.line = self._next_line
-        self._next_line += block.count(b"\n")
+        self._next_line += count_lines(block)
         return block
 
     def give_back(self, rest: bytes) -> None:
         """Give this, the end of the block just given, again, as the next block."""
         self._again = rest
-        self._next_line -= rest.count(b"\n")
+        self._next_line -= count_lines(rest)
 
     def keep(self, rest: bytes) -> None:
         """Begin the next block with this, the end of the one just given."""
         self._rest = rest + self._rest
-        self._next_line -= rest.count(b"\n")
+        self._next_line -= count_lines(rest)
 
     def _read(self) -> bytes:
         data = self.file.read(self.size)

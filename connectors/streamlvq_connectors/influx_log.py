@@ -19,7 +19,7 @@ from streamlvq_connectors.line_protocol import Point, parse_line, split_line
 from streamlvq_connectors.rows import SHIFTS, RowReader, features_of
 from streamlvq_connectors.scanner import Scan
 
-_SAMPLE = 1000  # lines to find out which fields there are
+_SAMPLE = 250  # lines to find out which fields there are
 _LINE = re.compile(rb'[^\s{}\[\]"]+ +[^\s={}\[\]"]+=\S')
 # Between 1973 and 5138 the number of digits tells the unit.
 _PRECISIONS = ((10**11, 0), (10**14, -3), (10**17, -6))
@@ -30,7 +30,7 @@ _DEVICE = "the device"
 class InfluxLog(BlockLog):
     """A file in InfluxDB's line protocol, as its export and Telegraf's file output write it.
 
-    Tags and fields are columns. The features are those fields that are numbers in the first 1000
+    Tags and fields are columns. The features are those fields that are numbers in the first 250
     lines, unless `fields` names them; one that a line does not have is missing there. The device is
     the tag (or field) that `fields.device` names; if it names none the tag `device`, and where
     there is no such tag, the measurement. The time is the timestamp unless `fields.time` names a

@@ -93,8 +93,7 @@ class MqttRecorderLog(MessageBlockLog):
         return [m for cell in cells if (m := self._message(*cell)) is not None]
 
     def _numbers(self, found: Scan) -> list[int]:
-        numbers = found.line_numbers(self.blocks.line, range(len(found)))
-        return [numbers[row] for row in range(len(found))]
+        return list(found.line_numbers(self.blocks.line, range(len(found))).values())
 
     def _texts(self, found: Scan, lines: list[int]) -> list[tuple[bytes, bytes, bytes, int]]:
         """Topic, payload, time and number of each line that has them."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq_connectors.files import LONGEST, Blocks
+from streamlvq_connectors.files import LONGEST, Blocks, count_lines
 from streamlvq_connectors.kinds import DELIMITER, ESCAPE, NEWLINE, NUMBER, ODD, QUOTE, QUOTED, TEXT
 
 MOST_ROWS = 1 << 16  # at a time
@@ -61,14 +61,12 @@ class Scan:
         return [cell.replace(b'""', b'"') for cell in cells]  # only quoted ones hold any
 
     def line_numbers(self, first: int, rows: Sequence[int]) -> dict[int, int]:
-        """The numbers of the lines of these (ascending) rows; that of the block is `first`."""
-        numbers = {}
-        at = 0
-        for row in rows:
-            start = int(self.lines[row, 0])
-            first += self.block.count(b"\n", at, start)
-            numbers[row], at = first, start
-        return numbers
+        """The numbers of the lines of these rows; that of the block is `first`."""
+        if not rows:
+            return {}
+        ends = np.flatnonzero(np.frombuffer(self.block, np.uint8) == 10)
+        numbers = np.searchsorted(ends, self.lines[list(rows), 0]) + first
+        return dict(zip(rows, numbers.tolist(), strict=True))
 
 
 class Scanner:
@@ -134,7 +132,7 @@ class Scanner:
         # Numba takes its time; who only asks what kind of file this is need not wait for it.
         from streamlvq_connectors.scan import scan  # noqa: PLC0415
 
-        rows = min(block.count(b"\n") + block.count(b"\r"), MOST_ROWS)
+        rows = min(_most_rows(block), MOST_ROWS)
         numbers = np.full((rows, self._counts[0]), np.nan)
         spans = np.zeros((rows, self._counts[1], 2), np.int64)
         lines = np.empty((rows, 3), np.int64)
@@ -154,6 +152,11 @@ class Scanner:
             lines,
         )
         return Scan(block, int(used), numbers[:found], spans[:found], lines[:found])
+
+
+def _most_rows(block: bytes) -> int:
+    count = count_lines(block)
+    return count + block.count(b"\r") if b"\r" in block else count
 
 
 def _classes(separators: bytes, escape: bytes) -> npt.NDArray[np.uint8]:
