@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from streamlvq_connectors.files import Blocks, LogError, count_lines
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
+
+_MOST_TOPICS = 100_000  # remembered
 
 
 class BlockLog(Log):
@@ -94,3 +97,25 @@ class MessageBlockLog(BlockLog):
     @abc.abstractmethod
     def batch(self, block: bytes) -> list[Message]:
         """The messages in these lines."""
+
+
+class Topics(dict[bytes, str]):
+    """Topics as texts; most come again and again. Raises a ValueError for what is no text."""
+
+    def __missing__(self, topic: bytes) -> str:
+        if len(self) >= _MOST_TOPICS:
+            self.clear()
+        if not topic:
+            raise ValueError("expected a topic")
+        text = self[topic] = topic.decode()
+        return text
+
+
+def make_messages(
+    topics: Iterable[str],
+    payloads: Iterable[bytes],
+    received: Iterable[float],
+    numbers: Iterable[int],
+) -> list[Message]:
+    """Messages of columns; their keys are the numbers of their lines."""
+    return list(map(Message, topics, payloads, received, repeat(False), numbers))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import repeat
+
 from streamlvq.connect import Message
-from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.block_log import MessageBlockLog, make_messages
 from streamlvq_connectors.files import BOM
 
 _AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
@@ -49,5 +52,9 @@ class JsonlLog(MessageBlockLog):
         """A message for each line that is not blank."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        lines = enumerate(block.split(b"\n"), self.blocks.line)
-        return [Message("", line, _AT_NO_TIME, False, number) for number, line in lines if line]
+        lines = block.split(b"\n")
+        numbers: Iterable[int] = range(self.blocks.line, self.blocks.line + len(lines))
+        if not all(lines[:-1]):
+            numbers = [number for number, line in zip(numbers, lines, strict=True) if line]
+        payloads = list(filter(None, lines))
+        return make_messages(repeat(""), payloads, repeat(_AT_NO_TIME), numbers)

@@ -19,7 +19,7 @@ import msgspec
 
 from streamlvq.connect import Message
 from streamlvq_connectors.block_log import MessageBlockLog
-from streamlvq_connectors.files import BLOCK, BOM, Blocks, LogError, StoredFile
+from streamlvq_connectors.files import BLOCK, BOM, Blocks, LogError, StoredFile, count_lines
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
@@ -94,6 +94,12 @@ class MessageLog(MessageBlockLog):
 
     def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines; later headers are there because recording was resumed."""
+        try:
+            decoded = self._decoder.decode_lines(block)
+            if len(decoded) == count_lines(block):  # there are no empty ones
+                return [_message(line, i) for i, line in enumerate(decoded, self.blocks.line)]
+        except ValueError:
+            pass  # some are otherwise: look at each
         found: list[Message] = []
         for number, line in enumerate(block.split(b"\n"), self.blocks.line):
             if not line:

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import count
 
 import msgspec
 
 from streamlvq.connect import Message
-from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.block_log import MessageBlockLog, Topics, make_messages
 from streamlvq_connectors.files import BOM, Blocks
 
 _TIMED = re.compile(rb"\d+(?:\.\d+)? [^ ]+ ")
@@ -66,12 +67,18 @@ class MosquittoLog(MessageBlockLog):
     def begin(self, blocks: Blocks) -> None:
         """Forget the form of the file before."""
         self._parse: Callable[[bytes, int], Message] | None = None
-        self._topics: dict[bytes, str] = {}
+        self._topics = Topics()
 
     def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines."""
+        lines = block.split(b"\n")
+        if self._parse == self._timed:
+            try:
+                return self._all_timed(lines[:-1])
+            except ValueError:  # some are otherwise
+                pass
         found: list[Message] = []
-        for number, line in enumerate(block.split(b"\n"), self.blocks.line):
+        for number, line in enumerate(lines, self.blocks.line):
             if not line or line == b"\r":
                 continue
             if self._parse is None:
@@ -81,6 +88,12 @@ class MosquittoLog(MessageBlockLog):
             except ValueError as error:
                 self.refuse(number, f"{error}, got {line[:80]!r}")
         return found
+
+    def _all_timed(self, lines: list[bytes]) -> list[Message]:
+        """The same as `_timed` for each, if all are as they should be."""
+        times, topics, payloads = zip(*[line.split(b" ", 2) for line in lines], strict=True)
+        texts = [self._topics[topic] for topic in topics]
+        return make_messages(texts, payloads, map(float, times), count(self.blocks.line))
 
     def _parser(self, first: bytes) -> Callable[[bytes, int], Message]:
         if first.startswith(b"{"):
@@ -95,7 +108,7 @@ class MosquittoLog(MessageBlockLog):
             received = float(parts[0])
         except ValueError:
             raise ValueError("expected the time in seconds first") from None
-        return Message(self._topic(parts[1]), parts[2], received, False, number)
+        return Message(self._topics[parts[1]], parts[2], received, False, number)
 
     def _verbose(self, line: bytes, number: int) -> Message:
         topic, space, payload = line.partition(b" ")
@@ -103,15 +116,7 @@ class MosquittoLog(MessageBlockLog):
             raise ValueError("expected a topic, a space and a payload")
         if payload in (b"(null)", b"(null)\r"):  # so it prints an empty one
             payload = b""
-        return Message(self._topic(topic), payload, 0.0, False, number)
-
-    def _topic(self, topic: bytes) -> str:
-        text = self._topics.get(topic)
-        if text is None:
-            if len(self._topics) >= 100_000:
-                self._topics.clear()
-            text = self._topics[topic] = topic.decode()
-        return text
+        return Message(self._topics[topic], payload, 0.0, False, number)
 
 
 def _from_json(line: bytes, number: int) -> Message:

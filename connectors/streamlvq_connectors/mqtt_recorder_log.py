@@ -6,11 +6,12 @@ import binascii
 import csv
 import io
 from base64 import b64decode
+from collections.abc import Sequence
 
 import msgspec
 
 from streamlvq.connect import Message
-from streamlvq_connectors.block_log import MessageBlockLog
+from streamlvq_connectors.block_log import MessageBlockLog, Topics, make_messages
 from streamlvq_connectors.files import Blocks, LogError
 from streamlvq_connectors.kinds import SKIP, TEXT
 from streamlvq_connectors.scanner import Scan, Scanner
@@ -66,7 +67,7 @@ class MqttRecorderLog(MessageBlockLog):
     def begin(self, blocks: Blocks) -> None:
         """Look for names of columns; raises if they are others than expected."""
         self._base64: bool | None = None
-        self._topics: dict[bytes, str] = {}
+        self._topics = Topics()
         block = blocks.next()
         names = self._names(block.partition(b"\n")[0])
         kinds = [TEXT if name in _WANTED else SKIP for name in names or COLUMNS]
@@ -88,9 +89,26 @@ class MqttRecorderLog(MessageBlockLog):
         """The messages of these lines, those that go on after them excepted."""
         found = self._scanner.scan_next(block, self.blocks)
         cells = self._texts(found, self._numbers(found))
+        if not cells:
+            return []
         if self._base64 is None:
-            self._base64 = _looks_like_base64([payload for _, payload, _, _ in cells])
-        return [m for cell in cells if (m := self._message(*cell)) is not None]
+            self._base64 = all(map(_may_be_base64, (payload for _, payload, _, _ in cells)))
+        try:
+            return self._all_messages(*zip(*cells, strict=True))
+        except ValueError:  # some are otherwise
+            return [m for cell in cells if (m := self._message(*cell)) is not None]
+
+    def _all_messages(
+        self,
+        topics: Sequence[bytes],
+        payloads: Sequence[bytes],
+        epochs: Sequence[bytes],
+        numbers: Sequence[int],
+    ) -> list[Message]:
+        """The same as `_message` for each, if all are as they should be."""
+        texts = [self._topics[topic] for topic in topics]
+        data = [b64decode(p, validate=True) for p in payloads] if self._base64 else payloads
+        return make_messages(texts, data, map(float, epochs), numbers)
 
     def _numbers(self, found: Scan) -> list[int]:
         return list(found.line_numbers(self.blocks.line, range(len(found))).values())
@@ -112,22 +130,12 @@ class MqttRecorderLog(MessageBlockLog):
 
     def _message(self, topic: bytes, payload: bytes, epoch: bytes, number: int) -> Message | None:
         try:
-            if not topic:
-                raise ValueError("it has no topic")
             received = float(epoch)
             data = b64decode(payload, validate=True) if self._base64 else payload
-            return Message(self._topic(topic), data, received, False, number)
+            return Message(self._topics[topic], data, received, False, number)
         except ValueError as error:  # base64's and text's are such
             self.refuse(number, f"expected a message, got {payload[:80]!r} at {epoch!r} ({error})")
             return None
-
-    def _topic(self, topic: bytes) -> str:
-        text = self._topics.get(topic)
-        if text is None:
-            if len(self._topics) >= 100_000:
-                self._topics.clear()
-            text = self._topics[topic] = topic.decode()
-        return text
 
 
 def _is_number(text: str) -> bool:
@@ -146,10 +154,6 @@ def _split(line: bytes, count: int) -> list[bytes] | None:
     except csv.Error:
         return None
     return [c.encode(errors="surrogateescape") for c in cells] if len(cells) == count else None
-
-
-def _looks_like_base64(payloads: list[bytes]) -> bool:
-    return bool(payloads) and all(map(_may_be_base64, payloads))
 
 
 def _may_be_base64(payload: bytes) -> bool:

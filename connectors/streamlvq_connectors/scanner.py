@@ -58,7 +58,8 @@ class Scan:
         cells = [block[a:b] for a, b in zip(starts, ends, strict=True)]
         if b'""' not in block:
             return cells
-        return [cell.replace(b'""', b'"') for cell in cells]  # only quoted ones hold any
+        # Only quoted ones hold any.
+        return [cell.replace(b'""', b'"') if b'""' in cell else cell for cell in cells]
 
     def line_numbers(self, first: int, rows: Sequence[int]) -> dict[int, int]:
         """The numbers of the lines of these rows; that of the block is `first`."""
