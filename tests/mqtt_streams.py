@@ -133,7 +133,7 @@ class Packets:
     def cut(self, data: bytes) -> list[bytes]:
         """The same bytes in pieces."""
         pieces, pos = [], 0
-        longest = self.random.choice((1, 3, 20, 500, 70_000))
+        longest = self.random.choice((1, 3, 20, 20, 100, 100, 500, 2000, 70_000, 70_000))
         while pos < len(data):
             size = self.random.randint(1, longest)
             pieces.append(data[pos : pos + size])

@@ -308,8 +308,8 @@ def test_what_is_published_reaches_the_broker_before_the_acknowledgement(world: 
     """Seen from outside: a reading that does not come again has its decision delivered."""
     watcher = world.link("watcher", "decisions/#")
     sender, worker = world.link("sender"), world.link("worker", "plant/#")
-    sender.publish(numbered(300))
-    for _ in range(3):
+    for turn in range(3):
+        sender.publish(numbered(300)[turn * 100 : turn * 100 + 100])
         batch = collect(worker, 1, sender)
         worker.publish([Outgoing("decisions/x", m.payload, 0) for m in batch])
         worker.acknowledge(batch)
@@ -379,6 +379,22 @@ def test_no_more_than_the_window_is_on_its_way(world: World) -> None:
     receiver.acknowledge(found)
     # Mosquitto 2.0 opens its window too far after that, so only the order is certain.
     assert payloads(collect(receiver, 7))[:7] == [b"%d" % i for i in range(7, 14)]
+
+
+def test_payloads_that_are_too_large_arrive_cut_and_go_away(world: World) -> None:
+    if world.kind is not MqttLink:
+        pytest.skip("there are no packets in memory")
+    sender = world.link("sender")
+    receiver = world.link("receiver", "plant/#", max_payload_bytes=1000)
+    sizes = [1000, 1001, 60_000, 5]
+    sender.publish([Outgoing("plant/x", b"." * size, 1) for size in sizes])
+    found = collect(receiver, 4, sender)
+    assert [len(m.payload) for m in found] == [1000, 1001, 1001, 5]
+    assert receiver.counters["oversized"] == 2
+    receiver.acknowledge(found)
+    receiver.close()
+    successor = world.link("receiver", "plant/#", connect=False)
+    assert successor.read(0.5) == []
 
 
 def test_topics_that_a_broker_would_not_take(world: World) -> None:

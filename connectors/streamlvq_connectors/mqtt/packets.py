@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 LONGEST = 268_435_455  # what four bytes of seven bits can say
 _SIZES = {0x01: 1, 0x02: 4}  # payload format, message expiry
 _TEXTS = {0x03: 1, 0x08: 1, 0x26: 2}  # content type, response topic, user property (a pair)
@@ -12,6 +14,7 @@ class TooLongError(ValueError):
     """A length of more than four bytes."""
 
 
+@lru_cache(4096)
 def varint(value: int) -> bytes:
     """A length as MQTT writes it.
 

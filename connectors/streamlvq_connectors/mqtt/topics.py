@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from streamlvq_connectors.mqtt.options import LARGEST_TOPIC
 
 
+@lru_cache(65_536)
 def sendable(topic: str) -> bool:
     """Whether a topic may be published to.
 
