@@ -104,6 +104,27 @@ def test_drifting_sensor_without_drift() -> None:
         assert numbers(output, f"GLVQ({settings})")[-1] > 0.96
 
 
+def test_monitor_in_python() -> None:
+    output = run("monitor_in_python.py")
+    phases = [line for line in output.splitlines() if "%" in line]
+    assert len(phases) == 5
+    assert "the fault is labelled" in output
+
+
+def test_simulated_log_can_be_replayed(tmp_path: Path) -> None:
+    log = tmp_path / "plant.csv"
+    assert "500 readings of 4 machines" in run("simulated_log.py", str(log), "--readings", "500")
+    columns = ["--label", "state", "--device", "device", "--time", "t"]
+    done = subprocess.run(
+        [sys.executable, "-m", "streamlvq", "replay", str(log), *columns],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert numbers(done.stdout, "accuracy")[0] > 80.0
+
+
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_is_tested_and_explains_itself(script: str) -> None:
     assert f'run("{script}"' in Path(__file__).read_text(encoding="utf-8")
