@@ -61,9 +61,11 @@ def config_of(spec: str, plain: bool, chain: bool) -> Any:
 
 
 def decode(path: Path, config: Any) -> list[Any]:
+    from streamlvq.replay.core import calm_collector
     from streamlvq.replay.feed import Feed
 
-    return [event for portion in Feed(path, config) for event in portion.events]
+    with calm_collector():  # as replay does
+        return [event for portion in Feed(path, config) for event in portion.events]
 
 
 def replay_log(path: Path, config: Any) -> Any:

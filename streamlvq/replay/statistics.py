@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from streamlvq.replay.numbering import Numbering
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Number = TypeVar("Number", int, Ints)
 
 LABELS = 256  # that are told apart; more are counted as one
 DEVICES = 1000  # likewise
@@ -39,8 +40,10 @@ class _Judged(NamedTuple):
     certainties: Floats
     confidences: Floats  # probability of the label that was decided
 
-    def where(self, chosen: Bools | Ints) -> _Judged:
+    def where(self, chosen: Bools) -> _Judged:
         """Some of them."""
+        if chosen.all():
+            return self
         return _Judged(
             self.devices[chosen],
             self.truths[chosen],
@@ -109,7 +112,7 @@ class Statistics:
     def add(self, decisions: Decisions, truths: Sequence[Label | None] | None = None) -> None:
         """Count decisions; `truths` are the labels if the monitor was not told them."""
         given = decisions.truths if truths is None else truths
-        if any(decisions.duplicates):
+        if True in decisions.duplicates:
             decisions, given = _without_duplicates(decisions, given)
         if not len(decisions):
             return
@@ -117,11 +120,12 @@ class Statistics:
         judged = self._judged(decisions, devices, self.labels.numbers(given))
         self.readings += len(decisions)
         if not decisions.accepted.all():
-            self.reasons.update(r for r in decisions.reasons if r is not None)
+            self.reasons.update(decisions.reasons)  # type: ignore[arg-type]
+            del self.reasons[None]
         self._count_devices(devices, D_READINGS)
         self._count_devices(devices[judged.accepted], D_ACCEPTED)
         known = judged.truths >= 0
-        self._judge(judged if known.all() else judged.where(known))
+        self._judge(judged.where(known))
         ordinals = self._chart(judged, _numbers(decisions.times))
         if self._wait:
             self._remember(decisions, judged, ordinals)
@@ -180,8 +184,8 @@ class Statistics:
         everything = np.zeros(len(times), np.int64)
         _fill(self.course, self.course.place(everything, times), judged, labels=False)
         ordinals = np.full(len(times), -1)
-        shown = np.flatnonzero(judged.devices < self.tracks.tracks)
-        if len(shown):
+        shown = judged.devices < self.tracks.tracks
+        if shown.any():
             some = judged.where(shown)
             if self._wait:
                 ordinals[shown] = self._next_ordinals(some.devices)
@@ -268,12 +272,12 @@ def share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def decided_column(label: int | Ints) -> int | Ints:
+def decided_column(label: Number) -> Number:
     """Where cells count decisions for a label."""
     return FIRST_LABEL + 2 * label
 
 
-def true_column(label: int | Ints) -> int | Ints:
+def true_column(label: Number) -> Number:
     """Where cells count readings whose label this is."""
     return FIRST_LABEL + 2 * label + 1
 
