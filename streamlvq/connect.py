@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import zlib
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -211,7 +212,11 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
     if format is None:
         format = _recognised(path, known)
     if format not in known:
-        raise UnknownConnectorError(f"expected a format among {sorted(known)}, got {format!r}")
+        near = get_close_matches(format, known, n=1)
+        hint = f": is it {near[0]!r}?" if near else ""
+        raise UnknownConnectorError(
+            f"expected a format among {sorted(known)}, got {format!r}{hint}"
+        )
     log = known[format](path, fields)
     log.open()
     return log

@@ -71,10 +71,12 @@ def _compiled(signature: str) -> Callable[[F], F]:
     return decorate
 
 
-_inlined: Callable[[F], F] = numba.njit(error_model="numpy")
+_helper: Callable[[F], F] = numba.njit(
+    no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy"
+)
 
 
-@_inlined
+@_helper
 def _product(a, b):
     """a * b without any error, as a pair."""
     p = a * b
@@ -87,7 +89,7 @@ def _product(a, b):
     return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@_inlined
+@_helper
 def _sum(a, b):
     """a + b without any error, as a pair."""
     s = a + b
@@ -95,7 +97,7 @@ def _sum(a, b):
     return s, (a - (s - t)) + (b - t)
 
 
-@_inlined
+@_helper
 def _scaled(high, low, exponent):
     """The pair times a power of ten, as a pair."""
     power = _POWERS[exponent + _EXPONENT, 0]
@@ -103,7 +105,7 @@ def _scaled(high, low, exponent):
     return _sum(p, e + (high * _POWERS[exponent + _EXPONENT, 1] + low * power))
 
 
-@_inlined
+@_helper
 def _float(first, second, count, exponent):
     """(first * 10**count + second) * 10**exponent, rounded once, and whether that is certain.
 
@@ -132,7 +134,7 @@ def _float(first, second, count, exponent):
     return value, value == high + (low - doubt)
 
 
-@_inlined
+@_helper
 def _digits(data, i):
     """Reads digits and a point from `i` on: (first, second, how many in second, exponent, end).
 
@@ -164,7 +166,7 @@ def _digits(data, i):
     return first, second, max(used - _DIGITS, 0), exponent, i
 
 
-@_inlined
+@_helper
 def _tens(data, i):
     """The exponent that may stand after the digits, and where it ends; -1 if it makes no sense."""
     if data[i] != 101 and data[i] != 69:  # e E
@@ -183,7 +185,7 @@ def _tens(data, i):
     return (-exponent if negative else exponent), i
 
 
-@_inlined
+@_helper
 def _number(data, i, shift, typed):
     """The number at `i` times 10**shift, and where it ends; -1 if it is no plain one."""
     negative = data[i] == _MINUS
@@ -203,7 +205,7 @@ def _number(data, i, shift, typed):
     return (-value if negative else value), i
 
 
-@_inlined
+@_helper
 def _missing(data, i, classes):
     """Where an empty cell or one that says nan (in any case) ends; -1 if it is neither."""
     if classes[data[i]] == DELIMITER or classes[data[i]] == NEWLINE:
@@ -213,14 +215,14 @@ def _missing(data, i, classes):
     return -1
 
 
-@_inlined
+@_helper
 def _blanks(data, i, classes):
     while (data[i] == _SPACE or data[i] == _TAB) and classes[data[i]] == PLAIN:
         i += 1
     return i
 
 
-@_inlined
+@_helper
 def _number_cell(data, i, shift, typed, classes):
     """The number in the cell at `i`, NaN if there is none, and its end; -1: not plain."""
     if typed:
@@ -242,7 +244,7 @@ def _number_cell(data, i, shift, typed, classes):
     return value, _blanks(data, j, classes)
 
 
-@_inlined
+@_helper
 def _text_cell(data, i, end, classes):
     """From where to where the text of the cell at `i` goes, and the cell's end; -1: not plain.
 
@@ -267,7 +269,7 @@ def _text_cell(data, i, end, classes):
     return i, j, -1
 
 
-@_inlined
+@_helper
 def _same(data, i, j, words, a, b):
     if j - i != b - a:
         return False
@@ -277,7 +279,7 @@ def _same(data, i, j, words, a, b):
     return True
 
 
-@_inlined
+@_helper
 def _line_end(data, i, end, classes):
     """Where the record that goes on at `i`, the start of a cell, ends; -1: in an open quote."""
     fresh = True
