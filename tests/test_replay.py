@@ -72,6 +72,15 @@ def test_replay_decides_like_a_plain_loop(
         assert (one["device"], one["t"]) == (row.pump, row.t)
 
 
+def test_replay_agrees_when_the_rejector_has_forgotten(tmp_path: Path) -> None:
+    """Its memory holds 1000 certainties; after that the oldest make room."""
+    log, config = rows(2500, labelled=0.7), chain_config()
+    replay(write_csv(tmp_path / "log.csv", log), config, decisions=tmp_path / "d.jsonl")
+    made = [(d["label"], d["accepted"], d["reason"]) for d in decisions_of(tmp_path / "d.jsonl")]
+    assert made == [(d.label, d.accepted, d.reason) for d in plain_loop(config, log)]
+    assert len({accepted for _, accepted, _ in made[1000:]}) == 2
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_report_counts_what_the_plain_loop_counts(tmp_path: Path, kind: str) -> None:
     log, config = rows(500, labelled=0.8, seed=3), chain_config()
