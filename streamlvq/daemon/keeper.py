@@ -130,7 +130,7 @@ class Keeper:
 
     def _begin(self, monitor: Monitor) -> None:
         try:
-            data = monitor.checkpoint()
+            taken = monitor.capture()
         except Exception as error:  # a defect, but readings go on; the journal keeps them
             log.error("the state could not be put into a snapshot", exc_info=error)
             self.snapshots.give_up(error)
@@ -138,7 +138,7 @@ class Keeper:
         self.journal.rotate()
         if not self.journaled:  # every snapshot gets a number of its own
             self.journal.skip_to(self.journal.next + 1)
-        self.snapshots.begin(data, self.journal.next)
+        self.snapshots.begin(taken, self.journal.next)
 
     def _tidy(self) -> None:
         """Delete the journal that even the oldest snapshot does not need."""

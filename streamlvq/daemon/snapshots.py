@@ -8,6 +8,7 @@ import time
 
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.vitals import Vitals
+from streamlvq.monitor import Checkpoint
 from streamlvq.snapshot import Store
 
 log = logging.getLogger(__name__)
@@ -44,12 +45,12 @@ class Snapshots:
         """Whether it is time for one; never while one is being written."""
         return self._thread is None and self.vitals.unsaved and now >= self._next
 
-    def begin(self, data: bytes, position: int) -> None:
+    def begin(self, taken: Checkpoint, position: int) -> None:
         """Write one that knows all batches before `position`."""
         self._taken, self._error = time.monotonic(), None
         self.vitals.unsaved = False  # until something changes again
         self._thread = threading.Thread(
-            target=self._write, args=(data, position), name="snapshot", daemon=True
+            target=self._write, args=(taken, position), name="snapshot", daemon=True
         )
         self._thread.start()
 
@@ -72,10 +73,10 @@ class Snapshots:
             self._thread.join()
         return self.poll()
 
-    def _write(self, data: bytes, position: int) -> None:
+    def _write(self, taken: Checkpoint, position: int) -> None:
         begin = time.monotonic()
         try:
-            self.store.write(data, position)
+            self.store.write(taken.to_bytes(), position)
         except BaseException as error:  # the loop is told; nothing may end here in silence
             self._error = error
         self._seconds = time.monotonic() - begin
