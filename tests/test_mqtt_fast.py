@@ -16,7 +16,8 @@ from streamlvq.config import Broker
 from streamlvq.connect import Outgoing
 from streamlvq_connectors.mqtt import fast
 from streamlvq_connectors.mqtt.fast import FastClient, obstacle
-from streamlvq_connectors.mqtt.link import MqttLink, choose_client
+from streamlvq_connectors.mqtt.link import MqttLink
+from streamlvq_connectors.mqtt.making import choose_client
 from streamlvq_connectors.mqtt.packets import read_varint, skip_properties, varint
 from streamlvq_connectors.mqtt.stock import GENERATION_SHIFT, StockClient
 

@@ -140,7 +140,7 @@ def test_silent_network_is_noticed_by_the_keep_alive(proxy: Proxy) -> None:
     start = time.monotonic()
     run_until(lambda: not link.connected, link)
     assert time.monotonic() - start < 6
-    assert "lost the connection" in str(link.trouble)
+    assert "not answered for the keep-alive time" in str(link.trouble)
     proxy.drop()
     proxy.heal()
     run_until(lambda: link.connected, link)
@@ -368,6 +368,19 @@ def test_rights_that_are_missing_are_not_said() -> None:
         assert sender.counters["dropped"] == 1  # MQTT 5 tells who publishes
         link.close()
         sender.close()
+
+
+def test_packets_too_large_for_the_broker_are_not_sent() -> None:
+    """It would close the connection, and at QoS 1 again and again."""
+    with Mosquitto(extra="max_packet_size 1000") as broker:
+        link = connect(make(broker.url, "receiver", "t/#"))
+        link.publish([Outgoing("t/x", b"." * 1200, qos) for qos in (0, 1)])
+        link.publish([Outgoing("t/x", b"." * 900, 1)])
+        found = run_until(lambda: link.counters["received"] >= 1, link)
+        assert [len(m.payload) for m in found] == [900]
+        assert link.counters["dropped"] == 2
+        assert link.counters["connects"] == 1
+        link.close()
 
 
 def test_a_name_that_does_not_exist() -> None:

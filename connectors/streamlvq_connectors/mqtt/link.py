@@ -13,14 +13,14 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from streamlvq.config import Broker, broker_address, broker_password
+from streamlvq.config import Broker, broker_address
 from streamlvq.connect import Link, Message, Outgoing, Subscription
 from streamlvq_connectors.mqtt import words
 from streamlvq_connectors.mqtt.backoff import Backoff
-from streamlvq_connectors.mqtt.fast import FastClient, obstacle
-from streamlvq_connectors.mqtt.options import connect_properties, tls_context
+from streamlvq_connectors.mqtt.making import make_client
 from streamlvq_connectors.mqtt.outbox import WINDOW, Outbox
-from streamlvq_connectors.mqtt.stock import DECODING, StockClient
+from streamlvq_connectors.mqtt.packets import LONGEST
+from streamlvq_connectors.mqtt.stock import DECODING
 from streamlvq_connectors.mqtt.topics import sendable
 from streamlvq_connectors.mqtt.waiting import buffered, wait
 
@@ -29,19 +29,14 @@ log = logging.getLogger("streamlvq.mqtt")
 TICK = 1.0  # seconds: how often paho looks after its keep-alive at least
 STABLE = 5.0  # seconds after which a connection has proved itself
 SHORT_LIVES = 3  # in a row: somebody throws us out
+HEADER = 16  # bytes of a packet that are neither topic nor payload, at most
+COMPLAINTS = 100  # topics in the log that cannot be published to
 FLUSH = 5.0  # seconds that `close` gives the broker to take what is owed
 
 
-def choose_client(broker: Broker) -> StockClient:
-    """The fast client if the configuration and the version of paho allow it."""
-    client = StockClient(broker)
-    if not broker.fast_receive:
-        return client
-    why_not = obstacle(client)
-    if why_not is None:
-        return FastClient(broker)
-    log.warning("receiving the slow way: %s", why_not)
-    return client
+def size(message: Outgoing) -> int:
+    """Bytes of payload and topic, if every character of the topic is one of the longest."""
+    return len(message.payload) + 4 * len(message.topic)
 
 
 class MqttLink(Link):
@@ -69,9 +64,12 @@ class MqttLink(Link):
     ) -> None:
         super().__init__(broker, subscriptions, will, birth)
         self.former: Sequence[str] = ()
-        self._address = broker_address(broker)
-        self._where = f"{self._address.host}:{self._address.port}"
-        self._client = self._make_client()
+        address = broker_address(broker)
+        self._where = f"{address.host}:{address.port}"
+        self._client = make_client(broker, will)
+        self._client.on_connect = self._guarded(self._on_connect)
+        self._client.on_disconnect = self._guarded(self._on_disconnect)
+        self._client.on_subscribe = self._guarded(self._on_subscribe)
         self._outbox = Outbox(self._client, broker.outgoing_limit)
         self._backoff = Backoff(broker.reconnect_max_seconds)
         self._trouble: str | None = "not connected yet"
@@ -82,33 +80,11 @@ class MqttLink(Link):
         self._since = 0.0  # when it was opened
         self._short_lives = 0
         self._taken_over = False
+        self._largest = LONGEST - HEADER  # of payload and topic; the broker may want less
+        self._complained: set[str] = set()
         self._welcome: tuple[bool, Properties] | None = None
         self._asked: dict[int, list[str]] = {}  # filters by the packet id of the question
         self._connects = self._failures = self._received = self._redelivered = 0
-
-    def _make_client(self) -> StockClient:
-        broker = self.broker
-        client = choose_client(broker)
-        client.connect_timeout = broker.connect_timeout_seconds
-        password = broker_password(broker)
-        if broker.username is not None or password is not None:
-            client.username_pw_set(broker.username or "", password)
-        context = tls_context(broker)
-        if context is not None:
-            client.tls_set_context(context)
-        if self.will is not None:
-            client.will_set(self.will.topic, self.will.payload, self.will.qos, self.will.retain)
-        client.on_connect = self._guarded(self._on_connect)
-        client.on_disconnect = self._guarded(self._on_disconnect)
-        client.on_subscribe = self._guarded(self._on_subscribe)
-        v5 = {"clean_start": False, "properties": connect_properties(broker)}
-        client.connect_async(
-            self._address.host,
-            self._address.port,
-            broker.keepalive_seconds,
-            **(v5 if broker.protocol == "5" else {}),  # type: ignore[arg-type]
-        )
-        return client
 
     @property
     def connected(self) -> bool:
@@ -149,10 +125,10 @@ class MqttLink(Link):
 
     def publish(self, messages: Iterable[Outgoing]) -> None:
         at_once = []
+        largest = self._largest
         for message in messages:
-            if not sendable(message.topic):
-                log.warning("cannot publish to the topic %r", message.topic)
-                self._outbox.dropped += 1
+            if not sendable(message.topic) or size(message) > largest:
+                self._refuse(message)
             elif message.qos:
                 self._outbox.keep(message)
             else:
@@ -181,6 +157,14 @@ class MqttLink(Link):
         self._hang_up("closed")
         self._outbox.close()
         self._accepted, self._trouble = False, "closed"
+
+    def _refuse(self, message: Outgoing) -> None:
+        """The broker would close the connection because of this one, and again after each try."""
+        self._outbox.dropped += 1
+        if message.topic not in self._complained and len(self._complained) < COMPLAINTS:
+            self._complained.add(message.topic)
+            text = "cannot publish %d bytes to the topic %r"
+            log.warning(text, len(message.payload), message.topic[:200])
 
     def _counted(self, batch: list[Message]) -> list[Message]:
         self._received += len(batch)
@@ -318,6 +302,7 @@ class MqttLink(Link):
         self._connects += 1
         announced = getattr(properties, "ReceiveMaximum", WINDOW)
         self._outbox.window = min(WINDOW, announced)
+        self._largest = getattr(properties, "MaximumPacketSize", LONGEST) - HEADER
         log.info("connected to %s, session %s", self._where, "kept" if session_present else "new")
         self._subscribe()
         if session_present:
@@ -371,6 +356,8 @@ class MqttLink(Link):
         if flags.is_disconnect_packet_from_server:
             self._why = words.departure(reason.value, reason.getName(), self.broker)
             self._taken_over = reason.value == words.TAKEN_OVER
+        elif reason.value == words.KEEP_ALIVE:
+            self._why = words.loss("it has not answered for the keep-alive time", self._where)
 
     def _on_subscribe(
         self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Properties

@@ -23,12 +23,13 @@ REFUSALS = {  # by the reason codes of MQTT 5, which paho also uses for 3.1.1
     159: "the broker limits the rate of connections",
 }
 TAKEN_OVER = 142
+KEEP_ALIVE = 141
 DEPARTURES = {
     TAKEN_OVER: "another client with the id {client_id!r} has taken over the session: give each"
     " client its own broker.client_id",
     130: "the broker says that we broke the protocol",
     139: "the broker is shutting down",
-    141: "the broker heard nothing from us for longer than the keep-alive time",
+    KEEP_ALIVE: "the broker heard nothing from us for longer than the keep-alive time",
     147: "the broker says that we sent more at once than it takes",
     149: "a packet of ours was too large for the broker",
     152: "an administrator of the broker closed the connection",
