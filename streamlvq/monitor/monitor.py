@@ -10,6 +10,7 @@ import numpy as np
 from streamlvq.config import Config, build_classifier
 from streamlvq.events import Decisions, Event, Label, LateLabel, Readings, Refused
 from streamlvq.monitor import checkpoint, limits
+from streamlvq.monitor.checkpoint import Checkpoint, OtherModelError
 from streamlvq.monitor.columns import Columns
 from streamlvq.monitor.duplicates import Duplicates
 from streamlvq.monitor.grouping import assemble, by_group, selected, without
@@ -115,7 +116,7 @@ class Monitor:
         *_, model = links(self._start.classifier())
         wanted = self.config.model.type
         if type(model).__name__ != wanted:
-            raise checkpoint.OtherModelError(
+            raise OtherModelError(
                 f"model.start: expected a snapshot of {wanted} (model.type), got one of "
                 f"{type(model).__name__}"
             )
@@ -182,7 +183,7 @@ class Monitor:
         """All that it knows; the same knowledge always gives the same bytes."""
         return self.capture().to_bytes()
 
-    def capture(self) -> checkpoint.Checkpoint:
+    def capture(self) -> Checkpoint:
         """The same as copies, which takes less time; another thread may put them into bytes."""
         return checkpoint.capture(self.config, self._pipelines, self._duplicates, self._pending)
 
