@@ -87,6 +87,16 @@ def test_every_place_to_cut(protocol: Protocol, qos: int) -> None:
         assert outcome(FastClient, broker(protocol), pieces) == whole
 
 
+@pytest.mark.parametrize("body", [b"", b"\x8e", b"\x8e\0", b"\x8e\x01", b"\x8e\0\0", b"\x05"])
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_goodbyes(protocol: Protocol, body: bytes) -> None:
+    stock, quick = both(protocol, [Packets.framed(0xE0, body)])
+    if not paho.mqtt.__version__.startswith("2.1."):  # it does not read short ones
+        same(stock, quick)
+    if protocol == "5" and body[:1] == b"\x8e" and body != b"\x8e\x01":
+        assert "Session taken over" in str(quick.events)
+
+
 # --- the parts
 
 

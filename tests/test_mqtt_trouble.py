@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt
 import pytest
 
 from brokers import Certificates, Mosquitto, Nats, Proxy, free_port, mosquitto  # noqa: F401
@@ -312,6 +313,8 @@ def test_the_wrong_version_of_mqtt() -> None:
 @ways
 def test_session_taken_over(mosquitto: Mosquitto, fast: bool) -> None:  # noqa: F811
     """As MQTT 5 wants it: the broker says so, and we let the other one work."""
+    if not fast and paho.mqtt.__version__.startswith("2.1."):
+        pytest.skip("paho 2.1 does not read a reason that comes without properties")
     with Scripted(mosquitto.port, b"\xe0\x01\x8e") as broker:
         link = make(broker.url, "twin", "t/#", reconnect_max_seconds=30.0, fast_receive=fast)
         run_until(lambda: link.counters["connects"] == 1 and not link.connected, link)

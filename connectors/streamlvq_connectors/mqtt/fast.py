@@ -36,6 +36,7 @@ READS = 16  # chunks per call at most, so that a flood leaves time for everythin
 REMEMBERED = 100_000  # topics
 BLOB = 0x00  # what we call many packets as one in paho's queue; no packet has this type
 USUAL, USUAL_MASK = 0x30, 0xF4  # commands with these bits are a PUBLISH of QoS 0 or 1
+DISCONNECT = 0xE0
 QOS1 = 0x02
 AGAIN = 0x09  # DUP or RETAIN
 ACKNOWLEDGED = 0x40020000  # PUBACK, two bytes follow: the packet id
@@ -236,6 +237,8 @@ class FastClient(StockClient):
 
     def _hand_over(self, command: int, packet: bytes) -> MQTTErrorCode:
         """Let paho handle a packet as if it had read it itself."""
+        if command == DISCONNECT and (len(packet) == 1 or packet[1:] == b"\0"):
+            packet = packet[:1] + b"\0\0"  # paho 2.1 does not see the reason in a shorter one
         empty = self._in_packet
         self._in_packet = {
             "command": command,
