@@ -181,7 +181,7 @@ def test_the_broker_and_the_network_go_and_come(
     mosquitto: Mosquitto,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    messages = readings(300)
+    messages = readings(2000)
     with Proxy(mosquitto.port) as proxy:
         config = settings(mosquitto, tmp_path, broker={"url": proxy.url, "keepalive_seconds": 2})
         with Daemon(tmp_path, config) as daemon:
@@ -199,10 +199,17 @@ def test_the_broker_and_the_network_go_and_come(
                 proxy.heal()
                 until(lambda: numbers(client) == set(range(200)), 20, "decisions")
                 proxy.stall()  # the connection stays, nothing comes through
-                client.send(messages[200:])
+                client.send(messages[200:300])
                 sick(daemon, "not connected")
                 proxy.heal()
                 until(lambda: numbers(client) == set(range(300)), 20, "decisions")
+                healthy(daemon)
+                assert daemon.process is not None
+                daemon.process.send_signal(signal.SIGSTOP)  # a consumer as slow as can be
+                client.send(messages[300:])
+                time.sleep(4)  # longer than the broker waits for a sign of life
+                daemon.process.send_signal(signal.SIGCONT)
+                until(lambda: numbers(client) == set(range(2000)), 20, "decisions")
                 assert daemon.stop() == 0
     assert daemon.snapshot() == undisturbed(daemon.path, messages)
 
@@ -335,6 +342,35 @@ def test_one_name_two_daemons(mosquitto: Mosquitto, tmp_path: Path) -> None:  # 
                     time.sleep(0.1)
                 until(lambda: numbers(client) == set(range(100)), 40, "decisions")
                 until(lambda: "broker.client_id" in one.log + two.log, 40, "an explanation")
+
+
+def test_two_daemons_share_the_devices(mosquitto: Mosquitto, tmp_path: Path) -> None:  # noqa: F811
+    messages = readings(200, devices=20)
+    with Client(mosquitto, "plant/+/decision") as client:
+        shards = [
+            Daemon(
+                tmp_path / str(index),
+                settings(
+                    mosquitto,
+                    tmp_path / str(index),
+                    broker={"client_id": f"shard-{index}"},
+                    shard={"index": index, "count": 2},
+                ),
+            ).launch()
+            for index in range(2)
+        ]
+        with shards[0] as one, shards[1] as two:
+            healthy(one)
+            healthy(two)
+            client.send(messages)
+            until(lambda: len(client.decisions()) == 200, 20, "decisions")
+            read = [shard.metrics()["streamlvq_readings_total"] for shard in shards]
+            skipped = [shard.metrics()["streamlvq_skipped_total"] for shard in shards]
+            assert sum(read) == 200
+            assert min(read) > 0
+            assert skipped == read[::-1]
+            assert one.stop() == two.stop() == 0
+    assert sorted(decision["sequence"] for decision in client.decisions()) == list(range(200))
 
 
 def test_a_clock_that_jumps(mosquitto: Mosquitto, tmp_path: Path) -> None:  # noqa: F811

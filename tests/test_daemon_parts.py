@@ -8,6 +8,7 @@ import logging
 import math
 import multiprocessing
 import os
+import random
 import re
 import socket
 import subprocess
@@ -597,6 +598,52 @@ def test_a_label_that_brings_out_a_defect_is_refused() -> None:
     assert [(r.source, r.reason) for r in effect.refused] == [(1, "failure")]
     assert "please report it: ZeroDivisionError: a bad label" in effect.refused[0].text
     assert effect.learnt == 1
+
+
+@steady
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcde"),  # what is missing or wrong
+            st.sampled_from("123"),  # the device
+            st.sampled_from(["ok", "hot", None]),
+        ),
+        max_size=40,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_how_messages_are_cut_into_batches_does_not_matter(
+    kinds: list[tuple[str, str, str | None]], rng: random.Random
+) -> None:
+    """The journal is replayed in other batches than the broker delivers again."""
+    batch = [_odd_message(n, *kind) for n, kind in enumerate(kinds)]
+    whole, parts = (
+        Intake(Decoder(CONFIG), Monitor(CONFIG)),
+        Intake(Decoder(CONFIG), Monitor(CONFIG)),
+    )
+    expected, refused, said = whole.take(batch), 0, []
+    while batch:
+        n = rng.randint(1, len(batch))
+        effect = parts.take(batch[:n])
+        refused += len(effect.refused)
+        said += [r for d in effect.decisions for r in d.records()]
+        batch = batch[n:]
+    assert said == [r for d in expected.decisions for r in d.records()]
+    assert refused == len(expected.refused)
+    assert parts.monitor.checkpoint() == whole.monitor.checkpoint()
+
+
+def _odd_message(n: int, kind: str, device: str, label: str | None) -> Message:
+    reading: dict[str, object] = {"x": n / 3, "z": n % 5, "n": n, "y": label}
+    if kind == "a":
+        reading["x"] = None
+    elif kind == "b":
+        del reading["z"]
+    elif kind == "c":
+        return Message(f"l/{device}", json.dumps({"y": label or "ok", "n": n - 1}).encode(), 1.0)
+    elif kind == "d":
+        reading["x"] = "broken"
+    return Message(f"r/{device}", json.dumps(reading).encode(), 1.0)
 
 
 def test_spawned_processes_find_the_daemon_without_loading_it() -> None:
