@@ -21,12 +21,16 @@ from streamlvq_connectors.mqtt.making import choose_client
 from streamlvq_connectors.mqtt.packets import read_varint, skip_properties, varint
 from streamlvq_connectors.mqtt.stock import GENERATION_SHIFT, StockClient
 
+OLD = paho.mqtt.__version__.startswith("2.1.")
 protocols = st.sampled_from(["5", "3.1.1"])
 quietly = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def same(stock: Outcome, quick: Outcome) -> None:
     assert quick.raised is None
+    if OLD:  # it does not see why the broker says goodbye; the fast client does
+        for each in (stock, quick):
+            each.events = [event for event in each.events if event[0] != "on_disconnect"]
     if stock.raised is None:  # before 2.2, paho raises whatever goes wrong in a malformed packet
         assert quick == stock
 
@@ -91,10 +95,9 @@ def test_every_place_to_cut(protocol: Protocol, qos: int) -> None:
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_goodbyes(protocol: Protocol, body: bytes) -> None:
     stock, quick = both(protocol, [Packets.framed(0xE0, body)])
-    if not paho.mqtt.__version__.startswith("2.1."):  # it does not read short ones
-        same(stock, quick)
     if protocol == "5" and body[:1] == b"\x8e" and body != b"\x8e\x01":
         assert "Session taken over" in str(quick.events)
+    same(stock, quick)
 
 
 # --- the parts
