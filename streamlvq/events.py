@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -62,6 +62,18 @@ class Readings:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def select(self, which: slice | list[int]) -> Readings:
+        """Some of them, in this order."""
+        columns = {name: _select(getattr(self, name), which) for name in _COLUMNS}
+        return Readings(features=self.features, rows=self.rows[which], **columns)
+
+
+_COLUMNS = tuple(field.name for field in fields(Readings) if field.name not in {"features", "rows"})
+
+
+def _select(column: list[Any], which: slice | list[int]) -> list[Any]:
+    return column[which] if isinstance(which, slice) else [column[k] for k in which]
 
 
 class LateLabel(NamedTuple):

@@ -47,27 +47,7 @@ def readings(
     origin = np.concatenate([np.arange(count), again])
     places = np.concatenate([np.arange(count, dtype=float), again + 3.5])
     order = origin[np.argsort(places, kind="stable")]
-    return select(made, order.tolist())
-
-
-def select(whole: Readings, indices: list[int]) -> Readings:
-    """Some of the readings, in this order."""
-
-    def pick(values: list[Any]) -> list[Any]:
-        return [values[k] for k in indices]
-
-    return Readings(
-        features=whole.features,
-        rows=whole.rows[indices],
-        devices=pick(whole.devices),
-        groups=pick(whole.groups),
-        labels=pick(whole.labels),
-        times=pick(whole.times),
-        sequences=pick(whole.sequences),
-        keys=pick(whole.keys),
-        suspects=pick(whole.suspects),
-        sources=pick(whole.sources),
-    )
+    return made.select(order.tolist())
 
 
 def cut(whole: Readings, seed: int, largest: int = 40) -> Iterator[Readings]:
@@ -76,7 +56,7 @@ def cut(whole: Readings, seed: int, largest: int = 40) -> Iterator[Readings]:
     start = 0
     while start < len(whole):
         end = min(len(whole), start + int(rng.integers(1, largest + 1)))
-        yield select(whole, list(range(start, end)))
+        yield whole.select(slice(start, end))
         start = end
 
 

@@ -12,7 +12,7 @@ from streamlvq.config import Config, loads
 from streamlvq.events import LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.snapshot import Snapshot, SnapshotError
-from streams import cut, facts, readings, select
+from streams import cut, facts, readings
 
 TEXT = """
 broker: {receive_maximum: 50}
@@ -111,7 +111,7 @@ def test_a_duplicate_changes_nothing_and_is_answered() -> None:
     stream = readings(150)
     run(monitor, stream)
     before = monitor.checkpoint()
-    again = select(stream, list(range(140, 150)))
+    again = stream.select(list(range(140, 150)))
     outcome = monitor.step(again)
     assert monitor.checkpoint() == before
     assert (outcome.duplicates, outcome.learnt) == (10, 0)
@@ -123,7 +123,7 @@ def test_a_sensor_at_rest_says_the_same_twice() -> None:
     monitor = Monitor(config())
     stream = readings(100)
     run(monitor, stream)
-    same = select(stream, [99])
+    same = stream.select([99])
     same.suspects = [False]
     assert monitor.step(same).duplicates == 0
     same.suspects = [True]
@@ -134,8 +134,8 @@ def test_memory_of_duplicates_is_bounded() -> None:
     monitor = Monitor(config())
     stream = readings(300)
     run(monitor, stream)
-    assert monitor.step(select(stream, [250])).duplicates == 1  # 100 are remembered
-    assert monitor.step(select(stream, [150])).duplicates == 0
+    assert monitor.step(stream.select([250])).duplicates == 1  # 100 are remembered
+    assert monitor.step(stream.select([150])).duplicates == 0
 
 
 # --- late labels ---------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_one_model_per_device_is_as_many_monitors() -> None:
     together = run(Monitor(wanted), stream)
     for device in sorted(set(stream.devices)):
         own = [k for k, name in enumerate(stream.devices) if name == device]
-        alone = run(Monitor(wanted), select(stream, own))
+        alone = run(Monitor(wanted), stream.select(own))
         # of classes that only other models know nothing is said
         assert alone == [together[k] for k in own]
 
@@ -272,7 +272,7 @@ def test_absurd_values_are_refused_and_the_rest_is_kept(value: float) -> None:
     monitor, clean = Monitor(config()), Monitor(config())
     stream = readings(100)
     rest = [k for k in range(100) if k != 60]
-    run(clean, select(stream, rest))
+    run(clean, stream.select(rest))
     stream.rows[60, 2] = value
     outcome = monitor.step(stream)
     assert refusals(outcome) == [(60, "value")]
@@ -296,7 +296,7 @@ def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None
         each._pipelines[""]._fast = None
     stream = readings(30, seed=4)
     stream.keys = [key + 500 for key in stream.keys]
-    run(clean, select(stream, [k for k in range(30) if k != 17]))
+    run(clean, stream.select([k for k in range(30) if k != 17]))
     learn, x = streamlvq.GLVQ.learn_one, stream.rows[17].tolist()
 
     def defective(model: Any, reading: dict[str, float], y: str) -> None:

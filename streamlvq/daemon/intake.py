@@ -68,8 +68,8 @@ class Intake:
         """Try the halves; what still fails by itself is refused."""
         if isinstance(event, Readings) and len(event) > 1:
             middle = len(event) // 2
-            self._step(part(event, slice(0, middle)), effect)
-            self._step(part(event, slice(middle, None)), effect)
+            self._step(event.select(slice(0, middle)), effect)
+            self._step(event.select(slice(middle, None)), effect)
             return
         source = event.source if isinstance(event, LateLabel) else event.sources[0]
         device = event.device if isinstance(event, LateLabel) else event.devices[0]
@@ -78,20 +78,4 @@ class Intake:
         effect.refused.append(Refused(source, "failure", text))
 
 
-def part(readings: Readings, which: slice) -> Readings:
-    """Some of the readings, in their order."""
-    return Readings(
-        features=readings.features,
-        rows=readings.rows[which],
-        devices=readings.devices[which],
-        groups=readings.groups[which],
-        labels=readings.labels[which],
-        times=readings.times[which],
-        sequences=readings.sequences[which],
-        keys=readings.keys[which],
-        suspects=readings.suspects[which],
-        sources=readings.sources[which],
-    )
-
-
-__all__ = ["Effect", "Intake", "part"]
+__all__ = ["Effect", "Intake"]

@@ -15,7 +15,6 @@ import msgspec
 from streamlvq.config import Config, ConfigError, load
 from streamlvq.connect import Message
 from streamlvq.daemon.connection import make_link
-from streamlvq.daemon.intake import part
 from streamlvq.daemon.keeper import beginning
 from streamlvq.daemon.logs import set_up
 from streamlvq.daemon.service import WRONG_CONFIG
@@ -40,7 +39,7 @@ def probe(path: Path, seconds: float) -> int:
     try:
         with Signals() as signals:
             return Probe(config).run(seconds, signals)
-    except StreamLVQError as error:
+    except (StreamLVQError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -99,7 +98,7 @@ class Probe:
             else dict(zip(outcome.decisions.sources, outcome.decisions.records(), strict=True))
         )
         for k, source in enumerate(event.sources):
-            yield _line(part(event, slice(k, k + 1)), records.get(source))
+            yield _line(event.select(slice(k, k + 1)), records.get(source))
         for refused in outcome.refused:
             yield f"refused ({refused.reason}): {refused.text}"
 

@@ -22,24 +22,6 @@ def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:
     return list(indices.items())
 
 
-def selected(readings: Readings, indices: list[int]) -> Readings:
-    def pick(values: list[Any]) -> list[Any]:
-        return [values[k] for k in indices]
-
-    return Readings(
-        features=readings.features,
-        rows=readings.rows[indices],
-        devices=pick(readings.devices),
-        groups=pick(readings.groups),
-        labels=pick(readings.labels),
-        times=pick(readings.times),
-        sequences=pick(readings.sequences),
-        keys=pick(readings.keys),
-        suspects=pick(readings.suspects),
-        sources=pick(readings.sources),
-    )
-
-
 Part = tuple[list[int] | None, tuple[tuple[Label, ...], Columns]]
 
 

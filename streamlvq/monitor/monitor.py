@@ -13,7 +13,7 @@ from streamlvq.monitor import checkpoint, limits
 from streamlvq.monitor.checkpoint import Checkpoint, OtherModelError
 from streamlvq.monitor.columns import Columns
 from streamlvq.monitor.duplicates import Duplicates
-from streamlvq.monitor.grouping import assemble, by_group, selected, without
+from streamlvq.monitor.grouping import assemble, by_group, without
 from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.snapshot import Snapshot
@@ -71,7 +71,7 @@ class Monitor:
         if refused:
             bad = {r.source for r in refused}
             keep = [k for k, source in enumerate(readings.sources) if source not in bad]
-            readings = selected(readings, keep)
+            readings = readings.select(keep)
         twice = [
             self._duplicates.came_before(key, suspect)
             for key, suspect in zip(readings.keys, readings.suspects, strict=True)
@@ -84,7 +84,7 @@ class Monitor:
         if failures:
             refused += [_failure(readings, k, error) for k, error in failures.items()]
             keep = [k for k in range(len(readings)) if k not in failures]
-            readings, decisions = selected(readings, keep), without(decisions, keep)
+            readings, decisions = readings.select(keep), without(decisions, keep)
         if self._pending is not None:
             self._remember(readings, decisions)
         learnt = sum(
@@ -97,7 +97,7 @@ class Monitor:
         self, group: str, readings: Readings, indices: list[int] | None, twice: list[bool]
     ) -> tuple[tuple[Label, ...], Columns]:
         pipeline = self._pipeline(group)
-        part = readings if indices is None else selected(readings, indices)
+        part = readings if indices is None else readings.select(indices)
         again = twice if indices is None else [twice[k] for k in indices]
         columns = pipeline.step(
             part.features, part.rows, part.labels, part.devices, part.times, again

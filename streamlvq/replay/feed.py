@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,10 +94,4 @@ def _first(events: list[Event], count: int) -> list[Event]:
 
 def head(readings: Readings, count: int) -> Readings:
     """The first ones."""
-    return part(readings, 0, count)
-
-
-def part(readings: Readings, start: int, stop: int) -> Readings:
-    """Some of them, in a row."""
-    columns = [field.name for field in fields(readings) if field.name != "features"]
-    return replace(readings, **{name: getattr(readings, name)[start:stop] for name in columns})
+    return readings.select(slice(0, count))

@@ -16,7 +16,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, Label, LateLabel, Readings
 from streamlvq.monitor import Monitor
 from streamlvq.replay.core import Bar, Replay
-from streamlvq.replay.feed import Feed, Portion, part
+from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report
 from streamlvq.replay.text import number, percent
 from streamlvq.snapshot import Snapshot
@@ -141,8 +141,8 @@ def _split(events: Sequence[Event], count: int) -> tuple[list[Event], list[Event
     for k, event in enumerate(events):
         if isinstance(event, Readings):
             if len(event) > count:
-                cut = [part(event, 0, count)] if count else []
-                return [*head, *cut], [part(event, count, len(event)), *events[k + 1 :]]
+                cut = [event.select(slice(0, count))] if count else []
+                return [*head, *cut], [event.select(slice(count, None)), *events[k + 1 :]]
             count -= len(event)
         head.append(event)
     return head, []
