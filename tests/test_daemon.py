@@ -148,6 +148,11 @@ def test_reload(mosquitto: Mosquitto, tmp_path: Path) -> None:  # noqa: F811
         daemon.reload()
         until(lambda: daemon.log.count("kept the old configuration") == 2, 20, "a complaint")
         assert "model.type can only change with a restart" in daemon.log
+        lost = settings(mosquitto, tmp_path, broker={"tls": {"ca_file": "/nowhere/ca.crt"}})
+        lost["broker"]["url"] = mosquitto.url.replace("mqtt:", "mqtts:")
+        daemon.write(lost)
+        daemon.reload()
+        until(lambda: daemon.log.count("kept the old configuration") == 3, 20, "a complaint")
         client.send(readings(1, first=50))
         until(lambda: len(client.decisions()) == 51, 20, "decisions")
 
@@ -171,7 +176,7 @@ def test_reload(mosquitto: Mosquitto, tmp_path: Path) -> None:  # noqa: F811
         client.send([moved, *readings(1, first=52)])
         until(lambda: "new/d1/decision" in [topic for topic, _ in client.got], 20, "a decision")
         measured = daemon.metrics()
-        assert measured['streamlvq_reloads_total{outcome="refused"}'] == 2
+        assert measured['streamlvq_reloads_total{outcome="refused"}'] == 3
         assert measured['streamlvq_reloads_total{outcome="done"}'] == 1
         assert measured["streamlvq_readings_total"] == 52
         assert daemon.stop() == 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from streamlvq.config import Config
-from streamlvq.connect import Link, Subscription, UnknownConnectorError, links
+from streamlvq.connect import Link, Outgoing, Subscription, UnknownConnectorError, links
 from streamlvq.daemon.instruments import Instruments, link_totals
 from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.status import State, Status
@@ -43,22 +43,30 @@ class Connection:
         self._before: dict[str, int] = {}  # counted by links that were replaced
         self._connects = 0  # greetings made on this link
         self._next_status = 0.0
-        self._use(config)
+        self._use(config, Status(config))
 
-    def _use(self, config: Config) -> None:
-        self.config = config
-        self.status = Status(config)
-        self.link = make_link(config, self.status)
+    def _use(self, config: Config, status: Status, link: Link | None = None) -> None:
+        self.config, self.status = config, status
+        self.link = make_link(config, status) if link is None else link
         former = self._remember([each.filter for each in self.link.subscriptions])
         if hasattr(self.link, "former"):
             self.link.former = former
 
-    def replace(self, config: Config) -> None:
-        """Go on with another link; the session stays at the broker."""
-        self._before = self.totals()
-        self.link.close()
-        self._connects = 0
-        self._use(config)
+    def replacement(self, config: Config) -> Callable[[], None]:
+        """Prepare another link, which may raise; what comes back makes the change.
+
+        The session stays at the broker, and with it what was not acknowledged.
+        """
+        status = Status(config)
+        link = make_link(config, status)
+
+        def change() -> None:
+            self._before = self.totals()
+            self.link.close()
+            self._connects = 0
+            self._use(config, status, link)
+
+        return change
 
     def totals(self) -> dict[str, int]:
         """What all links have counted."""
@@ -94,7 +102,7 @@ class Connection:
         if message is not None:
             self.link.publish([message])
 
-    def _status(self, state: State, instruments: Instruments, monitor: Monitor) -> Any:
+    def _status(self, state: State, instruments: Instruments, monitor: Monitor) -> Outgoing | None:
         return self.status.message(
             state,
             devices=monitor.devices,

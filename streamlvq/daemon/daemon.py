@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from streamlvq.config import Config, ConfigError
+from streamlvq.config import Config
 from streamlvq.connect import Message
 from streamlvq.daemon.connection import Connection
 from streamlvq.daemon.http import HealthServer
@@ -194,7 +194,7 @@ class Daemon:
         try:
             new = self.reread()
             self._change(new)
-        except (ConfigError, StreamLVQError) as error:
+        except (StreamLVQError, OSError, ValueError) as error:
             self.instruments.reloads.add(1, "refused")
             log.error("kept the old configuration: %s", error)
         else:
@@ -214,6 +214,7 @@ class Daemon:
         if old.rejector != new.rejector or old.labels != new.labels:
             monitor = Monitor.restore(new, monitor.checkpoint(), beginning(new))
             monitor.compile()
+        reconnect = self.connection.replacement(new) if reconnects(old, new) else None
         self._move_server(new)
         self.intake = Intake(decoder, monitor)
         self.publisher.close()
@@ -222,8 +223,8 @@ class Daemon:
         self.instruments.max_devices = new.health.max_devices
         self.keeper.change(new)
         set_up(new.logging)
-        if reconnects(old, new):
-            self.connection.replace(new)
+        if reconnect is not None:
+            reconnect()
         log.info("configuration read again: %s", ", ".join(names) or "nothing has changed")
 
     def _move_server(self, new: Config) -> None:

@@ -28,7 +28,7 @@ def serve(path: Path) -> int:
     with Signals() as signals:
         try:
             return Daemon(config, signals, lambda: load(path)).run()
-        except StreamLVQError as error:
+        except (StreamLVQError, OSError) as error:  # files that are missing, above all
             log.error("%s", error)
             return 1
         except Exception:

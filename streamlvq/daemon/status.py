@@ -12,7 +12,7 @@ from streamlvq.config import Config
 from streamlvq.connect import Outgoing
 from streamlvq.topics import Template
 
-State = Literal["starting", "online", "offline"]
+State = Literal["online", "offline"]
 
 
 class StatusRecord(msgspec.Struct, kw_only=True):
