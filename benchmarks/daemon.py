@@ -208,8 +208,8 @@ def ours(qos: int, count: int, rate: float, labelled: bool) -> tuple[float, floa
     return spent / count * 1e6, count / batches
 
 
-def latency(broker: BrokerProcess, qos: int, seconds: float) -> tuple[float, float, float]:
-    """The median, the 99th percentile and the largest of the milliseconds to a decision."""
+def latency(broker: BrokerProcess, qos: int, seconds: float) -> tuple[list[float], float]:
+    """Milliseconds to each decision, and the share of a core that the daemon takes."""
     late: list[float] = []
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
     client.on_message = lambda _c, _d, m: late.append(
@@ -226,16 +226,14 @@ def latency(broker: BrokerProcess, qos: int, seconds: float) -> tuple[float, flo
             own_process("--flood", broker.port, 3000, qos, 1, 5000).wait()
             until(lambda: len(late) == 3000, 60, "learnt")
             late.clear()
+            assert daemon.process is not None
+            begin = cpu_seconds(daemon.process.pid)
             own_process("--pace", broker.port, seconds, 1000, qos).wait()
             until(lambda: len(late) >= int(seconds * 1000), 20, "all decisions")
+            spent = cpu_seconds(daemon.process.pid) - begin
             assert daemon.stop() == 0
     client.loop_stop()
-    milliseconds = np.array(late) * 1e3
-    return (
-        float(np.median(milliseconds)),
-        float(np.percentile(milliseconds, 99)),
-        float(milliseconds.max()),
-    )
+    return [1e3 * each for each in late], spent / seconds
 
 
 # --- all together -----------------------------------------------------------------------------
@@ -286,9 +284,10 @@ def main() -> None:
             figures += measure(options.count, options.rate, options.repeats)
         for qos in (0, 1) if options.only != "cpu" else ():
             with Mosquitto() as broker:
-                median, p99, most = latency(broker, qos, options.seconds)
-            times = f"median {median:.1f} ms, 99 % {p99:.1f} ms, slowest {most:.1f} ms"
-            print(f"QoS {qos}, 1000 readings/s: {times}", flush=True)
+                late, share = latency(broker, qos, options.seconds)
+            median, p99 = np.percentile(late, [50, 99]).tolist()
+            times = f"median {median:.1f} ms, 99 % {p99:.1f} ms, slowest {max(late):.1f} ms"
+            print(f"QoS {qos}, 1000 readings/s: {times}; {share:.0%} of a core", flush=True)
             figures.append(Figure(f"latency p99, QoS {qos}", p99, 20.0, unit=" ms"))
         print()
         print(figure_table(figures).render())
