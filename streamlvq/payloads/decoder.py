@@ -213,33 +213,47 @@ class Decoder:
     def _by_field(self, table: Table, batch: _Batch, decoded: Decoded) -> list[Event]:
         """As `_event`, but the payloads say where they come from."""
         assert table.devices is not None
-        devices: list[str] = []
-        kept: list[int] = []
-        for i, name in enumerate(table.devices):
-            device = name or batch.routes[i].device
+        named = zip(table.devices, batch.routes, strict=True)
+        devices = [name or route[1] for name, route in named]
+        wanted = self._wanted(devices)
+        if not all(wanted.values()):
+            kept = self._chosen(devices, wanted, batch, decoded)
+            if not kept:
+                return []
+            table, batch = table.take(kept), batch.take(kept)
+            devices = [devices[i] for i in kept]
+        routes = batch.routes
+        group_of, origins = self._group_of, [route[3] for route in routes]
+        placeholders = [route.placeholders for route in routes]
+        groups = list(map(group_of, devices, placeholders))
+        hashes = origins  # rows of files have no keys, and need none
+        if any(origins):
+            hashes = list(map(self._hash, devices, origins))
+        return [_finish(table, batch, devices, groups, hashes)]
+
+    def _wanted(self, devices: list[str]) -> dict[str, bool]:
+        """Whether each of the names is one, and of our shard."""
+        return {name: 0 < len(name) <= LONGEST and name in self._shard for name in set(devices)}
+
+    def _chosen(
+        self, devices: list[str], wanted: dict[str, bool], batch: _Batch, decoded: Decoded
+    ) -> list[int]:
+        """The positions of those that are wanted; what becomes of the others is written down."""
+        for source, device in zip(batch.sources, devices, strict=True):
             if not 0 < len(device) <= LONGEST:
                 text = f"{self.config.readings.device}: expected a device's name, got nothing"
-                decoded.refused.append(Refused(batch.sources[i], "device", text))
-            elif device not in self._shard:
+                decoded.refused.append(Refused(source, "device", text))
+            elif not wanted[device]:
                 decoded.skipped += 1
-            else:
-                kept.append(i)
-                devices.append(device)
-        if not kept:
-            return []
-        if len(kept) < len(table.rows):
-            table, batch = table.take(kept), batch.take(kept)
-        pairs = list(zip(devices, batch.routes, strict=True))
-        groups = [self._group_of(device, route.placeholders) for device, route in pairs]
-        return [_finish(table, batch, devices, groups, [self._hash(d, r) for d, r in pairs])]
+        return [i for i, device in enumerate(devices) if wanted[device]]
 
-    def _hash(self, device: str, route: Route) -> int:
-        key = (route.hash, device)
+    def _hash(self, device: str, origin: int) -> int:
+        key = (origin, device)
         found = self._hashes.get(key)
         if found is None:
             if len(self._hashes) >= REMEMBERED:
                 self._hashes.clear()
-            found = self._hashes[key] = stable_hash(f"{route.hash} {device}")
+            found = self._hashes[key] = stable_hash(f"{origin} {device}")
         return found
 
 
@@ -272,10 +286,15 @@ def _times(table: Table, batch: _Batch) -> list[float | None]:
 
 def _keys(table: Table, batch: _Batch, hashes: list[int]) -> tuple[list[int], list[bool]]:
     """Keys, and whether an equal one means an equal reading."""
+    origins = [route[3] for route in batch.routes]
+    if not any(origins):  # rows of files cannot come twice
+        return [0] * len(origins), [False] * len(origins)
     keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
     suspects = _suspects(table, batch)
-    for i in _rows_of_files(batch):  # they cannot come twice
-        keys[i], suspects[i] = 0, False
+    if 0 in origins:
+        for i, origin in enumerate(origins):
+            if origin == 0:
+                keys[i], suspects[i] = 0, False
     return keys, suspects
 
 
@@ -287,8 +306,3 @@ def _suspects(table: Table, batch: _Batch) -> list[bool]:
         if column is not None:
             suspects = [s or value is not None for s, value in zip(suspects, column, strict=True)]
     return suspects
-
-
-def _rows_of_files(batch: _Batch) -> list[int]:
-    origins = [route[3] for route in batch.routes]
-    return [i for i, origin in enumerate(origins) if origin == 0] if 0 in origins else []
