@@ -158,6 +158,8 @@ def test_properties_that_are_usual() -> None:
     [
         b"\x23\0\x01",  # a topic alias
         b"\x01\x01\x01\x01",  # twice
+        b"\x01\x41",  # neither 0 nor 1
+        b"\x02\0\0\0\x05\x01",  # nothing after the last
         b"\x26\0\x09unit",  # longer than there is
         b"\x03\0\x02\xc3\xbc",  # beyond ASCII
         b"\x7f\0",  # nothing we know
@@ -167,6 +169,7 @@ def test_properties_that_are_usual() -> None:
 def test_properties_left_to_paho(body: bytes) -> None:
     data = varint(len(body)) + body + b"payload"
     assert skip_properties(data, 0, len(data)) == 0
+    same(*both("5", [publish(b"t", data), publish(b"t", b"\0next")]))
 
 
 # --- too large

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 LONGEST = 268_435_455  # what four bytes of seven bits can say
-_SIZES = {0x01: 1, 0x02: 4}  # payload format, message expiry
+_FORMAT, _EXPIRY = 0x01, 0x02  # of the payload: one byte, 0 or 1; of the message: four bytes
 _TEXTS = {0x03: 1, 0x08: 1, 0x26: 2}  # content type, response topic, user property (a pair)
 _REPEATABLE = 0x26
 
@@ -84,8 +84,10 @@ def skip_properties(data: bytes, pos: int, stop: int) -> int:
 
 
 def _skip_value(data: bytes, kind: int, pos: int, end: int) -> int:
-    if kind in _SIZES:
-        return pos + _SIZES[kind]
+    if kind == _EXPIRY:
+        return pos + 4
+    if kind == _FORMAT:
+        return pos + 1 if pos < end and data[pos] <= 1 else 0
     for _ in range(_TEXTS.get(kind, 0)):
         if pos + 2 > end:
             return 0
