@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
@@ -131,6 +131,7 @@ class Log(abc.ABC):
         have no use for it: their payloads are decoded like those of a broker.
     """
 
+    format = ""  # the name that it is installed by
     holds_messages = False  # whether `read` gives messages; otherwise readings
 
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
@@ -163,6 +164,33 @@ class Log(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Close the file; nothing if it is not open."""
+
+    @classmethod
+    def writer(cls, path: Path) -> LogWriter:
+        """Writes such a log, at the end of what is there; not every format can be written."""
+        raise UnknownConnectorError(f"{path}: {cls.__name__} can only be read")
+
+
+class LogWriter(abc.ABC):
+    """Writes a log of messages."""
+
+    @abc.abstractmethod
+    def write(self, messages: Iterable[Message]) -> None:
+        """Add these, in this order."""
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """Let the file have all of it."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Flush and close the file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class UnknownConnectorError(StreamLVQError, ValueError):
@@ -218,6 +246,7 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
             f"expected a format among {sorted(known)}, got {format!r}{hint}"
         )
     log = known[format](path, fields)
+    log.format = format
     log.open()
     return log
 

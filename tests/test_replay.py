@@ -23,7 +23,7 @@ from replays import (
     write_jsonl,
 )
 from streamlvq.config import Config, LabelsSection, ModelSection, ReadingsSection
-from streamlvq.connect import Message, UnknownConnectorError
+from streamlvq.connect import Message, UnknownConnectorError, open_log
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.replay import (
@@ -36,7 +36,6 @@ from streamlvq.replay import (
     train,
 )
 from streamlvq.replay.feed import Feed
-from streamlvq.replay.opening import open_log
 from streamlvq.replay.recording import open_writer
 from streamlvq.snapshot import Snapshot, SnapshotError, Store
 
@@ -225,7 +224,8 @@ def test_formats_are_found_out(tmp_path: Path) -> None:
         writer.write([Message("a/b", b"{}", 1.0)])
     odd["messages"] = tmp_path / "log.messages"
     for kind, path in odd.items():
-        name, opened = open_log(path, plain_config().readings)
+        opened = open_log(path, plain_config().readings)
+        name = opened.format
         opened.close()
         assert name == kind
 
@@ -233,12 +233,12 @@ def test_formats_are_found_out(tmp_path: Path) -> None:
 def test_a_file_that_is_no_log(tmp_path: Path) -> None:
     path = tmp_path / "picture.bin"
     path.write_bytes(bytes(range(256)))
-    with pytest.raises(UnknownConnectorError, match="expected a log of csv"):
+    with pytest.raises(UnknownConnectorError, match="expected a log of a known format"):
         replay(path, plain_config())
     (tmp_path / "x.gz").write_bytes(b"not gzip")
     with pytest.raises(UnknownConnectorError, match="expected gzip"):
         replay(tmp_path / "x.gz", plain_config())
-    with pytest.raises(UnknownConnectorError, match="did you mean 'csv'"):
+    with pytest.raises(UnknownConnectorError, match="is it 'csv'"):
         replay(path, plain_config(), format="cvs")
 
 

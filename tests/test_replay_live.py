@@ -22,13 +22,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from brokers import Mosquitto, available, free_port
 from replays import FEATURES, Row, as_object, chain_config, rows, write_csv, write_jsonl
 from streamlvq.config import Broker, Config, LabelsSection, ReadingsSection
-from streamlvq.connect import Message
+from streamlvq.connect import Message, open_log
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
 from streamlvq.replay import publish, record, replay
 from streamlvq.replay.live import NotConnectedError
-from streamlvq.replay.opening import open_log
 from streamlvq.replay.recording import filters, open_writer
 from streamlvq.replay.rows import Payloads
 
@@ -261,7 +260,7 @@ def test_record_keeps_every_byte(
 
     before = time.time()
     assert record_while(config, tmp_path / name, 30, act) == 30
-    _, log = open_log(tmp_path / name, config.readings)
+    log = open_log(tmp_path / name, config.readings)
     batch = log.read()
     log.close()
     assert not isinstance(batch, Readings)
@@ -278,7 +277,7 @@ def test_record_other_topics_and_go_on(
     for _ in range(2):
         act = lambda: [listener.say("sensors/x/other", b"hi") for _ in range(5)]  # noqa: E731
         assert record_while(config, path, 5, act, topics=["sensors/+/other"]) == 5
-    _, log = open_log(path, config.readings)
+    log = open_log(path, config.readings)
     batches = []
     while (batch := log.read()) is not None:
         batches += list(batch)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamlvq.connect import Message
+from streamlvq.connect import LogWriter, Message
 from streamlvq_connectors.block_log import MessageBlockLog
 from streamlvq_connectors.files import BLOCK, BOM, Blocks, LogError, StoredFile, count_lines
 
@@ -69,6 +69,11 @@ class MessageLog(MessageBlockLog):
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
         super().__init__(path, fields)
         self._decoder = msgspec.json.Decoder(_Line)
+
+    @classmethod
+    def writer(cls, path: Path) -> MessageLogWriter:
+        """Appends to a recording, which is begun if there is none."""
+        return MessageLogWriter(path)
 
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
@@ -135,7 +140,7 @@ def _line(message: Message) -> _Line:
     return line
 
 
-class MessageLogWriter:
+class MessageLogWriter(LogWriter):
     """Appends messages to a recording, which is begun if there is none.
 
     Whatever is killed while it writes leaves at most a torn last line, which a reader refuses; one
@@ -201,12 +206,6 @@ class MessageLogWriter:
                 self._append(self._deflate.flush())
         finally:
             self._file.close()
-
-    def __enter__(self) -> MessageLogWriter:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _opening(path: Path) -> bytes:

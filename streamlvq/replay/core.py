@@ -84,7 +84,7 @@ def replay(
             for made in run.step(portion):
                 file.write(made)
             bar.update(run.statistics)
-    return run.report(log=str(log), format=feed.format)
+    return run.report(log=str(log), format=feed.log.format)
 
 
 class Replay:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamlvq.config import Config
-from streamlvq.connect import Message
+from streamlvq.connect import Message, open_log
 from streamlvq.events import Event, Readings, Refused
 from streamlvq.payloads import Decoder, group_of
-from streamlvq.replay.opening import open_log
 
 
 class Portion(NamedTuple):
@@ -40,7 +39,7 @@ class Feed:
         self, path: str | Path, config: Config, format: str | None = None, limit: int | None = None
     ) -> None:
         self.path, self.limit = Path(path), limit
-        self.format, self.log = open_log(self.path, config.readings, format)
+        self.log = open_log(self.path, config.readings, format)
         self._decoder = Decoder(config) if self.log.holds_messages else None
         self._group_of = None if config.model.per == "all" else group_of(config)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamlvq.config import Config
-from streamlvq.connect import Subscription, UnknownConnectorError, logs
+from streamlvq.connect import LogWriter, Subscription, UnknownConnectorError, logs
 from streamlvq.replay.live import connected, wait_for
 from streamlvq.topics import Template
 
@@ -86,12 +85,12 @@ def filters(config: Config) -> list[str]:
     return list(dict.fromkeys(Template(name).filter for name in names))
 
 
-def open_writer(path: Path) -> Any:
-    """A writer of message logs; it stands beside their reader, in whatever package that is."""
-    reader = logs().get("messages")
-    if reader is None:
+def open_writer(path: Path) -> LogWriter:
+    """A writer of message logs."""
+    installed = logs().get("messages")
+    if installed is None:
         raise UnknownConnectorError("expected a log called 'messages' to be installed, got none")
-    return importlib.import_module(reader.__module__).MessageLogWriter(path)
+    return installed.writer(path)
 
 
 def _bar(progress: bool | None, messages: int | None) -> Any:
