@@ -8,6 +8,7 @@ file of readings or messages. Packages register theirs as entry points of the gr
 from __future__ import annotations
 
 import abc
+import logging
 import zlib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -20,6 +21,8 @@ from streamlvq.events import Readings
 
 if TYPE_CHECKING:
     from streamlvq.config import Broker, Fields
+
+_LOG = logging.getLogger(__name__)
 
 
 class Message(NamedTuple):
@@ -199,12 +202,23 @@ class UnknownConnectorError(StreamLVQError, ValueError):
 
 def links() -> dict[str, type[Link]]:
     """The installed links, by the scheme of the URLs that they serve."""
-    return {point.name: point.load() for point in entry_points(group="streamlvq.links")}
+    return _installed("streamlvq.links")
 
 
 def logs() -> dict[str, type[Log]]:
     """The installed logs, by the name of their format."""
-    return {point.name: point.load() for point in entry_points(group="streamlvq.logs")}
+    return _installed("streamlvq.logs")
+
+
+def _installed(group: str) -> dict[str, Any]:
+    """All that can be loaded: a package that is broken must not take the others with it."""
+    found = {}
+    for point in entry_points(group=group):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            _LOG.warning("the connector %s (%s) cannot be used: %s", point.name, point.value, error)
+    return found
 
 
 _HEAD = 1 << 16  # bytes that tell formats apart

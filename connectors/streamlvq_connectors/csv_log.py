@@ -67,7 +67,8 @@ class CsvLog(BlockLog):
         except UnicodeDecodeError:
             return False
         cells = first.split(_delimiter(first))
-        return len(cells) > 1 and first.isprintable() and not any(map(is_number, cells))
+        printable = first.replace("\t", " ").isprintable()
+        return len(cells) > 1 and printable and not any(map(is_number, cells))
 
     def begin(self, blocks: Blocks) -> None:
         """Read the names and find out what is in each column."""
