@@ -51,7 +51,7 @@ def test_tables_are_recognised_whatever_their_name(
     rows = [["rms", "temperature"], ["0.5", "20"], ["0.7", "21"]]
     path.write_bytes(end.join(delimiter.join(row) for row in rows).encode())
     log = open_log(path, None)
-    readings = log.read()
+    rows_read = [row for batch in iter(log.read, None) for row in batch.rows.tolist()]
     log.close()
     assert log.format == "csv"
-    assert readings.rows.tolist() == [[0.5, 20.0], [0.7, 21.0]]
+    assert rows_read == [[0.5, 20.0], [0.7, 21.0]]
