@@ -68,6 +68,9 @@ class Link(abc.ABC):
         What the broker is to say if this client vanishes.
     birth
         What to say after every connect.
+
+    `former` are topic filters of earlier configurations; the broker is asked to forget those that
+    are not subscribed to any more. Set it before the first `read`.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Link(abc.ABC):
         self.subscriptions = tuple(subscriptions)
         self.will = will
         self.birth = birth
+        self.former: Sequence[str] = ()
 
     @property
     @abc.abstractmethod

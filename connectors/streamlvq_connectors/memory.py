@@ -127,7 +127,6 @@ class MemoryLink(Link):
         birth: Outgoing | None = None,
     ) -> None:
         super().__init__(broker, subscriptions, will, birth)
-        self.former: Sequence[str] = ()
         self._far = self.broker_named(urlsplit(broker.url).netloc)
         self._session: Session | None = None
         self._trouble: str | None = "not connected yet"

@@ -48,9 +48,7 @@ class Connection:
     def _use(self, config: Config, status: Status, link: Link | None = None) -> None:
         self.config, self.status = config, status
         self.link = make_link(config, status) if link is None else link
-        former = self._remember([each.filter for each in self.link.subscriptions])
-        if hasattr(self.link, "former"):
-            self.link.former = former
+        self.link.former = self._remember([each.filter for each in self.link.subscriptions])
 
     def replacement(self, config: Config) -> Callable[[], None]:
         """Prepare another link, which may raise; what comes back makes the change.

@@ -143,8 +143,7 @@ class Keeper:
     def _tidy(self) -> None:
         """Delete the journal that even the oldest snapshot does not need."""
         try:
-            positions = [int(path.stem.rpartition("-")[2]) for path in self.store.paths()]
-            self.journal.forget(min(positions, default=0))
+            self.journal.forget(min(self.store.positions(), default=0))
         except OSError as error:
             log.warning("old files of the journal cannot be deleted: %s", error)
 

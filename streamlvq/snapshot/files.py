@@ -159,6 +159,10 @@ class Store:
         """All of them, the newest first."""
         return [path for _, path in sorted(self._found(), reverse=True)]
 
+    def positions(self) -> list[int]:
+        """Where in the journal each was taken, the newest first."""
+        return sorted((position for position, _ in self._found()), reverse=True)
+
     def _found(self) -> Iterator[tuple[int, Path]]:
         try:
             names = os.listdir(self.folder)

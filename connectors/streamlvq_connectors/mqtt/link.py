@@ -48,9 +48,6 @@ class MqttLink(Link):
     it is refused and acknowledged like any other that makes no sense. A message that the broker had
     retained counts as redelivered: it may well have come before.
 
-    `former` are topic filters of earlier configurations; the broker is asked to forget those that
-    are not subscribed to any more. Set it before the first `read`.
-
     Opening a connection may take up to `broker.connect_timeout_seconds` longer than the `timeout`
     of `read`.
     """
@@ -63,7 +60,6 @@ class MqttLink(Link):
         birth: Outgoing | None = None,
     ) -> None:
         super().__init__(broker, subscriptions, will, birth)
-        self.former: Sequence[str] = ()
         address = broker_address(broker)
         self._where = f"{address.host}:{address.port}"
         self._client = make_client(broker, will)

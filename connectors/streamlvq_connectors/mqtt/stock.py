@@ -45,7 +45,7 @@ class StockClient(Client):
         super().__init__(
             CallbackAPIVersion.VERSION2,
             client_id=broker.client_id,
-            clean_session=None if v5 else False,
+            clean_session=None if v5 else broker.session_expiry_seconds == 0,
             protocol=MQTTProtocolVersion.MQTTv5 if v5 else MQTTProtocolVersion.MQTTv311,
             reconnect_on_failure=False,
             manual_ack=True,
