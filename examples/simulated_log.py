@@ -1,7 +1,7 @@
 """A log of simulated machines as CSV, to try `streamlvq replay` on.
 
-    python examples/simulated_log.py plant.csv
-    streamlvq replay plant.csv --label state --device device --time t --report plant.html
+python examples/simulated_log.py plant.csv
+streamlvq replay plant.csv --label state --device device --time t --report plant.html
 """
 
 from __future__ import annotations
