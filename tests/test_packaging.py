@@ -58,7 +58,7 @@ def test_layers() -> None:
 def test_kernels_without_compilation() -> None:
     """The same arithmetic in plain Python, where every index is checked."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    names = ("kernels", "pairwise_kernels", "coupling", "certainty_kernels")
+    names = ("kernels", "pairwise_kernels", "coupling", "certainty_kernels", "fast_path")
     files = [f"tests/test_{name}.py" for name in names]
     assert " passed" in run(*command, *files, NUMBA_DISABLE_JIT="1")
 
