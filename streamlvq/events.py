@@ -17,6 +17,8 @@ import numpy.typing as npt
 Label = Hashable
 Rows = npt.NDArray[np.float64]
 
+NEVER, LATELY, EVER = 0, 100, 2**62  # see `Readings.suspects`
+
 
 @dataclass(slots=True)
 class Readings:
@@ -42,8 +44,10 @@ class Readings:
         64 bits (signed) that tell a reading from all others, to recognise one that comes twice; 0:
         it cannot come twice, as in a file.
     suspects
-        Whether an equal key means an equal reading: it holds a sequence number or a time, or the
-        broker says that it delivers it again. A sensor at rest may well say the same thing twice.
+        Among how many of the last readings an equal key means an equal reading. EVER: the broker
+        says that it delivers it again. LATELY: it holds a sequence number or a time, so nobody
+        should say it twice; but counters start over and clocks restart. NEVER: a sensor at rest may
+        well say the same thing again.
     sources
         The index of the message that each came from, in the batch that was decoded.
 
@@ -57,7 +61,7 @@ class Readings:
     times: list[float | None]
     sequences: list[int | None]
     keys: list[int]
-    suspects: list[bool]
+    suspects: list[int]
     sources: list[int]
 
     def __len__(self) -> int:
@@ -89,7 +93,7 @@ class LateLabel(NamedTuple):
     sequence: int | None
     source: int = 0  # as in `Readings`
     key: int = 0  # as in `Readings`
-    suspect: bool = False
+    suspect: int = NEVER
 
 
 class Refused(NamedTuple):
@@ -210,6 +214,9 @@ def label_text(label: Label) -> str:
 
 
 __all__ = [
+    "EVER",
+    "LATELY",
+    "NEVER",
     "REFUSALS",
     "DecisionRecord",
     "Decisions",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamlvq.events import DecisionRecord, Decisions, Readings
+from streamlvq.events import EVER, DecisionRecord, Decisions, Readings
 
 NAMES = [name for name in DecisionRecord.__struct_fields__ if name != "probabilities"]
 
@@ -40,7 +40,7 @@ def readings(
         times=np.cumsum(rng.exponential(1.0, count)).tolist(),
         sequences=list(range(count)),
         keys=list(range(1, count + 1)),
-        suspects=[True] * count,
+        suspects=[EVER] * count,
         sources=list(range(count)),
     )
     again = np.flatnonzero(rng.random(count) < twice)

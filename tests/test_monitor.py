@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import streamlvq
 from streamlvq.config import Config, loads
-from streamlvq.events import LateLabel, Readings
+from streamlvq.events import EVER, LATELY, NEVER, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
+from streamlvq.monitor.duplicates import Duplicates
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streams import cut, facts, readings
 
@@ -124,10 +127,44 @@ def test_a_sensor_at_rest_says_the_same_twice() -> None:
     stream = readings(100)
     run(monitor, stream)
     same = stream.select([99])
-    same.suspects = [False]
+    same.suspects = [NEVER]
     assert monitor.step(same).duplicates == 0
-    same.suspects = [True]
+    same.suspects = [EVER]
     assert monitor.step(same).duplicates == 1
+
+
+def test_counters_start_over_and_redeliveries_are_told_apart() -> None:
+    """A device that counts to 150 and starts over, with a sensor at rest."""
+    monitor = Monitor(config(state="{duplicates: 1000}"))
+    stream = readings(150)
+    stream.suspects = [LATELY] * 150
+    assert monitor.step(stream).duplicates == 0
+    assert monitor.step(stream).duplicates == 0  # every reading is 150 readings ago
+    assert monitor.step(stream.select([149, 100])).duplicates == 2  # just said
+    stream.suspects = [EVER] * 150
+    assert monitor.step(stream).duplicates == 150  # the broker says so
+
+
+def test_what_comes_again_is_remembered_anew() -> None:
+    memory = Duplicates(4)
+    assert [memory.came_before(key, NEVER) for key in (7, 1, 2, 3, 7, 4)] == [False] * 6
+    assert memory.came_before(7, EVER)
+    assert not memory.came_before(1, EVER)
+    again = Duplicates(4)
+    again.restore(np.array(memory.copy()))
+    assert again.copy() == memory.copy() == [3, 7, 4, 1]
+    assert [again.came_before(key, EVER) for key in (3, 7, 4, 1)] == [True] * 4
+
+
+@given(st.lists(st.integers(1, 12), max_size=60), st.integers(1, 6), st.integers(0, 8))
+def test_duplicates_are_those_of_a_list(keys: list[int], room: int, span: int) -> None:
+    memory, came = Duplicates(room), []
+    for key in keys:
+        expected = span > 0 and key in came[-min(span, room) :]
+        assert memory.came_before(key, span) == expected
+        if not expected:
+            came.append(key)
+    assert memory.copy() == came[-room:]
 
 
 def test_memory_of_duplicates_is_bounded() -> None:
@@ -182,9 +219,28 @@ def test_a_late_label_that_is_delivered_twice_is_no_stranger() -> None:
     stream = readings(100)
     run(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
-    label = late(stream, k, "class 1", key=987, suspect=True)
+    label = late(stream, k, "class 1", key=987, suspect=EVER)
     assert monitor.step(label).learnt == 1
     assert monitor.step(label) == Outcome(duplicates=1)
+
+
+def test_a_label_that_came_too_early_may_come_again() -> None:
+    monitor = Monitor(config())
+    stream = readings(100)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    early = late(stream, k, "class 1", key=987, suspect=LATELY)
+    assert refusals(monitor.step(early)) == [(0, "label")]
+    run(monitor, stream)
+    assert monitor.step(early).learnt == 1
+
+
+def test_late_labels_keep_to_the_limits() -> None:
+    monitor = Monitor(config(model="{type: GLVQ, max_features: 5, max_classes: 4}"))
+    stream = readings(100)
+    run(monitor, stream)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    assert refusals(monitor.step(late(stream, k, "a fifth"))) == [(0, "model")]
+    assert monitor.step(late(stream, k, "class 1")).learnt == 1  # it waits still
 
 
 def test_labels_by_time() -> None:
@@ -280,6 +336,26 @@ def test_absurd_values_are_refused_and_the_rest_is_kept(value: float) -> None:
     assert monitor.checkpoint() == clean.checkpoint()
 
 
+def test_what_is_refused_does_not_depend_on_batches() -> None:
+    """What is refused for one reason must not use up the room of others."""
+    wanted = config(
+        model="{type: GLVQ, per: device, limit: 2, max_classes: 2}",
+        integrator="{window: 3, max_gap: 5}",
+    )
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        stream = readings(30, seed=seed, labelled=0.8, classes=4)
+        stream.groups = list(stream.devices)
+        stream.times = [None if rng.random() < 0.2 else t for t in stream.times]
+        stream.rows[rng.random(30) < 0.1, 1] = np.inf
+        whole, pieces = Monitor(wanted), Monitor(wanted)
+        expected = refusals(whole.step(stream))
+        assert len({source for source, _ in expected}) == len(expected)
+        found = [r for part in cut(stream, seed, 4) for r in refusals(pieces.step(part))]
+        assert found == expected
+        assert whole.checkpoint() == pieces.checkpoint()
+
+
 def test_windows_with_gaps_need_times() -> None:
     monitor = Monitor(config(integrator="{window: 3, max_gap: 5}"))
     stream = readings(10)
@@ -326,7 +402,7 @@ def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
     monitor = Monitor(config())
     run(monitor, readings(100))
     data = monitor.checkpoint()
-    with pytest.raises(OtherModelError, match=r"model\.type: .*'GLVQ'.*'GMLVQ'"):
+    with pytest.raises(OtherModelError, match=r"state is that of GLVQ.*asks for GMLVQ"):
         Monitor.restore(config(model="{type: GMLVQ}"), data)
     with pytest.raises(OtherModelError, match=r"model\.per"):
         Monitor.restore(config(model="{type: GLVQ, per: site}"), data)
@@ -339,6 +415,11 @@ def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
     assert wider.models()[""].classifier.window == 9
     assert wider.devices == 0
     assert wider.models()[""].classifier.classifier.samples > 50
+    braver = Monitor.restore(config(rejector="{target_rate: 0.2, memory: 50}"), data)
+    assert braver.models()[""].target_rate == 0.2
+    assert braver.devices == monitor.devices
+    said = config(model="{type: GLVQ, parameters: {learning_rate: 0.02}}")  # which is the default
+    assert Monitor.restore(said, data).devices == monitor.devices
 
 
 def test_a_snapshot_to_begin_with() -> None:
@@ -348,7 +429,7 @@ def test_a_snapshot_to_begin_with() -> None:
     monitor = Monitor(config(), Snapshot.of(model, node="trained"))
     outcome = monitor.step(readings(50, labelled=0.0))
     assert outcome.decisions.versions.tolist() == [200] * 50
-    with pytest.raises(OtherModelError, match=r"expected a snapshot of GMLVQ .*got one of GLVQ"):
+    with pytest.raises(OtherModelError, match=r"is a snapshot of GLVQ, .*asks for GMLVQ"):
         Monitor(config(model="{type: GMLVQ}"), Snapshot.of(model, node="trained"))
 
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from msgspec import structs
 
-from streamlvq.config import Config, build_classifier
+from streamlvq.config import Config, ModelSection, build_classifier
+from streamlvq.config.build import build_model
 from streamlvq.errors import StreamLVQError
+from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.duplicates import Duplicates
 from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.snapshot import SnapshotError, decode, describe, encode, rebuild
 from streamlvq.snapshot.classifiers import prefixed, split
+from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.chain import links
 
 KIND = "checkpoint"
+ANEW = "change it back, or give state.folder another name to begin anew"
 
 
 class OtherModelError(StreamLVQError):
@@ -43,12 +49,24 @@ def made_of(config: Config) -> dict[str, Any]:
 class Checkpoint(NamedTuple):
     """What a monitor knew at one moment, in copies; it may be put into bytes in another thread."""
 
-    arrays: dict[str, Any]
-    metadata: dict[str, Any]
+    made_of: dict[str, Any]
+    classifiers: list[tuple[str, dict[str, Any], dict[str, Any]]]  # group, arrays, metadata
+    duplicates: list[int]
+    pending: Pending | None
 
     def to_bytes(self) -> bytes:
         """The same knowledge always gives the same bytes."""
-        return encode(self.arrays, self.metadata, kind=KIND)
+        arrays: dict[str, Any] = {"duplicates": np.array(self.duplicates, np.int64)}
+        groups = []
+        for number, (name, own, meta) in enumerate(self.classifiers):
+            arrays |= prefixed(f"group{number}", own)
+            groups.append(_Group(name, meta))
+        extra = None
+        if self.pending is not None:
+            own, extra = self.pending.memory()
+            arrays |= prefixed("pending", own)
+        file = _File(self.made_of, groups, extra)
+        return encode(arrays, msgspec.to_builtins(file), kind=KIND)
 
 
 def capture(
@@ -58,18 +76,11 @@ def capture(
     pending: Pending | None,
 ) -> Checkpoint:
     """All that is known now; raises `SnapshotError` for a model that cannot be kept."""
-    arrays: dict[str, Any] = {"duplicates": duplicates.keys()}
-    groups = []
-    for number, (name, pipeline) in enumerate(sorted(pipelines.items())):
-        own, meta = describe(pipeline.classifier)
-        arrays |= prefixed(f"group{number}", own)
-        groups.append(_Group(name, meta))
-    extra = None
-    if pending is not None:
-        own, extra = pending.memory()
-        arrays |= prefixed("pending", own)
-    file = _File(made_of(config), groups, extra)
-    return Checkpoint(arrays, msgspec.to_builtins(file))
+    classifiers = [
+        (name, *describe(pipeline.classifier)) for name, pipeline in sorted(pipelines.items())
+    ]
+    copy = None if pending is None else pending.copy()
+    return Checkpoint(made_of(config), classifiers, duplicates.copy(), copy)
 
 
 def load(
@@ -105,33 +116,39 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     now = made_of(config)
     if now == before:
         return classifier
-    *_, model = links(classifier)
-    _compare(now["model"], before.get("model", {}))
-    _set_parameters(model, now["model"]["parameters"], before["model"]["parameters"])
-    if all(now[part] == before.get(part) for part in ("integrator", "rejector")):
-        return classifier
-    return build_classifier(config, model)  # what windows and thresholds knew is of no use now
+    *wrappers, model = links(classifier)
+    if now["model"]["per"] != before.get("model", {}).get("per"):
+        raise OtherModelError(
+            f"model.per: the state was made with {before['model']['per']!r}, the configuration "
+            f"says {now['model']['per']!r}; {ANEW}"
+        )
+    adapt(config.model, model, "the state is that of")
+    if now["integrator"] != before.get("integrator"):
+        return build_classifier(config, model)  # what windows and thresholds knew is of no use now
+    if now["rejector"] != before.get("rejector"):
+        inner = next((w for w in wrappers if isinstance(w, TimeIntegrator)), model)
+        return build_classifier(structs.replace(config, integrator=None), inner)
+    return classifier
 
 
-def _compare(now: dict[str, Any], before: dict[str, Any]) -> None:
-    for key in ("type", "per"):
-        if now[key] != before.get(key):
-            raise OtherModelError(
-                f"model.{key}: the state was made with {before.get(key)!r}, the configuration says "
-                f"{now[key]!r}; change it back, or give state.folder another name to begin anew"
-            )
+def adapt(section: ModelSection, model: Any, what: str) -> None:
+    """Give a model that has learnt something the parameters that are asked for, where that works.
 
-
-def _set_parameters(model: Any, now: dict[str, Any], before: dict[str, Any]) -> None:
-    """Parameters that may change at any time do; others would need another model."""
-    for name in sorted(now.keys() | before.keys()):
-        if name in now and name in before and now[name] == before[name]:
+    Raises `OtherModelError` where it would be another model.
+    """
+    if type(model).__name__ != section.type:
+        raise OtherModelError(
+            f"{what} {type(model).__name__}, but the configuration asks for {section.type} "
+            f"(model.type); {ANEW}"
+        )
+    wanted = build_model(section)
+    for name in type(model).__dataclass_fields__:
+        now, before = getattr(wanted, name), getattr(model, name)
+        if now == before or isinstance(before, LVQClassifier):
             continue
-        if name not in getattr(model, "_mutable_attributes", set()) or name not in now:
-            was, is_now = (each.get(name, "its default") for each in (before, now))
+        if name not in model._mutable_attributes:
             raise OtherModelError(
-                f"model.parameters.{name}: the state was made with {was!r}, the configuration says "
-                f"{is_now!r}, and this cannot change in a model that has begun to learn; change it "
-                f"back, or give state.folder another name to begin anew"
+                f"model.parameters.{name}: the state was made with {before!r}, the configuration "
+                f"says {now!r}, and this cannot change in a model that has begun to learn; {ANEW}"
             )
-        setattr(model, name, now[name])
+        setattr(model, name, now)

@@ -36,3 +36,10 @@ class Columns:
             probabilities=np.full((rows, classes), np.nan),
             versions=np.zeros(rows, np.int64),
         )
+
+    @classmethod
+    def failed(cls, rows: int, error: Exception) -> Columns:
+        """No decisions at all, because of a defect."""
+        columns = cls.empty(rows, 0)
+        columns.failures = dict.fromkeys(range(rows), error)
+        return columns

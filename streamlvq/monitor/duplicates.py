@@ -17,34 +17,46 @@ class Duplicates:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._ring = [0] * room
-        self._place = 0
-        self._known: set[int] = set()
+        self._ring: list[int] = []  # grows up to `room`, then the oldest is overwritten
+        self._count = 0  # keys that ever came
+        self._last: dict[int, int] = {}  # when each came last
 
-    def came_before(self, key: int, suspect: bool) -> bool:
-        """Whether this key is known, if that is suspect; from now on it is. 0 is never known."""
+    def came_before(self, key: int, span: int) -> bool:
+        """Whether this key is among the last `span` ones that came; from now on it is. 0 never is.
+
+        See `Readings.suspects` for the span.
+        """
         if key == 0:
             return False
-        known = self._known
-        if key in known:
-            return suspect
-        ring, place = self._ring, self._place
-        known.discard(ring[place])
-        ring[place] = key
-        known.add(key)
-        self._place = place + 1 if place + 1 < self.room else 0
+        if self.knows(key, span):
+            return True
+        count = self._count
+        self._count = count + 1
+        self._last[key] = count
+        if count < self.room:
+            self._ring.append(key)
+            return False
+        place = count % self.room
+        oldest, self._ring[place] = self._ring[place], key
+        if self._last.get(oldest) == count - self.room:
+            del self._last[oldest]
         return False
 
-    def __len__(self) -> int:
-        return len(self._known)
+    def knows(self, key: int, span: int) -> bool:
+        """The same, and nothing changes."""
+        last = self._last.get(key)
+        return last is not None and self._count - last <= span
 
-    def keys(self) -> Keys:
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def copy(self) -> list[int]:
         """All that is remembered, the oldest first."""
-        ring = self._ring[self._place :] + self._ring[: self._place]
-        return np.array([key for key in ring if key], np.int64)
+        place = self._count % self.room if self._count > self.room else 0
+        return self._ring[place:] + self._ring[:place]
 
     def restore(self, keys: Keys) -> None:
         """Remember these instead, the last `room` of them."""
-        self.__init__(self.room)  # type: ignore[misc]
+        self._ring, self._count, self._last = [], 0, {}
         for key in keys.tolist():
-            self.came_before(key, False)
+            self.came_before(key, 0)

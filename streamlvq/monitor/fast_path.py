@@ -138,7 +138,6 @@ class FastPath:
         if windows is None:
             return np.zeros(len(kinds), np.int64), np.zeros(len(kinds), np.int64)
         assert self._integrator is not None
-        windows.widen(len(self._model._labels))
         places, fresh = [], []
         find, enter = windows.find, windows.enter
         end = start + len(kinds)
@@ -148,7 +147,9 @@ class FastPath:
             found = find(device, t)
             places.append(found if again else enter(device, t, found))
             fresh.append(found == NONE)
-        self._integrator._take_labels(self._model._labels)
+        if not all(duplicates[start:end]):  # which leave no trace
+            windows.widen(len(self._model._labels))
+            self._integrator._take_labels(self._model._labels)
         return np.array(places, np.int64), np.array(fresh, np.int64)
 
     def _watch(

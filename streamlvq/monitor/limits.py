@@ -2,96 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from math import isfinite
 
 import numpy as np
 
 from streamlvq.config import Config, ModelSection
 from streamlvq.events import Label, Readings, Refused
 from streamlvq.kernels.layout import LARGEST
-from streamlvq.monitor.grouping import by_group
 from streamlvq.monitor.pipeline import Pipeline
 
-
-def refuse(config: Config, pipelines: Mapping[str, Pipeline], readings: Readings) -> list[Refused]:
-    """What is wrong with readings, before anything is done with any of them."""
-    refused = _without_time(config, readings) + _infinite(readings)
-    refused += _too_many_models(config.model, pipelines, readings)
-    for group, indices in by_group(readings.groups):
-        order = range(len(readings)) if indices is None else indices
-        refused += _growth(config.model, pipelines.get(group), readings, order)
-    return refused
+Pipelines = Mapping[str, Pipeline]
 
 
-def _without_time(config: Config, readings: Readings) -> list[Refused]:
-    if config.integrator is None or config.integrator.max_gap is None:
+def refuse(config: Config, pipelines: Pipelines, readings: Readings) -> list[Refused]:
+    """What is wrong with readings, at most one thing with each, before anything is done with any.
+
+    Each is judged as if those before it had been learnt, so that it does not matter how readings
+    are cut into batches.
+    """
+    if _are_harmless(config, pipelines, readings):
         return []
-    text = "expected the time of the reading because of integrator.max_gap, got none"
-    return [
-        Refused(source, "field", text)
-        for source, t in zip(readings.sources, readings.times, strict=True)
-        if t is None or t != t
-    ]
+    judge = _Judge(config, pipelines)
+    verdicts = ((k, judge.refuse(readings, k)) for k in range(len(readings)))
+    return [Refused(readings.sources[k], *why) for k, why in verdicts if why is not None]
 
 
-def _infinite(readings: Readings) -> list[Refused]:
-    if not np.any(np.abs(readings.rows) > LARGEST):
-        return []
-    refused = []
-    for k, i in np.argwhere(np.abs(readings.rows) > LARGEST).tolist():
-        text = (
-            f"feature {readings.features[i]!r}: expected a finite number of at most {LARGEST:g}, "
-            f"got {readings.rows[k, i]}"
+def _are_harmless(config: Config, pipelines: Pipelines, readings: Readings) -> bool:
+    """Whether nothing can be wrong, which is nearly always so and quickly seen."""
+    section = config.model
+    if np.any(np.abs(readings.rows) > LARGEST) or not _have_times(config, readings):
+        return False
+    groups = set(readings.groups)
+    if len(groups.union(pipelines)) > section.limit:
+        return False
+    labels = set(readings.labels)
+    return all(_has_room(section, pipelines.get(group), readings, labels) for group in groups)
+
+
+def _have_times(config: Config, readings: Readings) -> bool:
+    times = readings.times
+    if None in times:
+        return not _needs_times(config) and all(t is None or isfinite(t) for t in times)
+    return bool(np.isfinite(np.array(times, np.float64)).all())
+
+
+def _needs_times(config: Config) -> bool:
+    return config.integrator is not None and config.integrator.max_gap is not None
+
+
+def _has_room(
+    section: ModelSection, pipeline: Pipeline | None, readings: Readings, labels: set[Label | None]
+) -> bool:
+    features: set[Label] = set(readings.features)
+    if pipeline is not None:
+        features |= set(pipeline.model.features)
+        labels = labels.union(pipeline.classes)
+    if len(features) > section.max_features:
+        return False
+    return len(labels - {None}) <= section.max_classes
+
+
+class _Judge:
+    """Looks at readings one by one, and remembers what models would know by then."""
+
+    def __init__(self, config: Config, pipelines: Pipelines) -> None:
+        self.config = config
+        self.needs_times = _needs_times(config)
+        self.groups = set(pipelines)
+        self.features = {group: set(p.model.features) for group, p in pipelines.items()}
+        self.classes = {group: set(p.classes) for group, p in pipelines.items()}
+
+    def refuse(self, readings: Readings, k: int) -> tuple[str, str] | None:
+        """The reason and what to say; None if the reading is welcome."""
+        group, label = readings.groups[k], readings.labels[k]
+        features = self.features.get(group, set())
+        wrong = (
+            self._time(readings.times[k])
+            or _values(readings, k)
+            or self._group(group)
+            or self._features(features, readings.features)
+            or self._label(self.classes.get(group, set()), label)
         )
-        refused.append(Refused(readings.sources[k], "value", text))
-    return refused
+        if wrong is None:
+            self.groups.add(group)
+            if label is not None:
+                self.classes.setdefault(group, set()).add(label)
+                self.features.setdefault(group, set()).update(readings.features)
+        return wrong
 
-
-def _too_many_models(
-    section: ModelSection, pipelines: Mapping[str, Pipeline], readings: Readings
-) -> list[Refused]:
-    new = [group for group in dict.fromkeys(readings.groups) if group not in pipelines]
-    room = max(0, section.limit - len(pipelines))
-    if len(new) <= room:
-        return []
-    unwanted = set(new[room:])
-    text = f"expected at most {section.limit} models (model.limit), got another for"
-    return [
-        Refused(source, "model", f"{text} {group!r}")
-        for source, group in zip(readings.sources, readings.groups, strict=True)
-        if group in unwanted
-    ]
-
-
-def _growth(
-    section: ModelSection, pipeline: Pipeline | None, readings: Readings, order: Iterable[int]
-) -> list[Refused]:
-    features = set() if pipeline is None else set(pipeline.model.features)
-    count = len(features.union(readings.features))
-    if count > section.max_features:
-        text = f"expected at most {section.max_features} features (model.max_features), got {count}"
-        return [Refused(readings.sources[k], "model", text) for k in order]
-    classes = set() if pipeline is None else set(pipeline.classes)
-    if len(classes.union(readings.labels)) <= section.max_classes:  # None among them, at most
-        return []
-    refused = []
-    for k in order:
-        y = readings.labels[k]
-        if y is None or y in classes:
-            continue
-        if len(classes) >= section.max_classes:
-            refused.append(Refused(readings.sources[k], "model", _unwanted(section, y)))
-        else:
-            classes.add(y)
-    return refused
-
-
-def _unwanted(section: ModelSection, y: Label) -> str:
-    return f"expected at most {section.max_classes} classes (model.max_classes), got also {y!r}"
-
-
-def too_many_classes(config: Config, pipeline: Pipeline, y: Label) -> str | None:
-    """Why a late label cannot be learnt; None if it can."""
-    if len({*pipeline.classes, y}) <= config.model.max_classes:
+    def _time(self, t: float | None) -> tuple[str, str] | None:
+        if t is None and self.needs_times:
+            text = "expected the time of the reading because of integrator.max_gap, got none"
+            return "field", text
+        if t is not None and not isfinite(t):
+            return "field", f"expected a time, got {t!r}"
         return None
-    return _unwanted(config.model, y)
+
+    def _group(self, group: str) -> tuple[str, str] | None:
+        limit = self.config.model.limit
+        if group in self.groups or len(self.groups) < limit:
+            return None
+        return "model", f"expected at most {limit} models (model.limit), got another for {group!r}"
+
+    def _features(self, known: set[Label], given: tuple[str, ...]) -> tuple[str, str] | None:
+        limit = self.config.model.max_features
+        count = len(known.union(given))
+        if count <= limit:
+            return None
+        return "model", f"expected at most {limit} features (model.max_features), got {count}"
+
+    def _label(self, known: set[Label], label: Label | None) -> tuple[str, str] | None:
+        if label is None:
+            return None
+        return _another_class(self.config.model, known, label)
+
+
+def _values(readings: Readings, k: int) -> tuple[str, str] | None:
+    for name, value in zip(readings.features, readings.rows[k].tolist(), strict=True):
+        if abs(value) > LARGEST:
+            text = f"expected a finite number of at most {LARGEST:g}, got {value}"
+            return "value", f"feature {name!r}: {text}"
+    return None
+
+
+def _another_class(
+    section: ModelSection, known: set[Label], label: Label
+) -> tuple[str, str] | None:
+    if label in known or len(known) < section.max_classes:
+        return None
+    limit = section.max_classes
+    return "model", f"expected at most {limit} classes (model.max_classes), got also {label!r}"
+
+
+def refuse_late(
+    config: Config, pipeline: Pipeline, features: tuple[str, ...], label: Label
+) -> tuple[str, str] | None:
+    """Why a late label cannot be learnt, as a reason and a text; None if it can."""
+    judge = _Judge(config, {})
+    known = set(pipeline.model.features)
+    return judge._features(known, features) or _another_class(
+        config.model, set(pipeline.classes), label
+    )

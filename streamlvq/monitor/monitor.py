@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from streamlvq.config import Config, build_classifier
-from streamlvq.events import Decisions, Event, Label, LateLabel, Readings, Refused
+from streamlvq.events import NEVER, Decisions, Event, Label, LateLabel, Readings, Refused
 from streamlvq.monitor import checkpoint, limits
-from streamlvq.monitor.checkpoint import Checkpoint, OtherModelError
+from streamlvq.monitor.checkpoint import Checkpoint
 from streamlvq.monitor.columns import Columns
 from streamlvq.monitor.duplicates import Duplicates
 from streamlvq.monitor.grouping import assemble, by_group, without
@@ -18,6 +19,8 @@ from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.chain import links
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -34,7 +37,8 @@ class Monitor:
     """A deterministic step from state and event to next state and outcome.
 
     It does no input or output and looks at no clock: the same events give the same decisions and
-    the same state, bit for bit, however they are cut into batches.
+    the same state, bit for bit, however they are cut into batches. `step` raises nothing: what
+    brings out a defect is refused as "failure".
 
     Parameters
     ----------
@@ -82,7 +86,7 @@ class Monitor:
         ]
         decisions, failures = assemble(readings, twice, parts)
         if failures:
-            refused += [_failure(readings, k, error) for k, error in failures.items()]
+            refused += [_failure(readings.sources[k], error) for k, error in failures.items()]
             keep = [k for k in range(len(readings)) if k not in failures]
             readings, decisions = readings.select(keep), without(decisions, keep)
         if self._pending is not None:
@@ -96,12 +100,15 @@ class Monitor:
     def _step_group(
         self, group: str, readings: Readings, indices: list[int] | None, twice: list[bool]
     ) -> tuple[tuple[Label, ...], Columns]:
-        pipeline = self._pipeline(group)
         part = readings if indices is None else readings.select(indices)
         again = twice if indices is None else [twice[k] for k in indices]
-        columns = pipeline.step(
-            part.features, part.rows, part.labels, part.devices, part.times, again
-        )
+        try:
+            pipeline = self._pipeline(group)
+            columns = pipeline.step(
+                part.features, part.rows, part.labels, part.devices, part.times, again
+            )
+        except Exception as error:  # other groups shall not suffer from a defect
+            return (), Columns.failed(len(part), error)
         return pipeline.classes, columns
 
     def _pipeline(self, group: str) -> Pipeline:
@@ -114,12 +121,7 @@ class Monitor:
         if self._start is None:
             return Pipeline(build_classifier(self.config))
         *_, model = links(self._start.classifier())
-        wanted = self.config.model.type
-        if type(model).__name__ != wanted:
-            raise OtherModelError(
-                f"model.start: expected a snapshot of {wanted} (model.type), got one of "
-                f"{type(model).__name__}"
-            )
+        checkpoint.adapt(self.config.model, model, "model.start: this is a snapshot of")
         return Pipeline(build_classifier(self.config, model))
 
     def _remember(self, readings: Readings, decisions: Decisions) -> None:
@@ -131,24 +133,32 @@ class Monitor:
                 self._pending.remember(readings, k, labels[k], certainty)
 
     def _learn_late(self, late: LateLabel) -> Outcome:
-        if self._duplicates.came_before(late.key, late.suspect):
-            return Outcome(duplicates=1)
-        waiting = None if self._pending is None else self._pending.take(late)
+        waiting = None if self._pending is None else self._pending.find(late)
         if waiting is None:
-            mark = late.t if late.sequence is None else late.sequence
-            text = (
-                f"no reading {mark!r} of device {late.device!r} waits for the label "
-                f"{late.label!r}: it has one already, never came, or is too long ago"
-            )
-            return Outcome(refused=[Refused(late.source, "label", text)])
-        pipeline = self._pipeline(waiting.group)
-        trouble = limits.too_many_classes(self.config, pipeline, late.label)
-        if trouble is not None:
-            return Outcome(refused=[Refused(late.source, "model", trouble)])
-        pipeline.learn_late(
-            waiting.features, waiting.row, late.label, waiting.label, waiting.certainty
-        )
+            return self._stranger(late)
+        try:
+            pipeline = self._pipeline(waiting.group)
+            wrong = limits.refuse_late(self.config, pipeline, waiting.features, late.label)
+            if wrong is not None:
+                return Outcome(refused=[Refused(late.source, *wrong)])
+            pipeline.learn_late(waiting, late.label)
+        except Exception as error:
+            return Outcome(refused=[_failure(late.source, error)])
+        assert self._pending is not None
+        self._pending.forget(late)
+        self._duplicates.came_before(late.key, NEVER)
         return Outcome(learnt=1)
+
+    def _stranger(self, late: LateLabel) -> Outcome:
+        """A label that no reading waits for: one that was learnt before, or nobody's."""
+        if self._duplicates.knows(late.key, late.suspect):
+            return Outcome(duplicates=1)
+        mark = late.t if late.sequence is None else late.sequence
+        text = (
+            f"no reading {mark!r} of device {late.device!r} waits for the label "
+            f"{late.label!r}: it has one already, never came, or is too long ago"
+        )
+        return Outcome(refused=[Refused(late.source, "label", text)])
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -200,6 +210,7 @@ class Monitor:
         return monitor
 
 
-def _failure(readings: Readings, k: int, error: Exception) -> Refused:
+def _failure(source: int, error: Exception) -> Refused:
+    _LOG.error("a reading or a label brought out a defect", exc_info=error)
     text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
-    return Refused(readings.sources[k], "failure", text)
+    return Refused(source, "failure", text)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamlvq.events import Label, LateLabel, Readings, Rows
+from streamlvq.kernels.layout import LARGEST
 
 Key = tuple[str, int | float]  # the device, and the number or the time of the reading
 
@@ -45,12 +46,28 @@ class Pending:
         if len(self._waiting) > self.room:
             self._waiting.popitem(last=False)
 
-    def take(self, late: LateLabel) -> Waiting | None:
-        """The reading that a label belongs to; it waits no longer."""
+    def find(self, late: LateLabel) -> Waiting | None:
+        """The reading that a label belongs to."""
+        key = self._key(late)
+        return None if key is None else self._waiting.get(key)
+
+    def forget(self, late: LateLabel) -> None:
+        """The reading that a label belongs to waits no longer."""
+        key = self._key(late)
+        if key is not None:
+            self._waiting.pop(key, None)
+
+    def _key(self, late: LateLabel) -> Key | None:
         mark = late.sequence if self.by_sequence else late.t
-        return None if mark is None else self._waiting.pop((late.device, mark), None)
+        return None if mark is None else (late.device, mark)
 
     # --- memory ----------------------------------------------------------------------------------
+
+    def copy(self) -> Pending:
+        """What waits now; the readings themselves never change."""
+        copy = Pending(self.room, self.by_sequence)
+        copy._waiting = self._waiting.copy()
+        return copy
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and what else there is, to be kept in a file."""
@@ -75,14 +92,20 @@ class Pending:
         kinds = [tuple(names) for names in extra["features"]]
         waiting: OrderedDict[Key, Waiting] = OrderedDict()
         start = 0
-        certainties = arrays["certainty"].tolist()
+        values, certainties = arrays["values"], arrays["certainty"].tolist()
+        if values.ndim != 1 or np.any(np.abs(values) > LARGEST):
+            raise ValueError("expected values of ordinary size in one row")
         for (device, mark, group, kind, label), certainty in zip(
             extra["waiting"], certainties, strict=True
         ):
             features = kinds[kind]
-            row = arrays["values"][start : start + len(features)].copy()
+            row = values[start : start + len(features)].astype(np.float64)
             if len(row) != len(features):
-                raise ValueError("readings that wait for a label: expected more values")
+                raise ValueError("expected more values")
+            if not (isinstance(device, str) and isinstance(mark, (int, float))):
+                raise ValueError(f"expected a device and a number, got {device!r} and {mark!r}")
+            if not (isinstance(group, str) and all(isinstance(f, str) for f in features)):
+                raise ValueError("expected names")
             start += len(features)
             waiting[(device, mark)] = Waiting(group, features, row, label, certainty)
         self._waiting = waiting

@@ -10,6 +10,7 @@ from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.columns import Columns
 from streamlvq.monitor.fast_path import FastPath
+from streamlvq.monitor.pending import Waiting
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.chain import links
@@ -68,6 +69,8 @@ class Pipeline:
                 except Exception as error:  # the other readings shall not suffer from a defect
                     columns.failures[k] = error
                 k += 1
+        # A class that was announced may have failed to come.
+        columns.probabilities = columns.probabilities[:, : len(self.classes)]
         return columns
 
     def _step_one(
@@ -120,15 +123,9 @@ class Pipeline:
 
     # --- late labels -----------------------------------------------------------------------------
 
-    def learn_late(
-        self,
-        features: tuple[str, ...],
-        row: Rows,
-        y: Label,
-        decided: Label | None,
-        certainty: float,
-    ) -> None:
+    def learn_late(self, waiting: Waiting, y: Label) -> None:
         """Learn a reading whose window has moved on since; thresholds hear how it ended."""
-        self.model.learn_one(dict(zip(features, row.tolist(), strict=True)), y)
+        x = dict(zip(waiting.features, waiting.row.tolist(), strict=True))
+        self.model.learn_one(x, y)
         if self.rejector is not None:
-            self.rejector.hear_late(decided, certainty, y)
+            self.rejector.hear_late(waiting.label, waiting.certainty, y)
