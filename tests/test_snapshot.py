@@ -22,16 +22,20 @@ import streamlvq
 from samples import GROWING, blobs, build, frozen, knowledge, readings, taught
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot import (
+    OWN_LIMIT,
     Snapshot,
     SnapshotError,
+    container,
     decode,
     describe,
     encode,
+    header,
     inspect_text,
     kind_of,
     rebuild,
 )
 from streamlvq.snapshot.classifiers import MODELS, WRAPPERS, prefixed, split
+from streamlvq.snapshot.container import LONGEST_INLINE
 from streamlvq.snapshot.table import columns
 from streamlvq.snapshot.tags import pack, tag, unpack, untag
 from streamlvq.snapshot.verify import BOUNDS, NAMES, class_sizes, pair_labels
@@ -205,6 +209,93 @@ def test_size_is_limited() -> None:
         decode("text")  # type: ignore[arg-type]
 
 
+def test_what_is_too_large_to_be_read_is_not_written() -> None:
+    arrays = {"a": np.zeros(100), "b/c": np.zeros((50, 3))}
+    size = len(encode(arrays, {}))
+    assert encode(arrays, {}, limit=size) == encode(arrays, {})
+    decode(encode(arrays, {}, limit=size), limit=size)
+    for limit in (size - 1, 2000, 10):  # beyond by the header, by the arrays
+        with pytest.raises(
+            SnapshotError, match=rf"at most {limit} bytes, got \d+; .*'b/c' of shape \(50, 3\)"
+        ):
+            encode(arrays, {}, limit=limit)
+
+
+def test_size_is_looked_at_before_anything_is_made() -> None:
+    """A terabyte that takes up no room, being one number again and again."""
+    huge = np.broadcast_to(np.zeros(1), (2**37,))
+    with pytest.raises(SnapshotError, match="at most 68719476736 bytes, got 1099511627776"):
+        encode({"a": huge}, {}, limit=OWN_LIMIT)
+
+
+@pytest.mark.parametrize("more", [-40, 0, 1, 1000])
+def test_long_metadata_come_back(more: int) -> None:
+    metadata = {"text": "x" * (LONGEST_INLINE + more), "unpaired": "\ud800"}
+    data = encode(ARRAYS, metadata)
+    arrays, found = decode(data)
+    assert found == metadata
+    assert arrays.keys() == ARRAYS.keys()
+    assert encode(arrays, found) == data
+    for place in (9, len(data) // 2, len(data) - 1):
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        with pytest.raises(SnapshotError):
+            decode(bytes(damaged))
+
+
+def test_metadata_and_headers_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of files that may come from a stranger, made small; both ways have the same."""
+    long = {"text": "x" * LONGEST_INLINE}
+    many = {f"array{k}": np.zeros(1) for k in range(100)}
+    files = [encode({}, long), encode(many, {})]
+    monkeypatch.setattr(header, "LARGEST_HEADER", 5000)
+    for data, (arrays, metadata), message in zip(
+        files, [({}, long), (many, {})], ["metadata: expected", "expected a header"], strict=True
+    ):
+        with pytest.raises(SnapshotError, match=f"{message} .*at most 5000 bytes"):
+            decode(data)
+        with pytest.raises(SnapshotError, match=f"{message} .*at most 5000 bytes"):
+            encode(arrays, metadata)
+        assert encode(arrays, metadata, limit=OWN_LIMIT) == data
+        found = decode(data, limit=OWN_LIMIT)
+        assert (found[0].keys(), found[1]) == (arrays.keys(), metadata)
+
+
+def test_headers_are_never_larger_than_the_format_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "LONGEST_INLINE", 2**30)
+    with pytest.raises(SnapshotError, match=r"header of at most 100000000 bytes, got .*too large"):
+        encode({}, {"text": "x" * 100_000_000}, limit=OWN_LIMIT)
+    monkeypatch.setattr(container, "MOST_ARRAYS", 3)
+    with pytest.raises(SnapshotError, match="at most 3 arrays, got 6"):
+        encode(ARRAYS, {})
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(3), "expected a row of bytes"),
+        (np.zeros((2, 2), np.uint8), "expected a row of bytes"),
+        (np.frombuffer(b"{", np.uint8), "expected JSON"),
+        (np.frombuffer(b"[1]", np.uint8), "expected an object"),
+        (np.frombuffer(b'{"a":1,"a":2}', np.uint8), "a name comes twice"),
+        (np.frombuffer(b'{"a":"\xff"}', np.uint8), "expected JSON"),
+    ],
+)
+def test_lies_in_long_metadata_are_refused(
+    array: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "_with_text", lambda *_: ({"metadata": array}, "null"))
+    data = encode({}, {})
+    with pytest.raises(SnapshotError, match=message):
+        decode(data)
+
+
+def test_snapshots_have_the_limit_that_is_asked_for() -> None:
+    snapshot = Snapshot.of(learnt(streamlvq.GLVQ(), *blobs(20)))
+    with pytest.raises(SnapshotError, match="at most 5000 bytes"):
+        snapshot.to_bytes(limit=5000)
+
+
 @pytest.mark.parametrize(
     ("arrays", "metadata", "message"),
     [
@@ -213,6 +304,7 @@ def test_size_is_limited() -> None:
         ({"a": np.array([object()])}, {}, "got object"),
         ({"a": [1.0]}, {}, "got list"),
         ({"a b": np.zeros(1)}, {}, "names of arrays"),
+        ({"metadata": np.zeros(1)}, {}, "it is taken"),
         ({}, {"x": object()}, "what JSON can say"),
         ({}, {"x": b"bytes"}, "what JSON can say"),
     ],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from streamlvq.snapshot.classifiers import describe, rebuild
-from streamlvq.snapshot.container import decode, encode, kind_of
+from streamlvq.snapshot.container import LIMIT, OWN_LIMIT, decode, encode, kind_of
 from streamlvq.snapshot.errors import SnapshotError, SnapshotFileError
 from streamlvq.snapshot.files import Store, write_atomically
 from streamlvq.snapshot.snapshot import Snapshot
 from streamlvq.snapshot.table import inspect_text
 
 __all__ = [
+    "LIMIT",
+    "OWN_LIMIT",
     "Snapshot",
     "SnapshotError",
     "SnapshotFileError",

@@ -2,6 +2,10 @@
 
 All metadata is one JSON text under the key "streamlvq". It starts with the SHA-256 of the whole
 file, taken while zeros were in its place: whatever is changed, in any place, will be noticed.
+Headers cannot be large; what a caller says in more than `LONGEST_INLINE` characters becomes an
+array of bytes, and null stands in its place.
+
+What is too large to be read is not written either: both ways have the same limits.
 """
 
 from __future__ import annotations
@@ -17,13 +21,24 @@ import safetensors
 from safetensors.numpy import save
 
 from streamlvq.snapshot.errors import SnapshotError
-from streamlvq.snapshot.header import Header, check_name, parse_json, read_header
+from streamlvq.snapshot.header import (
+    MOST_ARRAYS,
+    Header,
+    check_name,
+    largest_header,
+    largest_text,
+    parse_json,
+    read_header,
+)
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 SCHEMA = 1
 KEY = "streamlvq"
-LIMIT = 2**30  # bytes that are looked at if nobody says otherwise
+LIMIT = 2**30  # bytes of a file, if nobody says otherwise: it may come from a stranger
+OWN_LIMIT = 64 * 2**30  # of files that this program wrote for itself
+LONGEST_INLINE = 2**20
+METADATA = "metadata"  # the array that holds longer ones
 DTYPES = {"F64": "<f8", "I64": "<i8", "U8": "u1"}
 KINDS = frozenset({"float64", "int64", "uint8"})
 
@@ -33,8 +48,12 @@ _IN_HEADER = json.dumps(_BEFORE)[1:-1].encode()
 _CHECKSUM = re.compile(re.escape(_BEFORE) + '([0-9a-f]{64})"')
 
 
-def encode(arrays: Arrays, metadata: dict[str, Any], *, kind: str = "snapshot") -> bytes:
+def encode(
+    arrays: Arrays, metadata: dict[str, Any], *, kind: str = "snapshot", limit: int = LIMIT
+) -> bytes:
     """Arrays and metadata as one file; the same ones always give the same bytes.
+
+    Raises `SnapshotError` for what `decode` with the same limit would refuse to read.
 
     Parameters
     ----------
@@ -44,6 +63,8 @@ def encode(arrays: Arrays, metadata: dict[str, Any], *, kind: str = "snapshot") 
         What JSON can say. Keys must be text.
     kind
         What it is, so that one kind of file is not taken for another.
+    limit
+        The most bytes that the file may have.
 
     Examples
     --------
@@ -63,10 +84,9 @@ def encode(arrays: Arrays, metadata: dict[str, Any], *, kind: str = "snapshot") 
     streamlvq.snapshot.errors.SnapshotError: expected checksum ..., got ...: the file is damaged
 
     """
-    for name in arrays:
-        check_name(name)
-    ready = {name: _ready(name, array) for name, array in arrays.items()}
-    blank = save(ready, {KEY: _envelope(metadata, kind)})
+    arrays, text = _with_text(arrays, _to_json(metadata), limit)
+    _check_size(arrays, limit)
+    blank = _save(arrays, _envelope(text, kind), limit)
     end = 8 + int.from_bytes(blank[:8], "little")
     body = memoryview(blank)[end:]
     checksum = _checksum(blank[:end], body)
@@ -96,10 +116,12 @@ def decode(
     if envelope.get("kind") != kind:
         raise SnapshotError(f"expected a {kind}, got a {envelope.get('kind')!r}")
     _verify(data, header)
-    metadata = envelope.get("metadata")
+    arrays, metadata = _arrays(data), envelope.get("metadata")
+    if metadata is None and METADATA in arrays:
+        metadata = _long_metadata(arrays.pop(METADATA), limit)
     if not isinstance(metadata, dict):
         raise SnapshotError(f"metadata: expected an object, got {type(metadata).__name__}")
-    return _arrays(data), metadata
+    return arrays, metadata
 
 
 def kind_of(data: bytes, *, limit: int = LIMIT) -> str:
@@ -107,21 +129,86 @@ def kind_of(data: bytes, *, limit: int = LIMIT) -> str:
     return str(_open(data, limit)[1].get("kind"))
 
 
-def _ready(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _check_kind(name: str, array: npt.NDArray[Any]) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.name not in KINDS:
         kind = getattr(array, "dtype", type(array).__name__)
         raise SnapshotError(
             f"array {name!r}: expected one of {', '.join(sorted(KINDS))}, got {kind}"
         )
+
+
+def _in_order(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     # `ascontiguousarray` would make a vector of a single number.
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
-def _envelope(metadata: dict[str, Any], kind: str) -> str:
+def _to_json(metadata: dict[str, Any]) -> str:
     try:
-        text = json.dumps(metadata, sort_keys=True, separators=(",", ":"))
+        return json.dumps(metadata, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotError(f"metadata: expected what JSON can say, got {error}") from error
+
+
+def _with_text(arrays: Arrays, text: str, limit: int) -> tuple[Arrays, str]:
+    """All arrays to write, and the text that goes into the header."""
+    for name, array in arrays.items():
+        check_name(name)
+        _check_kind(name, array)
+    if METADATA in arrays:
+        raise SnapshotError(f"expected no array of the name {METADATA!r}: it is taken")
+    if len(text) <= LONGEST_INLINE:
+        return arrays, text
+    _check_text(len(text), limit)
+    return {**arrays, METADATA: np.frombuffer(text.encode(), np.uint8)}, "null"
+
+
+def _check_text(length: int, limit: int) -> None:
+    most = largest_text(limit, LIMIT)
+    if length > most:
+        raise SnapshotError(f"metadata: expected at most {most} bytes of JSON, got {length}")
+
+
+def _long_metadata(array: npt.NDArray[Any], limit: int) -> Any:
+    if array.dtype != np.uint8 or array.ndim != 1:
+        raise SnapshotError(f"metadata: expected a row of bytes, got {array.dtype}")
+    _check_text(array.size, limit)
+    return parse_json(array.tobytes(), "metadata")
+
+
+def _check_size(arrays: Arrays, limit: int) -> None:
+    """Before anything of that size is made."""
+    if len(arrays) > MOST_ARRAYS:
+        raise SnapshotError(f"expected at most {MOST_ARRAYS} arrays, got {len(arrays)}")
+    size = sum(array.nbytes for array in arrays.values())
+    if size > limit:
+        raise _too_large(arrays, size, limit)
+
+
+def _too_large(arrays: Arrays, size: int, limit: int) -> SnapshotError:
+    largest = max(arrays, key=lambda name: arrays[name].nbytes)
+    return SnapshotError(
+        f"expected at most {limit} bytes, got {size}; the largest of {len(arrays)} arrays is "
+        f"{largest!r} of shape {arrays[largest].shape} with {arrays[largest].nbytes}"
+    )
+
+
+def _save(arrays: Arrays, envelope: str, limit: int) -> bytes:
+    most = largest_header(limit, LIMIT)
+    try:
+        blank = save({name: _in_order(array) for name, array in arrays.items()}, {KEY: envelope})
+    except safetensors.SafetensorError as error:
+        raise SnapshotError(f"expected a header of at most {most} bytes, got {error}") from error
+    header = int.from_bytes(blank[:8], "little")
+    if header > most:
+        raise SnapshotError(
+            f"expected a header of at most {most} bytes, got {header} for {len(arrays)} arrays"
+        )
+    if len(blank) > limit:
+        raise _too_large(arrays, len(blank), limit)
+    return blank
+
+
+def _envelope(text: str, kind: str) -> str:
     rest = f'"kind":{json.dumps(kind)},"schema":{SCHEMA},"metadata":{text}}}'
     return f'{_BEFORE}{_NO_CHECKSUM}",{rest}'
 
@@ -129,7 +216,7 @@ def _envelope(metadata: dict[str, Any], kind: str) -> str:
 def _open(data: bytes, limit: int) -> tuple[Header, dict[str, Any]]:
     if not isinstance(data, bytes):
         raise SnapshotError(f"expected bytes, got {type(data).__name__}")
-    header = read_header(data, KEY, limit)
+    header = read_header(data, KEY, limit, largest_header(limit, LIMIT))
     envelope = parse_json(header.text, "metadata")
     if not isinstance(envelope, dict):
         raise SnapshotError(f"metadata: expected an object, got {type(envelope).__name__}")

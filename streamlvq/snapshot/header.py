@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from streamlvq.snapshot.errors import SnapshotError
 
 LENGTH = 8  # bytes that hold the length of the header
-LARGEST_HEADER = 64 * 2**20
+LARGEST_HEADER = 64 * 2**20  # of a file that a stranger may have made: JSON takes far more room
+LARGEST_OWN_HEADER = 100_000_000  # what the format allows
 MOST_ARRAYS = 1_000_000
 MOST_DIMENSIONS = 4
 NAME = re.compile(r"\w[\w.:-]*(?:/\w[\w.:-]*)*", re.ASCII)
@@ -30,7 +31,17 @@ class Header(NamedTuple):
     end: int
 
 
-def read_header(data: bytes, key: str, limit: int) -> Header:
+def largest_header(limit: int, strangers: int) -> int:
+    """The most bytes of a header, in files up to `limit`; less in those of strangers."""
+    return LARGEST_HEADER if limit <= strangers else LARGEST_OWN_HEADER
+
+
+def largest_text(limit: int, strangers: int) -> int:
+    """The same for JSON outside of the header."""
+    return LARGEST_HEADER if limit <= strangers else limit
+
+
+def read_header(data: bytes, key: str, limit: int, largest: int = LARGEST_HEADER) -> Header:
     """Read and check the header of a file that holds metadata under just this key."""
     if len(data) > limit:
         raise SnapshotError(f"expected at most {limit} bytes, got {len(data)}")
@@ -38,10 +49,10 @@ def read_header(data: bytes, key: str, limit: int) -> Header:
         raise SnapshotError(f"expected at least {LENGTH} bytes, got {len(data)}")
     length = int.from_bytes(data[:LENGTH], "little")
     end = LENGTH + length
-    if not 2 <= length <= min(LARGEST_HEADER, len(data) - LENGTH):
+    if not 2 <= length <= min(largest, len(data) - LENGTH):
         raise SnapshotError(
-            f"expected a header that fits into {len(data)} bytes, got one of {length}: "
-            f"the file is cut short or no snapshot"
+            f"expected a header of at most {largest} bytes in a file of {len(data)}, got one of "
+            f"{length}: the file is cut short or no snapshot"
         )
     entries = _parse(data[LENGTH:end])
     text = _only_text(entries.pop(METADATA, None), key)

@@ -114,9 +114,9 @@ class Snapshot:
         """A classifier that goes on from here; a new and independent one each time."""
         return rebuild(self._arrays, self._file.classifier)
 
-    def to_bytes(self) -> bytes:
-        """As the bytes of a safetensors file."""
-        return encode(self._arrays, msgspec.structs.asdict(self._file))
+    def to_bytes(self, *, limit: int = LIMIT) -> bytes:
+        """As the bytes of a safetensors file; raises `SnapshotError` if it would be too large."""
+        return encode(self._arrays, msgspec.structs.asdict(self._file), limit=limit)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, limit: int = LIMIT) -> Self:
@@ -131,9 +131,9 @@ class Snapshot:
         snapshot._built = snapshot.classifier()  # what cannot be rebuilt is no snapshot
         return snapshot
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, limit: int = LIMIT) -> None:
         """Write a file that is there as a whole or not at all, also after a loss of power."""
-        write_atomically(path, self.to_bytes())
+        write_atomically(path, self.to_bytes(limit=limit))
 
     @classmethod
     def load(cls, path: str | Path, *, limit: int = LIMIT) -> Self:
