@@ -102,8 +102,9 @@ BAD = [
     ("decisions:\n  topic: out\n  retain: true", "3: decisions.retain: expected {device} in decisions.topic: a broker keeps one message for each topic"),
     ("status:\n  topic: s/{device}", "2: status.topic: expected {client_id}, got {device}"),
     ("status:\n  home_assistant: ha/{x}", "2: status.home_assistant: expected a plain topic, such as homeassistant, got {x}"),
-    ("status: {home_assistant: ha}\ndecisions: {topic: null}", "1: status.home_assistant: expected a decisions.topic that holds {device} and no other placeholder, for Home Assistant to listen to, got None"),
-    ("readings: {topic: '{site}/{device}'}\ndecisions: {topic: 'a/b/{site}/{device}'}\nstatus:\n  home_assistant: h/a/c", "4: status.home_assistant: expected a decisions.topic that holds {device} and no other placeholder, for Home Assistant to listen to, got 'a/b/{site}/{device}'"),
+    ("status: {home_assistant: ha}\ndecisions: {topic: null}", "1: status.home_assistant: expected a decisions.topic that holds {device}, for Home Assistant to listen to, got None"),
+    ("readings: {topic: '{site}/{device}'}\ndecisions: {topic: 'a/b/{device}'}\nstatus:\n  home_assistant: h/a/c", "4: status.home_assistant: expected a decisions.topic that holds {site} and {device}, for Home Assistant to listen to, got 'a/b/{device}'"),
+    ("readings: {topic: '{site}/{device}'}\ndecisions:\n  topic: a/b/{device}\n  retain: true", "4: decisions.retain: expected {site} in decisions.topic: a broker keeps one message for each topic"),
     ("status:\n  home_assistant: sensors", "2: status.home_assistant: expected a topic that readings.topic ('sensors/{device}/readings') does not match, got 'sensors': the daemon would listen to itself"),
     # --- payloads --------------------------------------------------------------------------------
     ("readings:\n  columns: [a]", "2: readings.columns: expected no columns with format: json, whose values have names; to choose some of them use features"),
@@ -121,6 +122,7 @@ BAD = [
     ("labels:\n  topic: labels/{device}\n  sequence: n", "3: labels.sequence: expected readings.sequence too: labels find their reading by its sequence"),
     ("readings: {sequence: n}\nlabels:\n  topic: labels/{device}\n  time: t", "4: labels.time: expected readings.time too: labels find their reading by its time"),
     ("readings: {sequence: n}\nlabels:\n  topic: labels\n  sequence: n", "3: labels.topic: expected {device} as one of the levels, or labels.device to say which field names the device, got 'labels'"),
+    ("readings: {topic: 'r/{site}/{device}', sequence: n}\nlabels:\n  topic: labels/{device}\n  sequence: n", "3: labels.topic: expected also {site}, as in readings.topic ('r/{site}/{device}'), to know whose readings labels are for, got 'labels/{device}'"),
     ("readings: {sequence: n}\nlabels:\n  topic: labels/{hall}/{device}\n  sequence: n", "3: labels.topic: expected a placeholder of readings.topic, got {hall}"),
     ("readings: {sequence: n}\ndecisions: {topic: d}\nlabels:\n  topic: sensors/{device}/+\n  sequence: n", "4: labels.topic: expected topics that are none of readings.topic ('sensors/{device}/readings'), got 'sensors/{device}/+'"),
     # --- models ----------------------------------------------------------------------------------

@@ -474,6 +474,23 @@ def test_home_assistant_finds_devices() -> None:
     assert len(list(discovery.announce(f"d{i}" for i in range(2 * MOST)))) == 2 * (MOST - 1)
 
 
+def test_home_assistant_finds_devices_of_the_same_name_at_two_sites() -> None:
+    config = Config(
+        readings=ReadingsSection(topic="plant/{site}/{device}/readings"),
+        status=StatusSection(home_assistant="ha"),
+        decisions=DecisionsSection(topic="plant/{site}/{device}/decision"),
+    )
+    found = list(Discovery(config).announce(["leeds/pump 1", "york/pump 1"]))
+    said = [json.loads(message.payload) for message in found]
+    assert [each["state_topic"] for each in said[::2]] == [
+        "plant/leeds/pump%201/decision",
+        "plant/york/pump%201/decision",
+    ]
+    assert len({message.topic for message in found}) == 4
+    assert all(message.topic.count("/") == 4 for message in found)
+    assert len({each["unique_id"] for each in said}) == 4
+
+
 @pytest.mark.parametrize("topic", [None, "plant/{site}/{device}/decision"])
 def test_home_assistant_needs_a_topic_per_device(topic: str | None) -> None:
     status = StatusSection(home_assistant="ha")

@@ -26,6 +26,7 @@ from streamlvq.config import (
 from streamlvq.connect import Message
 from streamlvq.events import LateLabel, Readings, Refused
 from streamlvq.payloads import Decoded, Decoder, FieldsError, group_of
+from streamlvq.payloads.identity import Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
 from streamlvq.payloads.routes import REMEMBERED, Routes
 
@@ -78,7 +79,7 @@ def test_readings_with_the_same_features_are_one_event() -> None:
         assert event.rows.tolist() == [[i, -i] for i in range(20)]
         assert event.rows.flags.c_contiguous
         assert event.rows.flags.writeable
-        assert event.devices == [f"pump{i % 3}" for i in range(20)]
+        assert event.devices == [f"leeds/pump{i % 3}" for i in range(20)]
         assert event.groups == [""] * 20
         assert event.labels == [None] * 20
         assert event.times == [1.7e9 + i for i in range(20)]
@@ -105,9 +106,9 @@ def test_events_keep_the_order_of_messages() -> None:
     assert shapes == [[0, 1], 2, [3], [4], 5, 6, [7]]
     late = [event for event in decoded.events if isinstance(event, LateLabel)]
     assert [event[:6] for event in late] == [
-        ("a", "", "ok", None, 1, 2),
-        ("b", "", "worn", None, 4, 5),
-        ("b", "", 7, 5.5, None, 6),
+        ("leeds/a", "", "ok", None, 1, 2),
+        ("leeds/b", "", "worn", None, 4, 5),
+        ("leeds/b", "", 7, 5.5, None, 6),
     ]
 
 
@@ -148,7 +149,7 @@ def test_a_row_of_a_file_may_have_no_time() -> None:
 # --- groups, devices, shards ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("per", "group"), [("all", ""), ("device", "a"), ("site", "leeds")])
+@pytest.mark.parametrize(("per", "group"), [("all", ""), ("device", "leeds/a"), ("site", "leeds")])
 def test_the_group_is_the_model_s(per: str, group: str) -> None:
     config = config_of(per=per)
     decoded = Decoder(config).decode([message("a", x=1), label("a", n=1, label="ok")])
@@ -157,7 +158,7 @@ def test_the_group_is_the_model_s(per: str, group: str) -> None:
     assert isinstance(late, LateLabel)
     assert reading.groups == [group]
     assert late.group == group
-    assert group_of(config)("a", {"site": "leeds"}) == group
+    assert group_of(config)("leeds/a", {"site": "leeds"}) == group
 
 
 def test_the_device_may_be_a_field() -> None:
@@ -176,7 +177,7 @@ def test_the_device_may_be_a_field() -> None:
 def test_a_field_goes_before_the_topic() -> None:
     batch = [message("a", x=1, d="b"), message("a", x=1), message("a", x=1, d="")]
     decoded = Decoder(config_of(device="d", features=["x"])).decode(batch)
-    assert readings_in(decoded)[0].devices == ["b", "a"]
+    assert readings_in(decoded)[0].devices == ["leeds/b", "leeds/a"]
     assert decoded.refused[0][:2] == (2, "device")
 
 
@@ -190,7 +191,55 @@ def test_rows_of_files_have_a_device_too() -> None:
 def test_names_in_topics_are_as_they_were_before_they_were_cleaned() -> None:
     batch = [message("pump%207%2Fnorth", x=1), message("100%", x=1), message("%FF", x=1)]
     [event] = readings_in(Decoder(config_of()).decode(batch))
+    assert event.devices == ["leeds/pump 7%2Fnorth", "leeds/100%25", "leeds/%25FF"]
+    batch = [Message(one.topic.replace("leeds/", ""), *one[1:]) for one in batch]
+    [event] = readings_in(Decoder(config_of(topic="plant/{device}/readings")).decode(batch))
     assert event.devices == ["pump 7/north", "100%", "%FF"]
+
+
+@pytest.mark.parametrize("by_field", [False, True])
+def test_devices_of_the_same_name_at_two_sites_are_two(by_field: bool) -> None:
+    labels = LabelsSection(topic="say/{device}/{site}", sequence="n")
+    config = config_of(labels=labels, per="device", device="d" if by_field else None)
+    batch = [
+        Message(f"plant/{site}/{'x' if by_field else 'a'}/readings", b'{"x":1,"n":1,"d":"a"}', 1.0)
+        for site in ("leeds", "york")
+    ]
+    batch += [Message(f"say/a/{site}", b'{"n":1,"label":2}', 1.0) for site in ("leeds", "york")]
+    reading, *late = Decoder(config).decode(batch).events
+    assert isinstance(reading, Readings)
+    assert reading.devices == reading.groups == ["leeds/a", "york/a"]
+    assert len(set(reading.keys)) == 2
+    found = [(event.device, event.group) for event in late if isinstance(event, LateLabel)]
+    assert found == [("leeds/a", "leeds/a"), ("york/a", "york/a")]
+
+
+def test_a_device_that_only_the_payload_names_comes_last() -> None:
+    config = config_of(topic="{hall}/{row}/x", device="d", features=["x"], labels=None)
+    batch = [Message("h/r/x", b'{"x": 1, "d": "a/b"}', 1.0), Message("h//x", b'{"x": 1}', 1.0)]
+    decoded = Decoder(config).decode(batch)
+    assert readings_in(decoded)[0].devices == ["h/r/a%2Fb"]
+    assert decoded.refused[0][:2] == (1, "device")
+
+
+def test_names_that_are_too_long_are_refused() -> None:
+    long = "z" * 257
+    batch = [message("a", x=1, d="b"), message(long, x=1, d="b"), message(long, x=1)]
+    batch.append(Message(f"plant/{long}/a/readings", b'{"x": 1, "d": "b"}', 1.0))
+    for device, refused in ((None, [1, 2, 3]), ("d", [2, 3])):
+        decoded = Decoder(config_of(device=device, features=["x"])).decode(batch)
+        assert [each[:2] for each in decoded.refused] == [(i, "device") for i in refused]
+
+
+names = st.text(st.sampled_from("a/%2F5"), max_size=4)
+
+
+@given(names, names, names, names)
+def test_different_devices_have_different_identities(a: str, b: str, c: str, d: str) -> None:
+    identity = Identity("x/{site}/{device}")
+    first, second = {"site": a, "device": b}, {"site": c, "device": d}
+    assert (identity.join(first) == identity.join(second)) == (first == second)
+    assert identity.split(identity.join(first)) == first
 
 
 @pytest.mark.parametrize("by_field", [False, True])
@@ -209,7 +258,7 @@ def test_every_device_is_in_one_shard(by_field: bool) -> None:
         assert all(crc32(name.encode()) % 3 == index for name in ours)
         assert decoded.skipped == 100 - 2 * len(ours)
         seen += ours
-    assert sorted(seen) == sorted(f"pump{i}" for i in range(50))
+    assert sorted(seen) == sorted(f"leeds/pump{i}" for i in range(50))
 
 
 def test_what_belongs_to_other_shards_is_not_even_looked_at() -> None:
@@ -327,7 +376,8 @@ def test_messages_that_say_nothing_are_refused_in_their_order() -> None:
     template = "plant/{site}/{device}/readings or plant/{site}/{device}/label"
     assert decoded.refused == [
         Refused(1, "topic", f"expected a topic like {template}, got 'elsewhere'"),
-        Refused(2, "device", "expected a topic with a device's name, got 'plant/leeds//readings'"),
+        Refused(2, "device", "expected a topic with a device's name, all names of at most 256 "
+                "characters, got 'plant/leeds//readings'"),
         Refused(3, "field", "expected at least one feature (any number), got {'x': 'hot'}"),
         Refused(5, "payload", f"expected at most 100 bytes, got {len(batch[5].payload)}"),
         Refused(6, "field", "expected n or t to say which reading the label is for, got "
@@ -360,17 +410,17 @@ def test_late_labels_that_say_nothing(payload: bytes, reason: str, text: str) ->
 
 def test_late_labels_may_name_their_device_and_be_msgpack() -> None:
     labels = LabelsSection(
-        topic="labels", format="msgpack", label="is.a", sequence="n", device="d", time="at",
+        topic="labels/{site}", format="msgpack", label="is.a", sequence="n", device="d", time="at",
         time_unit="iso",
     )  # fmt: skip
     decoder = Decoder(config_of(labels=labels, per="device"))
     item = {"is": {"a": "worn"}, "n": 5, "d": "pump", "at": "1970-01-01T00:00:02Z"}
-    batch = [Message("labels", msgspec.msgpack.encode(item), 1.0)]
-    batch.append(Message("labels", msgspec.msgpack.encode(item | {"d": None}), 1.0))
+    batch = [Message("labels/leeds", msgspec.msgpack.encode(item), 1.0)]
+    batch.append(Message("labels/leeds", msgspec.msgpack.encode(item | {"d": None}), 1.0))
     decoded = decoder.decode(batch)
     [late] = decoded.events
     assert isinstance(late, LateLabel)
-    assert late[:6] == ("pump", "pump", "worn", 2.0, 5, 0)
+    assert late[:6] == ("leeds/pump", "leeds/pump", "worn", 2.0, 5, 0)
     assert decoded.refused == [Refused(1, "device", "d: expected a device's name, got nothing")]
 
 
@@ -405,6 +455,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not decoder.decode([message(f"pump{i}", x=1, d=f"p{i}")]).refused
     assert len(by_topic._routes) <= 100
     assert len(by_field._hashes) <= 100
+    assert len(by_field._identities) <= 100
 
 
 # --- batches do not matter -----------------------------------------------------------------------

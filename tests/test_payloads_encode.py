@@ -166,10 +166,9 @@ def test_no_name_breaks_a_topic() -> None:
 def test_a_decision_goes_where_the_reading_came_from() -> None:
     readings = "plant/{site}/{line}/{device}/readings"
     encoder = encoder_of(readings=readings, topic="plant/{site}/{device}/decision")
-    messages = [Message(f"plant/{s}/1/a%20b/readings", b"{}", 1.0) for s in ("leeds", "york")]
-    decisions = decisions_of(["a b", "a b"], sources=[1, 0])
+    decisions = decisions_of(["york/1/a b", "leeds/1/a b"])
     for _ in range(2):  # also when the topics are known
-        topics = [message.topic for message in encoder.encode(decisions, messages)]
+        topics = [message.topic for message in encoder.encode(decisions)]
         assert topics == ["plant/york/a%20b/decision", "plant/leeds/a%20b/decision"]
 
 
@@ -182,17 +181,30 @@ def test_sites_with_odd_names_keep_them() -> None:
     messages = [Message("plant/new%20york/a%2Fb/readings", b'{"x": 1}', 1.0)]
     [event] = Decoder(config).decode(messages).events
     decisions = decisions_of(event.devices)  # type: ignore[union-attr]
-    [message] = Encoder(config).encode(decisions, messages)
+    [message] = Encoder(config).encode(decisions)
     assert message.topic == "plant/new%20york/a%2Fb/decision"
+    assert sent([message])[0]["device"] == "new york/a%2Fb"
 
 
-@pytest.mark.parametrize(("per", "group"), [("site", "leeds"), ("device", "a")])
-def test_the_group_fills_its_placeholder(per: str, group: str) -> None:
+@pytest.mark.parametrize(("name", "value"), [("site", "leeds"), ("device", "a")])
+def test_a_topic_may_hold_some_of_the_names(name: str, value: str) -> None:
+    encoder = encoder_of(readings="plant/{site}/{device}", topic=f"out/{{{name}}}/{{client_id}}")
+    [message] = encoder.encode(decisions_of(["leeds/a"]))
+    assert message.topic == f"out/{value}/streamlvq"
+
+
+def test_a_device_that_a_file_names_has_no_site() -> None:
+    encoder = encoder_of(readings="plant/{site}/{device}", topic="out/{site}/{device}")
+    assert encoder.encode(decisions_of(["a"]))[0].topic == "out/%/a"
+
+
+def test_devices_of_the_same_name_at_two_sites_change_by_themselves() -> None:
     encoder = encoder_of(
-        per=per, readings="plant/{site}/{device}", topic=f"out/{{{per}}}/{{client_id}}"
+        readings="plant/{site}/{device}", topic="out/{site}/{device}", when="change"
     )
-    [message] = encoder.encode(decisions_of(["a"], groups=[group]))
-    assert message.topic == f"out/{group}/streamlvq"
+    devices = ["leeds/a", "york/a", "leeds/a", "york/a"]
+    said = encoder.encode(decisions_of(devices, codes=np.array([0, 1, 0, 1])))
+    assert [message.topic for message in said] == ["out/leeds/a", "out/york/a"]
 
 
 def test_placeholders_that_nobody_fills_are_said_at_once() -> None:

@@ -26,8 +26,9 @@ def topics(config: Config) -> Iterator[Problem]:
     heard: list[_Topic] = []
     told: list[_Topic] = []
     yield from _heard(config, heard)
-    known = {"device", *(name for topic in heard[:1] for name in topic.template.placeholders)}
-    yield from _told(config, known, told)
+    readings = [topic.template for topic in heard if topic.key == "readings.topic"]
+    known = dict.fromkeys((*(readings[0].placeholders if readings else ()), "device"))
+    yield from _told(config, list(known), told)
     yield from _shared(heard)
     yield from _echoes(heard, told)
 
@@ -43,7 +44,22 @@ def _heard(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     yield from _needs_device(label, config.labels.device)
     known = {"device", *(into[0].template.placeholders if into else label[1].placeholders)}
     yield from _unknown(label, known, "a placeholder of readings.topic")
+    yield from _same_devices(label, into)
     into.append(label)
+
+
+def _same_devices(label: _Topic, readings: list[_Topic]) -> Iterator[Problem]:
+    """A device is known by all that the topics of its readings name, so labels must say it too."""
+    for topic in readings:
+        given = (*label.template.placeholders, "device")  # which a field may name
+        missing = [name for name in topic.template.placeholders if name not in given]
+        if missing:
+            yield Problem(
+                label.path,
+                f"expected also {_braces(missing)}, as in readings.topic "
+                f"({topic.template.text!r}), to know whose readings labels are for, "
+                f"got {label.template.text!r}",
+            )
 
 
 def _readings(config: Config, into: list[_Topic]) -> Iterator[Problem]:
@@ -61,7 +77,7 @@ def _readings(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     into.append(topic)
 
 
-def _told(config: Config, known: Collection[str], into: list[_Topic]) -> Iterator[Problem]:
+def _told(config: Config, known: list[str], into: list[_Topic]) -> Iterator[Problem]:
     status, prefix = config.status, config.status.home_assistant
     for key, text, names, which in (
         ("decisions.topic", config.decisions.topic, known, "a placeholder of readings.topic"),
@@ -77,23 +93,28 @@ def _told(config: Config, known: Collection[str], into: list[_Topic]) -> Iterato
             continue
         yield from _unknown(topic, names, which)
         into.append(topic)
-    named = [topic.template.placeholders for topic in into if topic.key == "decisions.topic"]
-    if prefix is not None and (config.decisions.topic is None or named not in ([], [("device",)])):
+    yield from _tells_devices_apart(config, known)
+
+
+def _tells_devices_apart(config: Config, known: list[str]) -> Iterator[Problem]:
+    topic = config.decisions.topic
+    missing = [name for name in known if f"{{{name}}}" not in (topic or "")]
+    if config.status.home_assistant is not None and missing:
         yield Problem(
             ("status", "home_assistant"),
-            "expected a decisions.topic that holds {device} and no other placeholder, for Home "
-            f"Assistant to listen to, got {config.decisions.topic!r}",
+            f"expected a decisions.topic that holds {_braces(known)}, for Home Assistant to "
+            f"listen to, got {topic!r}",
         )
-    if config.decisions.topic is not None:
-        yield from _tells_devices_apart(config)
-
-
-def _tells_devices_apart(config: Config) -> Iterator[Problem]:
-    if config.decisions.retain and "{device}" not in (config.decisions.topic or ""):
+    if config.decisions.retain and topic is not None and missing:
         yield Problem(
             ("decisions", "retain"),
-            "expected {device} in decisions.topic: a broker keeps one message for each topic",
+            f"expected {_braces(missing)} in decisions.topic: a broker keeps one message for each "
+            f"topic",
         )
+
+
+def _braces(names: Collection[str]) -> str:
+    return " and ".join(f"{{{name}}}" for name in names)
 
 
 def _parse(key: str, text: str, publish: bool = False) -> _Topic | Problem:

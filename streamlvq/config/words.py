@@ -111,7 +111,8 @@ KEYS = {
     # --- readings --------------------------------------------------------------------------------
     "readings.topic": Word(
         "The topics to listen to. A name in braces stands for one level, '+' for one without a "
-        "name, '#' at the end for all further ones. {device} is the device that a reading is from.",
+        "name, '#' at the end for all further ones. {device} is the device that a reading is from; "
+        "all names together tell it from others: leeds/press-4.",
         "plant/{site}/{device}/readings",
     ),
     "readings.qos": Word(
@@ -157,8 +158,8 @@ KEYS = {
     ),
     # --- labels ----------------------------------------------------------------------------------
     "labels.topic": Word(
-        "The topics to listen to for labels; placeholders as in readings.topic. They must be other "
-        "topics than those of the readings.",
+        "The topics to listen to for labels; with the placeholders of readings.topic, in any "
+        "order. They must be other topics than those of the readings.",
         "sensors/{device}/labels",
     ),
     "labels.qos": Word("As readings.qos: with 1, no label is lost.", 1),
@@ -300,7 +301,7 @@ KEYS = {
     ),
     "status.home_assistant": Word(
         "Prefix of the discovery topics of Home Assistant, which then shows every device. "
-        "decisions.topic must hold {device} and no other placeholder. Left out: no discovery.",
+        "decisions.topic must hold all placeholders of readings.topic. Left out: no discovery.",
         "homeassistant",
     ),
     # --- health ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Outgoing
 from streamlvq.daemon.status import own_topic
+from streamlvq.payloads.identity import Identity
 from streamlvq.topics import Template
 
 MOST = 1000  # devices: whoever invents names must not fill the broker with retained messages
@@ -43,7 +44,8 @@ class Discovery:
         self.prefix = config.status.home_assistant
         self._node = fit(config.broker.client_id)
         self._availability = own_topic(config.status.topic, config)
-        self._decisions = _by_device(config.decisions.topic)
+        self._identity = Identity(config.readings.topic)
+        self._decisions = _by_device(config.decisions.topic, self._identity)
         self._known: dict[str, None] = {}
 
     @property
@@ -83,12 +85,12 @@ class Discovery:
 
     def _sensor(self, device: str, what: str, more: dict[str, Any]) -> Outgoing:
         assert self._decisions is not None
-        name = fit(device)
+        name, topic = fit(device), self._decisions.fill(self._identity.split(device))
         record = {
             "name": what,
             "unique_id": f"{self._node}_{name}_{what}",
-            "state_topic": self._decisions.fill({"device": device}),
-            "json_attributes_topic": self._decisions.fill({"device": device}),
+            "state_topic": topic,
+            "json_attributes_topic": topic,
             "device": {
                 "identifiers": [f"{self._node}_{name}"],
                 "name": device,
@@ -98,8 +100,8 @@ class Discovery:
             **self._availability_fields(),
             **more,
         }
-        topic = f"{self.prefix}/sensor/{self._node}/{name}_{what}/config"
-        return Outgoing(topic, msgspec.json.encode(record), retain=True)
+        place = f"{self.prefix}/sensor/{self._node}/{name}_{what}/config"
+        return Outgoing(place, msgspec.json.encode(record), retain=True)
 
     def _availability_fields(self) -> dict[str, str]:
         if self._availability is None:
@@ -127,10 +129,10 @@ def fit(name: str) -> str:
     return f"{plain}_{hashlib.blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
-def _by_device(topic: str | None) -> Template | None:
-    """The decisions' topic, if it depends on nothing but the device."""
+def _by_device(topic: str | None, identity: Identity) -> Template | None:
+    """The decisions' topic, if a device's identity is all that it depends on."""
     template = None if topic is None else Template(topic, publish=True)
-    if template is None or not set(template.placeholders) <= {"device"}:
+    if template is None or not set(template.placeholders) <= set(identity.names):
         return None
     return template
 

@@ -50,7 +50,7 @@ class Publisher:
         outgoing: list[Outgoing] = []
         for decisions in effect.decisions:
             instruments.count_decisions(decisions)
-            outgoing += self._encoder.encode(decisions, messages)
+            outgoing += self._encoder.encode(decisions)
         if self.file is not None:
             lost = self.file.write([message.payload for message in outgoing])
             instruments.file_failures.add(lost)

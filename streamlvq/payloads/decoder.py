@@ -10,6 +10,7 @@ from streamlvq.config import Config
 from streamlvq.connect import Message
 from streamlvq.events import Event, LateLabel, Readings, Refused
 from streamlvq.payloads.formats import FORMATS
+from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
 from streamlvq.payloads.labels import LabelReader
 from streamlvq.payloads.reader import Table
@@ -96,10 +97,12 @@ class Decoder:
         self._reader = FORMATS[config.readings.format](config.readings)
         self._routes = Routes(config)
         self._labels = None if config.labels is None else LabelReader(config)
+        self._identity = Identity(config.readings.topic)
         self._group_of = group_of(config)
         self._shard = Shard(config)
         self._largest = config.broker.max_payload_bytes
         self._hashes: dict[tuple[int, str], int] = {}
+        self._identities: dict[tuple[int, str], str] = {}
 
     def decode(self, messages: Sequence[Message]) -> Decoded:
         """What the messages say."""
@@ -168,7 +171,10 @@ class Decoder:
             text = f"expected a topic like {' or '.join(templates)}, got {shorten(message.topic)}"
             return Refused(source, "topic", text)
         if kind == NAMELESS:
-            text = f"expected a topic with a device's name, got {shorten(message.topic)}"
+            text = (
+                f"expected a topic with a device's name, all names of at most {LONGEST} "
+                f"characters, got {shorten(message.topic)}"
+            )
             return Refused(source, "device", text)
         text = f"expected at most {self._largest} bytes, got {len(message.payload)}"
         return Refused(source, "payload", text)
@@ -214,7 +220,10 @@ class Decoder:
         """As `_event`, but the payloads say where they come from."""
         assert table.devices is not None
         named = zip(table.devices, batch.routes, strict=True)
-        devices = [name or route[1] for name, route in named]
+        if self._identity.is_plain:
+            devices = [name or route[1] for name, route in named]
+        else:
+            devices = [self._named(name, route) if name else route[1] for name, route in named]
         wanted = self._wanted(devices)
         if not all(wanted.values()):
             kept = self._chosen(devices, wanted, batch, decoded)
@@ -231,16 +240,29 @@ class Decoder:
             hashes = list(map(self._hash, devices, origins))
         return [_finish(table, batch, devices, groups, hashes)]
 
+    def _named(self, name: str, route: Route) -> str:
+        """The identity of a device that the payload names."""
+        if not route.placeholders:  # a row of a file
+            return name
+        key = (route.hash, name)
+        found = self._identities.get(key)
+        if found is None:
+            if len(self._identities) >= REMEMBERED:
+                self._identities.clear()
+            found = self._identity.join({**route.placeholders, DEVICE: name})
+            self._identities[key] = found
+        return found
+
     def _wanted(self, devices: list[str]) -> dict[str, bool]:
         """Whether each of the names is one, and of our shard."""
-        return {name: 0 < len(name) <= LONGEST and name in self._shard for name in set(devices)}
+        return {name: name != "" and name in self._shard for name in set(devices)}
 
     def _chosen(
         self, devices: list[str], wanted: dict[str, bool], batch: _Batch, decoded: Decoded
     ) -> list[int]:
         """The positions of those that are wanted; what becomes of the others is written down."""
         for source, device in zip(batch.sources, devices, strict=True):
-            if not 0 < len(device) <= LONGEST:
+            if not device:
                 text = f"{self.config.readings.device}: expected a device's name, got nothing"
                 decoded.refused.append(Refused(source, "device", text))
             elif not wanted[device]:

@@ -14,7 +14,8 @@ import numpy as np
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.events import Decisions, Label, Refused, Rows, label_text
-from streamlvq.payloads.routes import REMEMBERED, placeholders
+from streamlvq.payloads.identity import DEVICE, Identity
+from streamlvq.payloads.routes import REMEMBERED
 from streamlvq.topics import Template, TemplateError
 
 DIGITS = 6  # of probabilities and certainties; more is only longer
@@ -64,37 +65,23 @@ class Encoder:
         self.when = section.when
         self._qos, self._retain = section.qos, section.retain
         self._template = None if section.topic is None else Template(section.topic, publish=True)
-        self._readings = Template(config.readings.topic)
-        self._per = config.model.per
+        self._identity = Identity(config.readings.topic)
         self._client = config.broker.client_id
-        needed = set(self._template.placeholders if self._template else ())
-        self._needs_topic = bool(needed - {"device", "client_id", self._per})
-        self._needs_group = self._per in needed and self._per != "device"
-        self._check(needed)
-        self._topics: dict[Any, str] = {}
+        self._check(set(self._template.placeholders if self._template else ()))
+        self._topics: dict[str, str] = {}
         self._said: dict[str, tuple[Any, bool, str | None]] = {}
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
 
     def _check(self, needed: set[str]) -> None:
-        known = {"device", "client_id", *self._readings.placeholders}
+        known = {"client_id", *self._identity.names}
         if needed - known:
             raise TemplateError(
                 f"expected placeholders that readings have ({', '.join(sorted(known))}), got "
                 f"{', '.join(sorted(needed - known))} in the topic of decisions"
             )
 
-    def encode(self, decisions: Decisions, messages: Sequence[Message] = ()) -> list[Outgoing]:
-        """A message for each decision that is to be said.
-
-        Parameters
-        ----------
-        decisions
-            The decisions.
-        messages
-            The batch of messages that they came from. Needed if the topic of decisions has
-            placeholders that only the topics of readings can fill, such as a site.
-
-        """
+    def encode(self, decisions: Decisions) -> list[Outgoing]:
+        """A message for each decision that is to be said."""
         if self._template is None or not len(decisions):
             return []
         chosen = self._chosen(decisions)
@@ -104,7 +91,7 @@ class Encoder:
             payloads = list(map(self._encode, wanted))
         except UnicodeEncodeError:
             payloads = list(map(self._json, wanted))
-        topics = self._filled(decisions, messages, chosen)
+        topics = self._filled(decisions.devices, chosen)
         qos, retain = self._qos, self._retain
         return [Outgoing(t, p, qos, retain) for t, p in zip(topics, payloads, strict=True)]
 
@@ -128,30 +115,19 @@ class Encoder:
         self._said[device] = state
         return True
 
-    def _filled(
-        self, decisions: Decisions, messages: Sequence[Message], chosen: Sequence[int]
-    ) -> list[str]:
-        """The topic of each chosen decision."""
-        devices, groups, sources = decisions.devices, decisions.groups, decisions.sources
-        keys: list[Any]
-        if self._needs_topic:
-            keys = [(devices[i], groups[i], messages[sources[i]].topic) for i in chosen]
-        elif self._needs_group:
-            keys = [(devices[i], groups[i], "") for i in chosen]
-        else:
-            keys = devices if len(chosen) == len(devices) else [devices[i] for i in chosen]
+    def _filled(self, devices: list[str], chosen: Sequence[int]) -> list[str]:
+        """The topic of each chosen decision; the identity of a device says all that is in it."""
+        wanted = devices if len(chosen) == len(devices) else [devices[i] for i in chosen]
         known = self._topics
-        return [known.get(key) or self._fill(key) for key in keys]
+        return [known.get(device) or self._fill(device) for device in wanted]
 
-    def _fill(self, key: Any) -> str:
+    def _fill(self, device: str) -> str:
         assert self._template is not None
-        device, group, origin = (key, "", "") if isinstance(key, str) else key
         values = dict.fromkeys(self._template.placeholders, "")
-        values |= placeholders(self._readings, origin) or {}
-        values |= {self._per: group, "device": device, "client_id": self._client}
+        values |= {DEVICE: device, **self._identity.split(device), "client_id": self._client}
         if len(self._topics) >= REMEMBERED:
             self._topics.clear()
-        topic = self._topics[key] = self._template.fill(values)
+        topic = self._topics[device] = self._template.fill(values)
         return topic
 
     def _json(self, record: Any) -> bytes:

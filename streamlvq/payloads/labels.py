@@ -6,10 +6,10 @@ from streamlvq.config import Config, Fields
 from streamlvq.events import LateLabel
 from streamlvq.paths import NOTHING, pick
 from streamlvq.payloads.formats import FORMATS
+from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
 from streamlvq.payloads.routes import Route, group_of
 from streamlvq.payloads.values import (
-    LONGEST,
     RefusedError,
     shorten,
     to_device,
@@ -41,6 +41,7 @@ class LabelReader:
             device=section.device,
         )
         self._reader = FORMATS[section.format](fields)
+        self._identity = Identity(config.readings.topic)  # labels are for devices of readings
         self._group_of = group_of(config)
 
     def read(self, payload: bytes, route: Route, source: int) -> LateLabel:
@@ -77,8 +78,8 @@ class LabelReader:
         field = self._reader.layout.device
         found = NOTHING if field is None else pick(value, field.path)
         if field is not None and found is not None and found is not NOTHING:
-            return to_device(field.name, found)
-        if not 0 < len(route.device) <= LONGEST:
+            return self._identity.join({**route.placeholders, DEVICE: to_device(field.name, found)})
+        if not route.device:
             name = "the topic" if field is None else field.name
             raise RefusedError("device", f"{name}: expected a device's name, got nothing")
         return route.device

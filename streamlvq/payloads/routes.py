@@ -7,6 +7,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from streamlvq.config import Config
+from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import stable_hash
 from streamlvq.payloads.values import LONGEST
 from streamlvq.topics import Template, original
@@ -25,14 +26,14 @@ class Route(NamedTuple):
     """What is known of a message before its payload is looked at."""
 
     kind: int
-    device: str  # "" if only the payload says
+    device: str  # its identity; "" if only the payload says
     group: str
     hash: int
     placeholders: Mapping[str, str]
 
 
 def group_of(config: Config) -> GroupOf:
-    """The function from a device and the placeholders of its topic to the name of its model.
+    """The function from a device's identity and its topic's placeholders to its model's name.
 
     Examples
     --------
@@ -40,9 +41,9 @@ def group_of(config: Config) -> GroupOf:
     >>> from streamlvq.payloads import group_of
     >>> group_of(Config())("pump7", {"site": "leeds"})
     ''
-    >>> group_of(Config(model=ModelSection(per="device")))("pump7", {"site": "leeds"})
-    'pump7'
-    >>> group_of(Config(model=ModelSection(per="site")))("pump7", {"site": "leeds"})
+    >>> group_of(Config(model=ModelSection(per="device")))("leeds/pump7", {"site": "leeds"})
+    'leeds/pump7'
+    >>> group_of(Config(model=ModelSection(per="site")))("leeds/pump7", {"site": "leeds"})
     'leeds'
 
     """
@@ -55,7 +56,7 @@ def group_of(config: Config) -> GroupOf:
 
 
 class Shard:
-    """Which devices are ours."""
+    """Which devices are ours, by their identity."""
 
     def __init__(self, config: Config) -> None:
         self.index, self.count = config.shard.index, config.shard.count
@@ -84,6 +85,7 @@ class Routes(dict[str, Route]):
             READING: config.readings.device is not None,
             LABEL: config.labels is not None and config.labels.device is not None,
         }
+        self._identity = Identity(config.readings.topic)
         self._group_of = group_of(config)
         self._shard = Shard(config)
 
@@ -108,16 +110,18 @@ class Routes(dict[str, Route]):
         return self._route(READING, topic, found)
 
     def _route(self, kind: int, topic: str, found: dict[str, str]) -> Route:
-        device = found.get("device")
         by_field = self._device_fields[kind]
-        if device is None:  # without a field there is one device, whose name does not matter
-            device = "" if by_field else UNNAMED
-        elif not by_field and not 0 < len(device) <= LONGEST:
-            kind = NAMELESS
-        elif not by_field and device not in self._shard:
+        name = found.get(DEVICE)
+        if name is None and not by_field:  # there is one device, whose name does not matter
+            name = UNNAMED
+        usable = name is not None and 0 < len(name) <= LONGEST
+        device = self._identity.join({**found, DEVICE: name or ""}) if usable else ""
+        others = (value for key, value in found.items() if key != DEVICE)
+        if not (usable or by_field) or any(len(value) > LONGEST for value in others):
+            return Route(NAMELESS, "", "", 0, NO_PLACEHOLDERS)
+        if not by_field and device not in self._shard:
             kind = FOREIGN
-        group = self._group_of(device, found)
-        return Route(kind, device, group, stable_hash(topic), found)
+        return Route(kind, device, self._group_of(device, found), stable_hash(topic), found)
 
 
 def placeholders(template: Template, topic: str) -> dict[str, str] | None:
