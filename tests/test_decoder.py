@@ -24,7 +24,7 @@ from streamlvq.config import (
     ShardSection,
 )
 from streamlvq.connect import Message
-from streamlvq.events import LateLabel, Readings, Refused
+from streamlvq.events import EVER, LATELY, NEVER, LateLabel, Readings, Refused
 from streamlvq.payloads import Decoded, Decoder, FieldsError, group_of
 from streamlvq.payloads.identity import Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
@@ -84,7 +84,7 @@ def test_readings_with_the_same_features_are_one_event() -> None:
         assert event.labels == [None] * 20
         assert event.times == [1.7e9 + i for i in range(20)]
         assert event.sequences == event.sources == list(range(20))
-        assert event.suspects == [True] * 20
+        assert event.suspects == [LATELY] * 20
         assert len(set(event.keys)) == 20
         assert not decoded.refused
         assert decoded.skipped == 0
@@ -292,10 +292,14 @@ def test_suspects_have_a_number_or_a_time_or_are_delivered_again() -> None:
         message("a", x=1, n=1),
         message("a", x=1, t=1),
         message("a", x=1, redelivered=True),
+        message("a", x=1, n=1, t=1, redelivered=True),
     ]
     for features in (["x"], None):
         [event] = readings_in(Decoder(config_of(time="t", features=features)).decode(batch))
-        assert event.suspects == [False, True, True, True]
+        assert event.suspects == [NEVER, LATELY, LATELY, EVER, EVER]
+        for one, span in zip(batch, event.suspects, strict=True):  # also by themselves
+            [event] = readings_in(Decoder(config_of(time="t", features=features)).decode([one]))
+            assert event.suspects == [span]
 
 
 def test_late_labels_have_keys_too() -> None:
@@ -309,7 +313,11 @@ def test_late_labels_have_keys_too() -> None:
     keys = [event.key for event in late if isinstance(event, LateLabel)]
     assert keys[0] == keys[1]
     assert len({*keys, *reading.keys, 0}) == 6
-    assert all(event.suspect for event in late if isinstance(event, LateLabel))
+    assert {event.suspect for event in late if isinstance(event, LateLabel)} == {LATELY}
+    again = batch[1]._replace(redelivered=True)
+    [event] = Decoder(config_of()).decode([again]).events
+    assert isinstance(event, LateLabel)
+    assert (event.key, event.suspect) == (keys[0], EVER)
 
 
 def test_rows_of_files_cannot_come_twice() -> None:
@@ -317,7 +325,7 @@ def test_rows_of_files_cannot_come_twice() -> None:
     [event] = readings_in(Decoder(config_of(features=["x"])).decode(batch))
     assert event.keys[0] == 0
     assert event.keys[1] != 0
-    assert event.suspects == [False, True]
+    assert event.suspects == [NEVER, LATELY]
 
 
 def test_keys_are_the_same_in_every_process() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.config import Fields
-from streamlvq.events import Readings, Rows
+from streamlvq.events import NEVER, Readings, Rows
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.paths import FieldsError
 from streamlvq.payloads import checks
@@ -97,7 +97,7 @@ def readings(
         chosen(times),
         chosen(sequences),
         [0] * len(kept),
-        [False] * len(kept),
+        [NEVER] * len(kept),
         list(kept),
     )
     return found, dict(sorted(refused.items()))

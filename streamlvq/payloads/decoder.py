@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streamlvq.config import Config
 from streamlvq.connect import Message
-from streamlvq.events import Event, LateLabel, Readings, Refused
+from streamlvq.events import EVER, LATELY, NEVER, Event, LateLabel, Readings, Refused
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
@@ -189,6 +189,8 @@ class Decoder:
         source = batch.sources[i]
         try:
             label = self._labels.read(batch.payloads[i], batch.routes[i], source)
+            if batch.redelivered[i]:
+                label = label._replace(suspect=EVER)
         except RefusedError as error:
             decoded.refused.append(Refused(source, error.reason, error.text))
             return None
@@ -306,25 +308,35 @@ def _times(table: Table, batch: _Batch) -> list[float | None]:
     return [r if t is None else t for t, r in zip(table.times, received, strict=True)]
 
 
-def _keys(table: Table, batch: _Batch, hashes: list[int]) -> tuple[list[int], list[bool]]:
-    """Keys, and whether an equal one means an equal reading."""
+def _keys(table: Table, batch: _Batch, hashes: list[int]) -> tuple[list[int], list[int]]:
+    """Keys, and for how long an equal one means an equal reading."""
     origins = [route[3] for route in batch.routes]
     if not any(origins):  # rows of files cannot come twice
-        return [0] * len(origins), [False] * len(origins)
+        return [0] * len(origins), [NEVER] * len(origins)
     keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
     suspects = _suspects(table, batch)
     if 0 in origins:
         for i, origin in enumerate(origins):
             if origin == 0:
-                keys[i], suspects[i] = 0, False
+                keys[i], suspects[i] = 0, NEVER
     return keys, suspects
 
 
-def _suspects(table: Table, batch: _Batch) -> list[bool]:
-    suspects = list(batch.redelivered)
+def _suspects(table: Table, batch: _Batch) -> list[int]:
+    suspects = _spans(table, len(batch.redelivered))
+    if any(batch.redelivered):
+        pairs = zip(batch.redelivered, suspects, strict=True)
+        suspects = [EVER if again else span for again, span in pairs]
+    return suspects
+
+
+def _spans(table: Table, count: int) -> list[int]:
+    """A publisher that sends again does so at once; later its counter or clock may start anew."""
+    spans = [NEVER] * count
     for column in (table.sequences, table.times):
         if column is not None and None not in column:
-            return [True] * len(suspects)
+            return [LATELY] * count
         if column is not None:
-            suspects = [s or value is not None for s, value in zip(suspects, column, strict=True)]
-    return suspects
+            pairs = zip(spans, column, strict=True)
+            spans = [span if value is None else LATELY for span, value in pairs]
+    return spans

@@ -35,7 +35,7 @@ class Payloads:
     >>> from streamlvq.events import Readings
     >>> from streamlvq.replay.rows import Payloads
     >>> readings = Readings(("motor.rpm", "t"), np.array([[900.0, 21.5]]), ["p1"], [""], ["ok"],
-    ...                     [12.5], [7], [0], [False], [0])
+    ...                     [12.5], [7], [0], [0], [0])
     >>> Payloads(Fields(label="state", time="at", time_unit="ms")).encode(readings)
     [b'{"motor":{"rpm":900.0},"t":21.5,"state":"ok","at":12500}']
 
