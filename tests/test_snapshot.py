@@ -23,6 +23,7 @@ from samples import GROWING, blobs, build, frozen, knowledge, readings, taught
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot import (
     OWN_LIMIT,
+    OWN_ROOM,
     Snapshot,
     SnapshotError,
     container,
@@ -33,6 +34,7 @@ from streamlvq.snapshot import (
     inspect_text,
     kind_of,
     rebuild,
+    verify,
 )
 from streamlvq.snapshot.classifiers import MODELS, WRAPPERS, prefixed, split
 from streamlvq.snapshot.container import LONGEST_INLINE
@@ -558,6 +560,38 @@ def test_a_model_that_ran_away_is_refused_when_it_is_saved() -> None:
     model._engine.state["w"][0, 0] = np.inf
     with pytest.raises(SnapshotError, match=r"w\[0, 0\]: expected a number .* got inf"):
         Snapshot.of(model)
+
+
+def test_models_may_be_as_large_as_is_asked_for() -> None:
+    chain = streamlvq.TimeIntegrator(learnt(build("GLVQ"), *blobs(20)))
+    size = chain.classifier._engine.state.floats.size
+    for room in (10, size // 2):
+        with pytest.raises(
+            SnapshotError, match=rf"memory of at most {room} numbers|to {room}, got"
+        ):
+            describe(chain, room=room)
+        with pytest.raises(
+            SnapshotError, match=rf"memory of at most {room} numbers|to {room}, got"
+        ):
+            rebuild(*describe(chain), room=room)
+    twin = rebuild(*describe(chain, room=4 * size), room=4 * size)
+    assert knowledge(twin.classifier) == knowledge(chain.classifier)
+
+
+def test_a_large_buffer_is_kept_only_where_it_is_allowed() -> None:
+    """Not even the room for it is asked for: that would be gigabytes."""
+    arrays, meta = describe(learnt(build("GLVQ"), *blobs(20)))
+    meta["parameters"]["buffer_size"] = meta["memory"]["buffer"] = 10**8
+    with pytest.raises(SnapshotError, match=f"memory of at most {2**28} numbers"):
+        rebuild(arrays, meta)
+    verify.check_numbers(
+        verify.Numbers(**meta["memory"]),
+        build("GLVQ", buffer_size=10**8)._design(),
+        buffer_size=10**8,
+        features=4,
+        known=3,
+        room=OWN_ROOM,
+    )
 
 
 # --- committees and wrappers ----------------------------------------------------------------------

@@ -8,10 +8,12 @@ from streamlvq.snapshot.errors import SnapshotError, SnapshotFileError
 from streamlvq.snapshot.files import Store, write_atomically
 from streamlvq.snapshot.snapshot import Snapshot
 from streamlvq.snapshot.table import inspect_text
+from streamlvq.snapshot.verify import OWN_ROOM
 
 __all__ = [
     "LIMIT",
     "OWN_LIMIT",
+    "OWN_ROOM",
     "Snapshot",
     "SnapshotError",
     "SnapshotFileError",

@@ -18,7 +18,7 @@ from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.memory import describe_memory, rebuild_memory
 from streamlvq.snapshot.parameters import COMPLAINTS, construct, pack_parameters
 from streamlvq.snapshot.tags import tag, untag_all
-from streamlvq.snapshot.verify import Array, Numbers
+from streamlvq.snapshot.verify import MOST_ROOM, Array, Numbers
 from streamlvq.vectorize import Vectorizer
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.wrapper import ClassifierWrapper
@@ -70,7 +70,9 @@ class WrapperMeta(msgspec.Struct, forbid_unknown_fields=True):
     memory: Meta | None
 
 
-def describe(classifier: Any, *, readings: bool = True) -> tuple[Arrays, Meta]:
+def describe(
+    classifier: Any, *, readings: bool = True, room: int = MOST_ROOM
+) -> tuple[Arrays, Meta]:
     """All that a classifier is and knows; the arrays are copies.
 
     Parameters
@@ -80,22 +82,31 @@ def describe(classifier: Any, *, readings: bool = True) -> tuple[Arrays, Meta]:
     readings
         Whether to include what is about single readings: those that are rehearsed, and the windows
         of devices. Without them unused room is left out as well.
+    room
+        The most numbers that a model may hold; `rebuild` must be given no less.
 
     """
     # `type`, because `isinstance` sees through pipelines
     if type(classifier) in WRAPPERS.values():
-        return _describe_wrapper(classifier, readings)
+        return _describe_wrapper(classifier, readings, room)
     if type(classifier) is LVQCommittee:
-        return _describe_committee(classifier, readings)
+        return _describe_committee(classifier, readings, room)
     if type(classifier) in MODELS.values():
-        return _describe_model(classifier, readings)
+        return _describe_model(classifier, readings, room)
     raise SnapshotError(
         f"expected a model of streamlvq, or one in wrappers of streamlvq, got {classifier!r}"
     )
 
 
-def rebuild(arrays: Arrays, meta: Meta) -> Any:
+def rebuild(arrays: Arrays, meta: Meta, *, room: int = MOST_ROOM) -> Any:
     """The opposite of `describe`; raises `SnapshotError` for what cannot be.
+
+    Parameters
+    ----------
+    arrays, meta
+        What `describe` returned.
+    room
+        The most numbers that a model may ask memory for, whatever is said about it.
 
     Examples
     --------
@@ -112,26 +123,26 @@ def rebuild(arrays: Arrays, meta: Meta) -> Any:
     True
 
     """
-    return _rebuild(arrays, meta, DEEPEST)
+    return _rebuild(arrays, meta, DEEPEST, room)
 
 
-def _rebuild(arrays: Arrays, meta: Meta, depth: int) -> Any:
+def _rebuild(arrays: Arrays, meta: Meta, depth: int, room: int) -> Any:
     kind = meta.get("type") if isinstance(meta, dict) else None
     if not isinstance(kind, str):
         raise SnapshotError(f"expected the type of a classifier, got {str(kind)[:80]!r}")
     if depth == 0:
         raise SnapshotError(f"expected at most {DEEPEST - 1} wrappers around a model, got more")
     if kind in WRAPPERS:
-        return _rebuild_wrapper(arrays, _convert(meta, WrapperMeta), depth)
+        return _rebuild_wrapper(arrays, _convert(meta, WrapperMeta), depth, room)
     if kind == LVQCommittee.__name__:
-        return _rebuild_committee(arrays, _convert(meta, CommitteeMeta))
-    return _rebuild_model(arrays, _convert(meta, ModelMeta))
+        return _rebuild_committee(arrays, _convert(meta, CommitteeMeta), room)
+    return _rebuild_model(arrays, _convert(meta, ModelMeta), room)
 
 
 # --- models ---------------------------------------------------------------------------------------
 
 
-def _describe_model(model: LVQClassifier, readings: bool) -> tuple[Arrays, Meta]:
+def _describe_model(model: LVQClassifier, readings: bool, room: int) -> tuple[Arrays, Meta]:
     columns = model._column_names
     meta: Meta = {
         **_describe_blank(model),
@@ -142,12 +153,12 @@ def _describe_model(model: LVQClassifier, readings: bool) -> tuple[Arrays, Meta]
     }
     if model._engine is None:
         return {}, meta
-    arrays, numbers = describe_memory(model, model._engine, readings)
+    arrays, numbers = describe_memory(model, model._engine, readings, room)
     meta["memory"] = msgspec.structs.asdict(numbers)
     return arrays, meta
 
 
-def _rebuild_model(arrays: Arrays, meta: ModelMeta) -> LVQClassifier:
+def _rebuild_model(arrays: Arrays, meta: ModelMeta, room: int) -> LVQClassifier:
     model = _rebuild_blank(meta)
     if meta.memory is None:
         if meta.features or meta.labels or meta.columns or arrays:
@@ -160,7 +171,7 @@ def _rebuild_model(arrays: Arrays, meta: ModelMeta) -> LVQClassifier:
     model._codes = {label: code for code, label in enumerate(model._labels)}
     model._column_names = _columns(model, meta.columns)
     try:
-        model._engine = rebuild_memory(model, meta.memory, arrays)
+        model._engine = rebuild_memory(model, meta.memory, arrays, room)
     except OverflowError as error:
         raise SnapshotError(f"expected parameters of ordinary size, got {error}") from error
     return model
@@ -193,7 +204,7 @@ def _rebuild_blank(meta: BlankMeta | ModelMeta) -> LVQClassifier:
 # --- committees -----------------------------------------------------------------------------------
 
 
-def _describe_committee(committee: LVQCommittee, readings: bool) -> tuple[Arrays, Meta]:
+def _describe_committee(committee: LVQCommittee, readings: bool, room: int) -> tuple[Arrays, Meta]:
     arrays: Arrays = {"fitted": committee._fitted.copy()}
     given = {name: getattr(committee, name) for name in MEMBERS}
     meta: Meta = {
@@ -204,13 +215,13 @@ def _describe_committee(committee: LVQCommittee, readings: bool) -> tuple[Arrays
         "members": {},
     }
     for name, member in zip(MEMBERS, committee.members, strict=True):
-        inner, meta["members"][name] = _describe_model(member, readings)
+        inner, meta["members"][name] = _describe_model(member, readings, room)
         arrays |= prefixed(name, inner)
     _check_fitted(arrays["fitted"])
     return arrays, meta
 
 
-def _rebuild_committee(arrays: Arrays, meta: CommitteeMeta) -> LVQCommittee:
+def _rebuild_committee(arrays: Arrays, meta: CommitteeMeta, room: int) -> LVQCommittee:
     given = {name: meta.parameters.get(name) for name in MEMBERS}
     if meta.parameters.keys() != given.keys() or meta.members.keys() != given.keys():
         raise SnapshotError(f"committee: expected {MEMBERS}, got {sorted(meta.members)}")
@@ -218,7 +229,7 @@ def _rebuild_committee(arrays: Arrays, meta: CommitteeMeta) -> LVQCommittee:
         **{name: None if each is None else _rebuild_blank(each) for name, each in given.items()}
     )
     own, parts = split(arrays, MEMBERS)
-    learner, follower = (_rebuild_model(parts[name], meta.members[name]) for name in MEMBERS)
+    learner, follower = (_rebuild_model(parts[name], meta.members[name], room) for name in MEMBERS)
     if learner.classes != follower.classes:
         raise SnapshotError("committee: expected members that know the same classes, got others")
     if own.keys() != {"fitted"}:
@@ -239,8 +250,8 @@ def _check_fitted(fitted: Array) -> None:
 # --- wrappers -------------------------------------------------------------------------------------
 
 
-def _describe_wrapper(wrapper: ClassifierWrapper, readings: bool) -> tuple[Arrays, Meta]:
-    arrays, inner = describe(wrapper.classifier, readings=readings)
+def _describe_wrapper(wrapper: ClassifierWrapper, readings: bool, room: int) -> tuple[Arrays, Meta]:
+    arrays, inner = describe(wrapper.classifier, readings=readings, room=room)
     meta: Meta = {
         "type": type(wrapper).__name__,
         "parameters": pack_parameters(wrapper),
@@ -256,11 +267,11 @@ def _describe_wrapper(wrapper: ClassifierWrapper, readings: bool) -> tuple[Array
     return prefixed("classifier", arrays) | prefixed("memory", memory), meta
 
 
-def _rebuild_wrapper(arrays: Arrays, meta: WrapperMeta, depth: int) -> ClassifierWrapper:
+def _rebuild_wrapper(arrays: Arrays, meta: WrapperMeta, depth: int, room: int) -> ClassifierWrapper:
     own, parts = split(arrays, ("classifier", "memory"))
     if own or (parts["memory"] and meta.memory is None):
         raise SnapshotError(f"{meta.type}: expected no arrays of its own, got {sorted(own)[:9]}")
-    inner = _rebuild(parts["classifier"], meta.classifier, depth - 1)
+    inner = _rebuild(parts["classifier"], meta.classifier, depth - 1, room)
     cls = WRAPPERS[meta.type]
     wrapper: ClassifierWrapper = construct(cls, meta.parameters, classifier=inner)
     if meta.memory is not None:

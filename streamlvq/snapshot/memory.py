@@ -28,7 +28,7 @@ from streamlvq.state import State
 
 
 def describe_memory(
-    model: LVQClassifier, engine: Engine, readings: bool
+    model: LVQClassifier, engine: Engine, readings: bool, room: int
 ) -> tuple[dict[str, Array], Numbers]:
     """Copies of all that a model remembers; without its readings, and unused room, if asked."""
     design, features = derived_design(model, engine.design.seed), len(model.features)
@@ -44,7 +44,7 @@ def describe_memory(
         shape = shape_of(name, sizes)
         if math.prod(shape):
             arrays[name] = engine.state[name][tuple(slice(0, n) for n in shape)].copy()
-    verify(model, design, numbers, arrays)
+    verify(model, design, numbers, arrays, room)
     return arrays, numbers
 
 
@@ -72,17 +72,19 @@ def derived_design(model: LVQClassifier, seed: int) -> Design:
 
 
 def verify(
-    model: LVQClassifier, design: Design, numbers: Numbers, arrays: dict[str, Array]
+    model: LVQClassifier, design: Design, numbers: Numbers, arrays: dict[str, Array], room: int
 ) -> None:
     features, known = len(model.features), len(model.classes)
-    check_numbers(numbers, design, model.buffer_size, features, known)
+    check_numbers(numbers, design, model.buffer_size, features, known, room)
     check_arrays(arrays, numbers, design, features, known)
 
 
-def rebuild_memory(model: LVQClassifier, numbers: Numbers, arrays: dict[str, Array]) -> Engine:
+def rebuild_memory(
+    model: LVQClassifier, numbers: Numbers, arrays: dict[str, Array], room: int
+) -> Engine:
     """An engine for a model that has its features and classes already; checks everything first."""
     design = derived_design(model, numbers.seed)
-    verify(model, design, numbers, arrays)
+    verify(model, design, numbers, arrays, room)
     state = State(_header(model, design, numbers, arrays))
     for name, array in arrays.items():
         state[name][tuple(slice(0, n) for n in array.shape)] = array

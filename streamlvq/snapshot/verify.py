@@ -22,7 +22,8 @@ from streamlvq.state import FIXED, SECTIONS
 Array = npt.NDArray[Any]
 
 LEAST_ROOM = 4  # slots and classes that a new model has room for
-MOST_ROOM = 2**28  # numbers in one model: 2 GiB
+MOST_ROOM = 2**28  # numbers in one model, if nobody says otherwise: 2 GiB
+OWN_ROOM = 2**33  # of a model that this program kept for itself
 LARGEST_RANDOM = 2**31 - 2
 EXACT = 2**53  # samples are counted in floats as well
 HIGHEST = sys.float_info.max
@@ -99,36 +100,36 @@ def shape_of(name: str, sizes: dict[int, int]) -> tuple[int, ...]:
 
 
 def check_numbers(
-    numbers: Numbers, design: Design, buffer_size: int, features: int, known: int
+    numbers: Numbers, design: Design, buffer_size: int, features: int, known: int, room: int
 ) -> None:
     """Raise unless a model with so many features and classes can have these numbers."""
     between("random", numbers.random, 1, LARGEST_RANDOM)
     between("seed", numbers.seed, 0, 2**256)
     between("samples", numbers.samples, known, EXACT)
-    between("classes", numbers.classes, max(LEAST_ROOM, known), MOST_ROOM)
-    _check_prototypes(numbers, design, known)
+    between("classes", numbers.classes, max(LEAST_ROOM, known), room)
+    _check_prototypes(numbers, design, known, room)
     if numbers.buffer not in (0, buffer_size) or numbers.buffer < min(design.buffer, 1):
         raise SnapshotError(f"buffer: expected {buffer_size}, got {numbers.buffer}")
     between("stored", numbers.stored, 0, numbers.samples if numbers.buffer else 0)
-    _check_room(sizes_of(numbers, design, features))
+    _check_room(sizes_of(numbers, design, features), room)
 
 
-def _check_prototypes(numbers: Numbers, design: Design, known: int) -> None:
+def _check_prototypes(numbers: Numbers, design: Design, known: int, room: int) -> None:
     if design.rule == at.RULE_PAIRWISE:  # every class has one in each of its pairs
         exactly("prototypes", numbers.prototypes, known * (known - 1))
         exactly("slots", numbers.slots, numbers.classes * (numbers.classes - 1))
         return
     most = numbers.slots if known else 0
-    between("slots", numbers.slots, LEAST_ROOM, MOST_ROOM)
+    between("slots", numbers.slots, LEAST_ROOM, room)
     between("prototypes", numbers.prototypes, known, most)
 
 
-def _check_room(sizes: dict[int, int]) -> None:
+def _check_room(sizes: dict[int, int], most: int) -> None:
     room = sum(math.prod(shape_of(name, sizes)) for name in (*FIXED, *SECTIONS))
     work = (sizes[k] for k in (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS, at.PAIRS))
     room += at.work_size(*work)
-    if room > MOST_ROOM:
-        raise SnapshotError(f"expected a memory of at most {MOST_ROOM} numbers, got {room}")
+    if room > most:
+        raise SnapshotError(f"expected a memory of at most {most} numbers, got {room}")
 
 
 def between(what: str, value: int, low: int, high: int) -> None:
