@@ -320,6 +320,17 @@ def test_late_labels_have_keys_too() -> None:
     assert (event.key, event.suspect) == (keys[0], EVER)
 
 
+def test_true_is_another_class_than_one() -> None:
+    batch = [message("a", x=i, c=c) for i, c in enumerate([True, 1, False, 0])]
+    for some in (batch, batch[:1], batch[2:3], batch[::2]):
+        expected = [["true", 1, "false", 0][batch.index(one)] for one in some]
+        for features in (["x"], None):
+            [event] = readings_in(Decoder(config_of(label="c", features=features)).decode(some))
+            assert [repr(c) for c in event.labels] == [repr(c) for c in expected]
+    late = Decoder(config_of()).decode([label("a", n=1, label=True), label("a", n=1, label=1)])
+    assert [e.label for e in late.events if isinstance(e, LateLabel)] == ["true", 1]
+
+
 def test_rows_of_files_cannot_come_twice() -> None:
     batch = [Message("", b'{"x": 1, "n": 1}', 0.0), message("a", x=1, n=1)]
     [event] = readings_in(Decoder(config_of(features=["x"])).decode(batch))

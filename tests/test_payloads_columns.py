@@ -19,6 +19,16 @@ from streamlvq.payloads.columns import readings
 from streamlvq.payloads.formats import FORMATS
 
 
+def test_true_is_another_class_than_one() -> None:
+    given: list[Any] = [True, 1, False, 0]
+    for column in (given, np.array(given, dtype=object)):
+        found, refused = readings(Fields(label="c"), {"x": [1.0] * 4, "c": column})
+        assert found.labels == ["true", 1, "false", 0]
+        assert not refused
+    table = {"x": [1.0, 2.0], "c": np.array([True, False])}
+    assert readings(Fields(label="c"), table)[0].labels == ["true", "false"]
+
+
 def test_columns_become_readings() -> None:
     table = {
         "at": [1000, 2000],

@@ -12,8 +12,8 @@ numbers, named by `columns`). In all of them the same holds:
 - A feature that is absent, null or NaN is missing. Named features may be true (1) or false (0), but
   not text. A payload without any feature is refused, as are infinities and numbers beyond 1e60.
 - Whole numbers beyond 2**53 become the nearest float. Of duplicate keys the last counts.
-- A label is text of at most 256 characters, a whole number (3.0 is 3), true or false; null and ""
-  mean that there is none.
+- A label is text of at most 256 characters, a whole number (3.0 is 3), true or false (which
+  become the texts "true" and "false"); null and "" mean that there is none.
 - A time is a number in `time_unit` since 1970 or, with `iso`, text; one without a zone is in UTC.
   Where the payload says none, the reading was taken when its message was received.
 - A sequence number is whole and has at most 64 bits with its sign; 3.0 and "3" will do.

@@ -76,10 +76,13 @@ def to_label(path: str, value: Any) -> Label | None:
     """A class, None if there is none.
 
     Text, whole numbers, true and false are classes. 3.0 is the class 3, because many encoders make
-    no difference between the two. Null, "" and NaN are none.
+    no difference between the two. True and false become text: in Python 1 is True, and so the class
+    1 and the class true would be one. Null, "" and NaN are none.
     """
     if value is None or value is NOTHING or value == "" or value != value:
         return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str):
