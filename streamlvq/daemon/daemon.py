@@ -20,6 +20,7 @@ from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.reload import changes, fixed, reconnects
 from streamlvq.daemon.signals import Signals
+from streamlvq.daemon.starting import Starting
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Monitor
@@ -83,9 +84,11 @@ class Daemon:
             self._close()
 
     def _start(self) -> None:
-        self.notifier.status("making the kernels ready")
-        Monitor(self.config).compile()
-        monitor = self.keeper.restore(self.config, self._still_starting)
+        log.info("making the kernels ready; the first time on a machine this takes minutes")
+        with Starting(self.signals, self.notifier) as starting:
+            Monitor(self.config).compile()
+            starting.compiling = False
+            monitor = self.keeper.restore(self.config, self._still_starting)
         self.intake = Intake(Decoder(self.config), monitor)
         self.connection = Connection(self.config, self.keeper.folder, self.vitals)
         self.instruments.watch_link(self.connection.totals)

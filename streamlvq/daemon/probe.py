@@ -17,8 +17,10 @@ from streamlvq.connect import Message
 from streamlvq.daemon.connection import make_link
 from streamlvq.daemon.keeper import beginning
 from streamlvq.daemon.logs import set_up
+from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.service import WRONG_CONFIG
 from streamlvq.daemon.signals import Signals
+from streamlvq.daemon.starting import Starting
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import DecisionRecord, Event, LateLabel, Readings
 from streamlvq.monitor import Monitor
@@ -62,7 +64,9 @@ class Probe:
 
     def run(self, seconds: float, signals: Signals) -> int:
         """Show what comes for so many seconds."""
-        print(f"decisions by {self.origin}; nothing is published, nothing is learnt")
+        with Starting(signals, Notifier({})):
+            self.monitor.compile()
+        print(f"decisions by {self.origin}; nothing is published, nothing is learnt", flush=True)
         end = time.monotonic() + seconds
         try:
             while not signals.leave and (left := end - time.monotonic()) > 0:
