@@ -120,6 +120,7 @@ BAD = [
     ("readings:\n  format: float32\n  columns: [a, d]\n  device: d", "4: readings.device: expected the device in the topic, for payloads of float32, which hold no names"),
     ("labels:\n  topic: labels/{device}", "1: labels: expected labels.sequence or labels.time, to know which reading a label is for"),
     ("labels:\n  topic: labels/{device}\n  sequence: n", "3: labels.sequence: expected readings.sequence too: labels find their reading by its sequence"),
+    ("readings: {sequence: n, time: t}\nlabels:\n  topic: labels/{device}\n  sequence: n\n  time: t", "5: labels.time: expected one of labels.sequence and labels.time, to know which reading a label is for, got both"),
     ("readings: {sequence: n}\nlabels:\n  topic: labels/{device}\n  time: t", "4: labels.time: expected readings.time too: labels find their reading by its time"),
     ("readings: {sequence: n}\nlabels:\n  topic: labels\n  sequence: n", "3: labels.topic: expected {device} as one of the levels, or labels.device to say which field names the device, got 'labels'"),
     ("readings: {topic: 'r/{site}/{device}', sequence: n}\nlabels:\n  topic: labels/{device}\n  sequence: n", "3: labels.topic: expected also {site}, as in readings.topic ('r/{site}/{device}'), to know whose readings labels are for, got 'labels/{device}'"),
@@ -144,7 +145,7 @@ BAD = [
     ("rejector:\n  threshold: 0.1\n  per_class: yes", "3: rejector.per_class: expected a threshold that adapts, got threshold=0.1; fixed thresholds for each class are a mapping"),
     ("rejector:\n  threshold: {}", "2: rejector.threshold: expected at least one label, got {}"),
     ("model: {type: PairwiseLVQ}\nrejector:\n  target_rate: 0.1", "2: rejector.type: expected a model of streamlvq with prototypes, got PairwiseLVQ, which has no RelSim; use type: probability"),
-    ("integrator:\n  window: 0", "2: integrator.window: expected a whole number from 1 to 1000000, got 0"),
+    ("integrator:\n  window: 0", "2: integrator.window: expected a whole number from 1 to 100000, got 0"),
     ("decisions:\n  when: rejection", "2: decisions.when: expected a section 'rejector:' too: without one nothing is ever rejected"),
     # --- running ---------------------------------------------------------------------------------
     ("shard:\n  index: 2\n  count: 2", "2: shard.index: expected less than shard.count (2), got 2; the first shard is 0"),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -20,6 +21,8 @@ from river import preprocessing
 
 import streamlvq
 from samples import GROWING, blobs, build, frozen, knowledge, readings, taught
+from streamlvq import config
+from streamlvq.config.schema import MOST, MOST_MODELS
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot import (
     OWN_LIMIT,
@@ -38,6 +41,7 @@ from streamlvq.snapshot import (
 )
 from streamlvq.snapshot.classifiers import MODELS, WRAPPERS, prefixed, split
 from streamlvq.snapshot.container import LONGEST_INLINE
+from streamlvq.snapshot.header import LARGEST_OWN_HEADER, MOST_ARRAYS
 from streamlvq.snapshot.table import columns
 from streamlvq.snapshot.tags import pack, tag, unpack, untag
 from streamlvq.snapshot.verify import BOUNDS, NAMES, class_sizes, pair_labels
@@ -592,6 +596,68 @@ def test_a_large_buffer_is_kept_only_where_it_is_allowed() -> None:
         known=3,
         room=OWN_ROOM,
     )
+
+
+# --- whatever a configuration may ask for ---------------------------------------------------------
+
+MAXIMA = """
+model: {type: GLVQ, parameters: {rehearsal: %(rehearsal)d, buffer_size: %(buffer_size)d}}
+integrator: {window: %(window)d, max_devices: %(max_devices)d}
+rejector: {target_rate: 0.1, memory: %(memory)d}
+"""
+
+
+def maxima_of_schema() -> dict[str, int]:
+    """The largest numbers that sections of wrappers allow, as their JSON schema has them."""
+    sections = [config.IntegratorSection, config.RejectorSection]
+    _, parts = msgspec.json.schema_components(sections)
+    keys = {k: v for part in parts.values() for k, v in part["properties"].items()}
+    return {
+        name: about["maximum"] for name, about in keys.items() if about.get("type") == "integer"
+    }
+
+
+def test_maxima_of_a_configuration_are_those_of_snapshots() -> None:
+    assert maxima_of_schema() == {k: MOST[k] for k in ("window", "max_devices", "memory")}
+
+
+def test_all_that_a_configuration_allows_can_be_kept() -> None:
+    chain = config.build_classifier(config.loads(MAXIMA % MOST))
+    twin = through_bytes(chain)
+    integrator, model = twin.classifier, twin.classifier.classifier
+    assert (twin.memory, integrator.window, integrator.max_devices) == (10**6, 10**5, 10**8)
+    assert (model.rehearsal, model.buffer_size) == (10**4, 10**8)
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_more_than_can_be_kept_is_refused_by_configurations(name: str) -> None:
+    with pytest.raises(config.ConfigError, match=rf"{name}: expected .*{MOST[name]}"):
+        config.loads(MAXIMA % {**MOST, name: MOST[name] + 1})
+
+
+def test_members_of_committees_have_the_same_limits() -> None:
+    member = "{type: GLVQ, parameters: {rehearsal: %d}}"
+    text = f"model: {{type: LVQCommittee, parameters: {{learner: {member}}}}}"
+    through_bytes(config.build_classifier(config.loads(text % 10_000)))
+    with pytest.raises(
+        config.ConfigError, match=r"learner\.parameters\.rehearsal: expected .*10000"
+    ):
+        config.loads(text % 10_001)
+
+
+def test_as_many_models_as_a_configuration_allows_fit_into_a_file() -> None:
+    """The header names the arrays of all; each is given here the same ones."""
+    chain = CHAINS["committee in all"]()
+    run_chain(chain, 20, seed=0)
+    arrays, _ = describe(chain)
+    tiny = {name: np.zeros(1) for name in arrays}
+    groups = range(MOST_MODELS - 20, MOST_MODELS)  # the longest names
+    one = encode({}, {}, limit=OWN_LIMIT)
+    data = encode({k: v for n in groups for k, v in prefixed(f"group{n}", tiny).items()}, {})
+    header = int.from_bytes(data[:8], "little") - int.from_bytes(one[:8], "little")
+    room = 10 * MOST_MODELS * len(arrays)  # offsets may have ten digits more
+    assert header / 20 * MOST_MODELS + 2 * room < LARGEST_OWN_HEADER
+    assert MOST_MODELS * len(arrays) < MOST_ARRAYS
 
 
 # --- committees and wrappers ----------------------------------------------------------------------

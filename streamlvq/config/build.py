@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
-from streamlvq.config.schema import Config, ModelSection, RejectorSection
+from streamlvq.config.schema import MOST, Config, ModelSection, RejectorSection
 
 # The models and wrappers say `Name(parameter=...): what is wrong`.
 _COMPLAINT = re.compile(r"\w+(?:\((?P<parameter>\w+)=.*?\))?: (?P<message>.*)", re.DOTALL)
@@ -93,11 +93,12 @@ def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
 
 
 def _refuse_huge(section: ModelSection, path: Path) -> None:
-    """Numbers that only the first reading would show to be beyond what the kernels can hold."""
+    """Numbers that only later would show to be beyond what kernels or snapshots can hold."""
     for name, value in section.parameters.items():
-        if isinstance(value, int) and abs(value) > _LARGEST:
+        most = MOST.get(name, _LARGEST)
+        if isinstance(value, int) and abs(value) > most:
             where = (*path, "parameters", name)
-            raise _error(where, f"expected a whole number up to {_LARGEST}, got {value}")
+            raise _error(where, f"expected a whole number up to {most}, got {value}")
 
 
 def _member(value: Any, path: Path) -> Any:

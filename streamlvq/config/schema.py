@@ -11,6 +11,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+# Parameters of models and wrappers that decide how long a reading takes or how much memory is asked
+# for. Snapshots hold no more than that either: a state that works can be kept.
+MOST = {
+    "rehearsal": 10_000,
+    "buffer_size": 100_000_000,
+    "memory": 1_000_000,
+    "window": 100_000,
+    "max_devices": 100_000_000,
+}
+MOST_MODELS = 10_000  # the format of snapshots has room for the names of so many models' arrays
+
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -82,15 +93,15 @@ class ModelSection(Section, kw_only=True, frozen=True):
     per: str = "all"  # "all", "device", or a placeholder of the readings' topic
     parameters: dict[str, Any] = {}
     start: str | None = None  # a snapshot to begin with
-    limit: Count = 1000  # models
+    limit: Annotated[int, Meta(ge=1, le=MOST_MODELS)] = 1000
     max_features: Count = 4096
     max_classes: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 256
 
 
 class IntegratorSection(Section, kw_only=True, frozen=True):
-    window: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    window: Annotated[int, Meta(ge=1, le=MOST["window"])] = 5
     max_gap: Seconds | None = None
-    max_devices: Count = 100_000
+    max_devices: Annotated[int, Meta(ge=1, le=MOST["max_devices"])] = 100_000
 
 
 class RejectorSection(Section, kw_only=True, frozen=True):
@@ -99,7 +110,7 @@ class RejectorSection(Section, kw_only=True, frozen=True):
     target_rate: Share | None = None
     target_accuracy: Share | None = None
     reject_cost: Share | None = None
-    memory: Annotated[int, Meta(ge=1, le=10_000_000)] = 1000
+    memory: Annotated[int, Meta(ge=1, le=MOST["memory"])] = 1000
     per_class: bool = False
 
 

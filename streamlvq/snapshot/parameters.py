@@ -5,18 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from streamlvq.config.schema import MOST
 from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.tags import pack, unpack
 from streamlvq.snapshot.verify import between
 
-# Numbers that decide how long a step takes or how much it asks for, whatever a file says.
-MOST = {
-    "rehearsal": 10_000,
-    "buffer_size": 10**8,
-    "memory": 10**6,
-    "window": 10**5,
-    "max_devices": 10**8,
-}
 # What a constructor, or a memory that is handed back, may say about numbers that are lies.
 COMPLAINTS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
