@@ -197,6 +197,57 @@ def test_a_full_disk_is_an_error_line(folder: Path) -> None:
         )
 
 
+def test_what_cannot_be_written_is_said_before_the_work(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    for option in ("--report", "--json", "--decisions", "--save"):
+        command = ["replay", "plant.csv", "--config", "c.yaml", option]
+        assert f"{option}: expected a file in a folder that exists, got 'no/x'" in fails(
+            *command, "no/x", cwd=folder
+        )
+        assert "this is a folder" in fails(*command, ".", cwd=folder)
+        assert "which is LOG too" in fails(*command, "./plant.csv", cwd=folder)
+    train = ["train", "plant.csv", "--config", "c.yaml", "-o"]
+    assert "make the folder 'no' first" in fails(*train, "no/x.slvq", cwd=folder)
+    twice = ["replay", "plant.csv", "--json", "x", "--save", "x"]
+    assert "--save: expected a file of its own, got 'x', which is --json too" in fails(
+        *twice, cwd=folder
+    )
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_files_that_may_not_be_written(folder: Path) -> None:
+    (folder / "kept.json").touch(mode=0o444)
+    command = ["replay", "plant.csv", "--config", "c.yaml", "--json", "kept.json"]
+    assert "Permission denied" in fails(*command, cwd=folder)
+
+
+def test_reports_need_matplotlib_before_the_work(folder: Path) -> None:
+    (folder / "matplotlib.py").write_text("raise ImportError('not here')")
+    status, out, err = run(
+        "replay", "plant.csv", "--report", "r.html", cwd=folder, PYTHONPATH=str(folder)
+    )
+    assert (status, out) == (2, "")
+    assert "pip install 'streamlvq[plot]'" in err
+    assert not (folder / "r.html").exists()
+
+
+def test_results_are_printed_whatever_cannot_be_written(folder: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    for option in ("--json", "--decisions", "--report"):
+        status, out, err = run(
+            "replay", "plant.csv", "--config", "c.yaml", option, "/dev/full", "--save", "s.slvq",
+            cwd=folder,
+        )  # fmt: skip
+        assert status == 2
+        assert "300 readings of 3 devices" in out
+        assert "save         s.slvq" in out
+        assert "/dev/full" not in out
+        assert f"{option} could not be written: No space left" in err
+        (folder / "s.slvq").unlink()
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     process = start("config", "sample")
     assert process.stdout is not None

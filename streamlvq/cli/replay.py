@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamlvq.cli import kinds, settings
+from streamlvq.cli import kinds, outputs, settings
 
 if TYPE_CHECKING:
     from streamlvq.config import Config
+    from streamlvq.monitor import Monitor
+    from streamlvq.replay import Report
 
 NAME = "replay"
 SUMMARY = "show a recorded log to a monitor and say how good it was"
@@ -25,6 +28,8 @@ examples:
   streamlvq replay monday.jsonl.gz --config monitor.yaml --report monday.html
   streamlvq replay monday.jsonl --config monitor.yaml --snapshot first.slvq --no-learn
   streamlvq replay recorded.messages --config monitor.yaml --publish --speed 10x"""
+
+FILES = ("report", "json", "decisions", "save")  # options that name one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +63,9 @@ def run(options: argparse.Namespace) -> int:
         from streamlvq.errors import StreamLVQError  # noqa: PLC0415
 
         raise StreamLVQError("--speed: expected together with --publish, got it alone")
+    outputs.check_outputs({f"--{name}": getattr(options, name) for name in FILES}, options.log)
+    if options.report:
+        outputs.check_plots()
     return _replay(options, config)
 
 
@@ -65,34 +73,62 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
     from streamlvq import replay  # noqa: PLC0415
 
     monitor = replay.load_monitor(config, options.snapshot)
-    report = replay.replay(
-        options.log,
-        config,
-        format=options.format,
-        limit=options.limit,
-        learn=not options.no_learn,
-        monitor=monitor,
-        decisions=options.decisions,
-        progress=False if options.quiet else None,
-    )
-    if options.save:
-        replay.save_monitor(monitor, options.save)
-    if options.report:
-        text = replay.page(report, monitor.models())
-        Path(options.report).write_text(text, encoding="utf-8")
-    if options.json == "-":
-        sys.stdout.write(report.to_json().decode() + "\n")
-    elif options.json:
-        Path(options.json).write_bytes(report.to_json() + b"\n")
-    if not options.quiet and options.json != "-":
-        print(replay.summary(report))
-        _say_files(options)
+    wrong = []
+    try:
+        report = replay.replay(
+            options.log,
+            config,
+            format=options.format,
+            limit=options.limit,
+            learn=not options.no_learn,
+            monitor=monitor,
+            decisions=options.decisions,
+            progress=False if options.quiet else None,
+        )
+    except replay.UnwrittenError as error:
+        report = error.report
+        wrong.append(f"--decisions could not be written: {error}")
+    if not options.quiet and options.json != outputs.STANDARD:
+        print(replay.summary(report), flush=True)  # first: whatever happens, it was not in vain
+    return _write(options, report, monitor, wrong)
+
+
+def _write(
+    options: argparse.Namespace, report: Report, monitor: Monitor, wrong: Sequence[str]
+) -> int:
+    """Write what was asked for, and say so."""
+    from streamlvq import replay  # noqa: PLC0415
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    numbers = report.to_json() + b"\n"
+    writers: dict[str, Callable[[], object]] = {
+        "--save": lambda: replay.save_monitor(monitor, options.save),
+        "--report": lambda: _write_page(options.report, replay.page(report, monitor.models())),
+        "--json": lambda: _write_json(options.json, numbers),
+    }
+    wanted = {name: each for name, each in writers.items() if getattr(options, name[2:])}
+    wrong = [*wrong, *outputs.write_all(wanted)]
+    if not options.quiet and options.json != outputs.STANDARD:
+        _say_files(options, wrong)
+    if wrong:
+        raise StreamLVQError("; ".join(wrong))
     return 0
 
 
-def _say_files(options: argparse.Namespace) -> None:
-    for name in ("report", "json", "decisions", "save"):
-        if path := getattr(options, name):
+def _write_page(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _write_json(path: str, numbers: bytes) -> None:
+    if path == outputs.STANDARD:
+        sys.stdout.write(numbers.decode())
+    else:
+        Path(path).write_bytes(numbers)
+
+
+def _say_files(options: argparse.Namespace, wrong: Sequence[str]) -> None:
+    for name in FILES:
+        if (path := getattr(options, name)) and not any(f"--{name} " in text for text in wrong):
             print(f"{name:<12} {path}")
 
 

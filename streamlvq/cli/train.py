@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from streamlvq.cli import kinds, settings
+from streamlvq.cli import kinds, outputs, settings
 
 NAME = "train"
 SUMMARY = "make a first snapshot from a labelled log"
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from streamlvq import replay  # noqa: PLC0415
 
+    outputs.check_outputs({"-o": options.output}, options.log)
     trained = replay.train(
         options.log,
         settings.settings(options),
@@ -57,8 +58,9 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         progress=False if options.quiet else None,
     )
+    if not options.quiet:
+        print(trained.summary(), flush=True)  # first: whatever happens, it was not in vain
     trained.snapshot(options.node).save(options.output)
     if not options.quiet:
-        print(trained.summary())
         print(f"{'snapshot':<12} {options.output}")
     return 0

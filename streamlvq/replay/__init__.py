@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlvq.replay.core import Replay, replay
+from streamlvq.replay.core import Replay, UnwrittenError, replay
 from streamlvq.replay.page import page
 from streamlvq.replay.publishing import publish
 from streamlvq.replay.recording import record
@@ -17,6 +17,7 @@ __all__ = [
     "Report",
     "Statistics",
     "Trained",
+    "UnwrittenError",
     "inspect",
     "load_monitor",
     "make_report",

@@ -16,6 +16,7 @@ import msgspec
 
 import streamlvq
 from streamlvq.config import Config
+from streamlvq.errors import StreamLVQError
 from streamlvq.events import Decisions, LateLabel, Readings
 from streamlvq.monitor import Monitor
 from streamlvq.replay.feed import Feed, Portion
@@ -84,7 +85,27 @@ def replay(
             for made in run.step(portion):
                 file.write(made)
             bar.update(run.statistics)
-    return run.report(log=str(log), format=feed.log.format)
+    report = run.report(log=str(log), format=feed.log.format)
+    if file.error is not None:
+        raise UnwrittenError(file.error, report) from file.error
+    return report
+
+
+class UnwrittenError(StreamLVQError):
+    """Decisions could not be written, but the replay went on to its end: `report` has it all.
+
+    Parameters
+    ----------
+    error
+        Why.
+    report
+        What came of the replay.
+
+    """
+
+    def __init__(self, error: OSError, report: Report) -> None:
+        super().__init__(error.strerror or str(error))
+        self.report = report
 
 
 class Replay:
@@ -200,17 +221,24 @@ def calm_collector() -> Iterator[None]:
 
 
 class DecisionFile:
-    """Decisions as lines of JSON; nothing at all without a path."""
+    """Decisions as lines of JSON; nothing at all without a path.
+
+    A disk that is full ends the writing, not the replay: `error` says so.
+    """
 
     def __init__(self, path: str | Path | None) -> None:
+        self.error: OSError | None = None
         self._file: BinaryIO | None = None
         if path is not None:
             self._file = Path(path).open("wb")  # noqa: SIM115
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def write(self, decisions: Decisions) -> None:
-        if self._file is not None:
-            self._file.write(self._encoder.encode_lines(decisions.records()))
+        if self._file is not None and self.error is None:
+            try:
+                self._file.write(self._encoder.encode_lines(decisions.records()))
+            except OSError as error:
+                self.error = error
 
     def __enter__(self) -> DecisionFile:
         return self
@@ -222,7 +250,10 @@ class DecisionFile:
         at: TracebackType | None,
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as failure:  # what was not written yet still cannot be
+                self.error = self.error or failure
 
 
 class Bar:

@@ -1,0 +1,85 @@
+"""Files that a command writes: wrong ones are found before the work, none costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from streamlvq.errors import MissingExtraError, StreamLVQError
+
+STANDARD = "-"  # output
+
+
+def check_outputs(outputs: Mapping[str, str | None], log: str) -> None:
+    """See to it that these can be written, so that nobody works for an hour and then cannot.
+
+    Parameters
+    ----------
+    outputs
+        Paths by the name of their option; None: not asked for.
+    log
+        What is read, which must not be written over.
+
+    """
+    taken = {Path(log).resolve(): "LOG"}
+    for option, path in outputs.items():
+        if path is None or path == STANDARD:
+            continue
+        _check(option, Path(path))
+        place = Path(path).resolve()
+        if place.is_file() or not place.exists():  # /dev/null may serve several
+            if place in taken:
+                raise StreamLVQError(
+                    f"{option}: expected a file of its own, got {path!r}, which is {taken[place]} "
+                    "too: name another one"
+                )
+            taken[place] = option
+
+
+def _check(option: str, path: Path) -> None:
+    if path.is_dir():
+        raise StreamLVQError(f"{option}: expected a file, got {str(path)!r}: this is a folder")
+    if not path.parent.is_dir():
+        raise StreamLVQError(
+            f"{option}: expected a file in a folder that exists, got {str(path)!r}: make the "
+            f"folder {str(path.parent)!r} first"
+        )
+    if path.exists() and not path.is_file():  # a device or a pipe: opening one may wait for ever
+        return
+    before = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise StreamLVQError(
+            f"{option}: expected a file that can be written, got {str(path)!r}: {error.strerror}"
+        ) from error
+    if not before:
+        path.unlink()
+
+
+def check_plots() -> None:
+    """See to it that pictures can be drawn."""
+    try:
+        import matplotlib  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot") from error
+    assert matplotlib is not None
+
+
+def write_all(writers: Mapping[str, Callable[[], object]]) -> list[str]:
+    """Write results, whatever happens to some of them; gives what went wrong.
+
+    Parameters
+    ----------
+    writers
+        What writes each, by the option that asked for it.
+
+    """
+    wrong = []
+    for option, write in writers.items():
+        try:
+            write()
+        except (OSError, StreamLVQError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            wrong.append(f"{option} could not be written: {reason or error}")
+    return wrong
