@@ -477,6 +477,19 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(by_field._identities) <= 100
 
 
+def test_topics_that_are_refused_are_not_remembered() -> None:
+    decoder = Decoder(config_of(topic="plant/{site}/{device}/#", features=["x"], labels=None))
+    long = "z" * 60_000
+    batch = [message("a", x=1), Message("plant", b"{}", 1.0), Message(f"x/{long}", b"{}", 1.0)]
+    batch += [message(long, x=1), Message("plant/leeds//readings", b'{"x": 1}', 1.0)]
+    batch.append(Message(f"plant/leeds/a/{long}", b'{"x": 1}', 1.0))  # taken, but long
+    for _ in range(2):
+        decoded = decoder.decode(batch)
+        assert [event.sources for event in readings_in(decoded)] == [[0, 5]]
+        assert [one.reason for one in decoded.refused] == ["topic", "topic", "device", "device"]
+        assert list(decoder._routes) == [batch[0].topic]
+
+
 # --- batches do not matter -----------------------------------------------------------------------
 
 numbers = st.floats(-1e6, 1e6) | st.integers(-9, 9) | st.none() | st.sampled_from(["hot", 1e70])

@@ -14,6 +14,7 @@ from streamlvq.topics import Template, original
 
 READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
 REMEMBERED = 200_000  # topics, or devices
+LONGEST_TOPIC = 1024  # characters of a topic that is remembered
 ROWS = ""  # the topic of a row of a file
 UNNAMED = "device"  # the device of a file that names none
 
@@ -70,6 +71,9 @@ class Shard:
 class Routes(dict[str, Route]):
     """From topics to what they say; bounded.
 
+    Whoever publishes nonsense can think of any number of long topics, so those that are refused are
+    looked at anew each time.
+
     Parameters
     ----------
     config
@@ -90,9 +94,12 @@ class Routes(dict[str, Route]):
         self._shard = Shard(config)
 
     def __missing__(self, topic: str) -> Route:
+        route = self._find(topic)
+        if route.kind in (UNKNOWN, NAMELESS) or len(topic) > LONGEST_TOPIC:
+            return route
         if len(self) >= REMEMBERED:
             self.clear()  # finding out again is cheap
-        route = self[topic] = self._find(topic)
+        self[topic] = route
         return route
 
     def _find(self, topic: str) -> Route:
