@@ -307,7 +307,8 @@ def with_example(path: str) -> Config:
     for part in sections:
         inner = inner.setdefault(part, {})
     if sections == ["labels"]:
-        inner |= {"topic": "plant/{site}/{device}/labels", "sequence": "n"}
+        inner |= {"topic": "plant/{site}/{device}/labels"}
+        inner |= {"sequence": "n"} if name != "time" else {}
     if sections == ["rejector"] and name not in ("threshold", "target_accuracy", "reject_cost"):
         inner["target_rate"] = 0.1
     if path == "broker.tls.key_file":
@@ -345,7 +346,8 @@ def test_sections_of_the_sample_can_be_switched_on(section: str) -> None:
     head, _, rest = sample().partition(f"#{section}:")
     body, gap, tail = rest.partition("\n\n")
     body = re.sub(r"^  #(?=\w)", "  ", body, flags=re.MULTILINE)
-    body = re.sub(r"^  (target_accuracy|threshold|reject_cost):.*$", "", body, flags=re.MULTILINE)
+    others = "time" if section == "labels" else "target_accuracy|threshold|reject_cost"
+    body = re.sub(rf"^  ({others}):.*$", "", body, flags=re.MULTILINE)
     text = f"{head}{section}:{body}{gap}{tail}"
     for name in ("time", "sequence"):
         text = text.replace(f"  #{name}: ", f"  {name}: ", 1)

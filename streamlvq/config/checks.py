@@ -157,13 +157,19 @@ def _labels(config: Config) -> Iterator[Problem]:
             ("labels",),
             "expected labels.sequence or labels.time, to know which reading a label is for",
         )
+    if labels.sequence is not None and labels.time is not None:
+        yield Problem(
+            ("labels", "time"),
+            "expected one of labels.sequence and labels.time, to know which reading a label is "
+            "for, got both",
+        )
     for name in ("label", "time", "sequence", "device"):
         value = getattr(labels, name)
         if value is not None:
             yield from _nested(("labels", name), value)
     for name in ("sequence", "time"):
         given, other = getattr(labels, name), getattr(config.readings, name)
-        if given is not None and other is None and not (name == "time" and labels.sequence):
+        if given is not None and other is None:
             yield Problem(
                 ("labels", name),
                 f"expected readings.{name} too: labels find their reading by its {name}",

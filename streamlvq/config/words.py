@@ -167,12 +167,14 @@ KEYS = {
     "labels.label": Word("The field that holds the label.", "state"),
     "labels.time": Word(
         "The field that holds the time of the reading that the label is for, exactly as the "
-        "reading said it. Not needed if there is a sequence.",
+        "reading said it. Instead of labels.sequence.",
         "t",
     ),
     "labels.time_unit": Word("Unit of the time, as readings.time_unit.", "ms"),
     "labels.sequence": Word(
-        "The field that holds the sequence number of the reading that the label is for.", "seq"
+        "The field that holds the sequence number of the reading that the label is for. Surer than "
+        "labels.time, and instead of it.",
+        "seq",
     ),
     "labels.device": Word(
         "The field that names the device. Left out: {device} in the topic does.", "machine.id"
