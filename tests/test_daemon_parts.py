@@ -44,7 +44,7 @@ from streamlvq.daemon.decision_file import DecisionFile
 from streamlvq.daemon.discovery import MOST, Discovery
 from streamlvq.daemon.http import HealthServer, PortError
 from streamlvq.daemon.instruments import OTHER, Instruments
-from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.intake import Effect, Intake
 from streamlvq.daemon.lock import FolderError, FolderLock
 from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
 from streamlvq.daemon.notify import Notifier
@@ -367,21 +367,78 @@ def test_logs_as_json_lines() -> None:
     assert "RuntimeError: broken" in second["exception"]
 
 
-@pytest.mark.usefixtures("own_logging")
-def test_logs_for_people_and_what_repeats() -> None:
+def listening(sparing: logs.Sparing) -> io.StringIO:
     stream = io.StringIO()
     handler = logs.set_up(LoggingSection(level="warning"), stream)
-    handler.filters[:] = [logs.Sparing(burst=2, seconds=0.2)]
+    handler.filters[:] = [sparing]
+    return stream
+
+
+def said(stream: io.StringIO) -> list[str]:
+    return [line.split(" ", 2)[2] for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_logs_for_people_and_what_repeats() -> None:
+    stream = listening(logs.Sparing(burst=2, seconds=0.2))
     logger = logging.getLogger("streamlvq_connectors.x")
     logger.info("not shown")
     for i in range(10):
         logger.warning("refused %d", i)
     logger.warning("something else")
+    logs.settle(everything=False)  # too early
     time.sleep(0.25)
     logger.warning("refused %d", 10)
-    lines = [line.split(" ", 2)[2] for line in stream.getvalue().splitlines()]
-    assert lines == ["warning refused 0", "warning refused 1", "warning something else",
-                     "warning refused 10 unsaid=8"]  # fmt: skip
+    assert said(stream) == ["warning refused 0", "warning refused 1", "warning something else",
+                            "warning refused 10 unsaid=8"]  # fmt: skip
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_what_was_left_out_is_said_when_time_is_up_and_at_the_end() -> None:
+    stream = listening(logs.Sparing(burst=1, seconds=0.2))
+    logger = logging.getLogger("streamlvq.x")
+    for i in range(4):
+        logger.warning("refused %d", i, extra={"device": i})
+    time.sleep(0.25)
+    for _ in range(2):
+        logs.settle(everything=False)
+    logger.warning("100 %")  # nothing to fill in
+    logger.warning("100 %")
+    logs.set_up(LoggingSection(), io.StringIO())  # the end of this one
+    assert said(stream) == ["warning refused 0 device=0",
+                            "warning 3 more like this were left out: refused 3 device=3",
+                            "warning 100 %",
+                            "warning 1 more like this were left out: 100 %"]  # fmt: skip
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_the_number_of_kinds_is_limited() -> None:
+    stream = listening(logs.Sparing(burst=1, seconds=60, most=3))
+    logger = logging.getLogger("streamlvq.x")
+    for i in range(100):
+        logger.warning("refused %d", i, extra={"alike": i})
+    logger.warning("another line is another matter")
+    logs.settle()
+    assert len(said(stream)) == 3 + 1 + 1 + 1
+    assert said(stream)[-1] == "warning 96 more like this were left out: refused 99"
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_an_old_complaint_does_not_hide_a_new_one() -> None:
+    stream = io.StringIO()
+    logs.set_up(LoggingSection(), stream)
+    publisher = Publisher(Config(), instruments())
+    messages = [Message("sensors/p/readings", b"", 1.0)]
+    texts = [("value", f"x{i}: expected a finite number, got {i}") for i in range(50)]
+    texts += [("value", "x: expected a smaller number, got 1e300"), ("device", "no usable name")]
+    for reason, text in texts:
+        publisher.messages(Effect(refused=[Refused(0, reason, text)]), messages)
+    logs.settle()
+    lines = said(stream)
+    assert len(lines) == 5 + 1 + 1 + 1
+    assert sum("expected a smaller number" in line for line in lines) == 1
+    assert sum("no usable name" in line for line in lines) == 1
+    assert "45 more like this were left out: refused a message on sensors/p" in lines[-1]
 
 
 # --- folder ---------------------------------------------------------------------------------------
@@ -505,8 +562,6 @@ def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
     measured = instruments()
     publisher = Publisher(config, measured)
     messages = [Message(f"sensors/p{i}/readings", b"\xff", 1.0) for i in range(3)]
-    from streamlvq.daemon.intake import Effect
-
     effect = Effect([decisions(["p0", "p1"])], [Refused(2, "payload", "bad")], 1, 1, 4)
     sent = publisher.messages(effect, messages)
     assert [m.topic for m in sent] == ["d/p0", "d/p1", "streamlvq/streamlvq/dead"]

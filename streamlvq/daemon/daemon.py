@@ -15,7 +15,7 @@ from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import JournalError
 from streamlvq.daemon.keeper import Keeper, beginning
-from streamlvq.daemon.logs import set_up
+from streamlvq.daemon.logs import set_up, settle
 from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.reload import changes, fixed, reconnects
@@ -205,6 +205,7 @@ class Daemon:
     def _tend(self, now: float) -> None:
         self.vitals.beat = now
         self.notifier.feed(now)
+        settle(everything=False)
         self.keeper.tend(self.monitor, now)
 
     # --- another configuration -------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
 from streamlvq.config import LoggingSection
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "alike"}
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
@@ -20,6 +20,7 @@ def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Han
 
     May be called again, with other wishes.
     """
+    settle()
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if section.format == "json" else TextFormatter())
     handler.addFilter(Sparing())
@@ -76,28 +77,86 @@ class JsonFormatter(logging.Formatter):
         return _encode(entry).decode()
 
 
+Kind = tuple[str, str, Any]  # logger, message before it is filled in, what tells it apart
+
+
+class Seen(NamedTuple):
+    """A kind of message within the time that it is counted for."""
+
+    since: float
+    times: int
+    unsaid: int = 0
+    last: logging.LogRecord | None = None  # of those unsaid
+
+
 class Sparing(logging.Filter):
     """Lets a message through `burst` times within `seconds`, then counts it until time is up.
 
     Messages are the same if they come from the same line, whatever they are filled in with: a
-    thousand devices that send nonsense are one thing to know about.
+    thousand devices that send nonsense are one thing to know about. A line that says different
+    things tells them apart with `extra={"alike": ...}`; at most `most` of them, the rest is one.
+    How many were left out is said with the next one, or by `settle`.
     """
 
-    def __init__(self, burst: int = 5, seconds: float = 60.0) -> None:
+    def __init__(self, burst: int = 5, seconds: float = 60.0, most: int = 50) -> None:
         super().__init__()
-        self.burst = burst
-        self.seconds = seconds
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # since when, how often
+        self.burst, self.seconds, self.most = burst, seconds, most
+        self._seen: dict[Kind, Seen] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        key, now = (record.name, str(record.msg)), time.monotonic()
-        since, times = self._seen.get(key, (now, 0))
-        if now - since >= self.seconds:
-            if times > self.burst:
-                record.unsaid = times - self.burst  # how many of its like were left out
-            since, times = now, 0
-        self._seen[key] = since, times + 1
-        return times < self.burst
+        now = time.monotonic()
+        kind = self._kind(record)
+        seen = self._seen.get(kind)
+        if seen is None or now - seen.since >= self.seconds:
+            if seen is not None and seen.unsaid:
+                record.unsaid = seen.unsaid  # how many of its like were left out
+            self._seen[kind] = Seen(now, 1)
+            return True
+        if seen.times < self.burst:
+            self._seen[kind] = seen._replace(times=seen.times + 1)
+            return True
+        self._seen[kind] = seen._replace(unsaid=seen.unsaid + 1, last=record)
+        return False
+
+    def settle(self, handler: logging.Handler, everything: bool) -> None:
+        """Say how many were left out since the last time; of those whose time is up, or of all."""
+        now = time.monotonic()
+        for kind, seen in list(self._seen.items()):
+            if everything or now - seen.since >= self.seconds:
+                del self._seen[kind]
+                if seen.last is not None:
+                    _emit(handler, _count_of(seen.last, seen.unsaid))
+
+    def _kind(self, record: logging.LogRecord) -> Kind:
+        kind = (record.name, str(record.msg), getattr(record, "alike", None))
+        if kind[2] is not None and kind not in self._seen and len(self._seen) >= self.most:
+            return (record.name, str(record.msg), None)
+        return kind
 
 
-__all__ = ["JsonFormatter", "Sparing", "TextFormatter", "set_up"]
+def _count_of(record: logging.LogRecord, times: int) -> logging.LogRecord:
+    """A line about messages that were left out, with the last of them as an example."""
+    told = logging.makeLogRecord(vars(record))
+    told.msg, told.args = "%d more like this were left out: %s", (times, record.getMessage())
+    told.created, told.exc_info, told.exc_text = time.time(), None, None
+    return told
+
+
+def _emit(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """Write a line past the filters."""
+    handler.acquire()
+    try:
+        handler.emit(record)
+    finally:
+        handler.release()
+
+
+def settle(everything: bool = True) -> None:
+    """Say how many messages were left out: all, or only where the time for counting is up."""
+    for handler in logging.getLogger("streamlvq").handlers:
+        for sparing in handler.filters:
+            if isinstance(sparing, Sparing):
+                sparing.settle(handler, everything)
+
+
+__all__ = ["JsonFormatter", "Sparing", "TextFormatter", "set_up", "settle"]

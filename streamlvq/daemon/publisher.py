@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from streamlvq.payloads import Encoder, dead_letter
 
 log = logging.getLogger(__name__)
 
+_VALUES = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 LOOKING = 5.0  # seconds between two looks whether the file was moved away
 
 
@@ -92,14 +94,36 @@ class Publisher:
 
     def _letters(self, refused: Sequence[Refused], messages: Sequence[Message]) -> list[Outgoing]:
         for each in refused:
-            topic = messages[each.source].topic
-            log.warning("refused a message on %s (%s): %s", topic, each.reason, each.text)
+            self._complain(messages[each.source].topic, each)
         if self.dead_letters is None:
             return []
         return [
             Outgoing(self.dead_letters, dead_letter(messages[each.source], each))
             for each in refused
         ]
+
+    def _complain(self, topic: str, refused: Refused) -> None:
+        """Each reason and kind of text by itself: an old complaint must not hide a new one."""
+        log.warning(
+            "refused a message on %s (%s): %s",
+            topic,
+            refused.reason,
+            refused.text,
+            extra={"alike": (refused.reason, kind(refused.text))},
+        )
+
+
+def kind(text: str) -> str:
+    """What a complaint is about, without the values that differ from message to message.
+
+    Examples
+    --------
+    >>> kind("x7: expected a number, got 'hot'"), kind("no reading 17 of device 'a' waits for it")
+    ('expected a number', 'no reading  of device  waits for it')
+
+    """
+    about = text[max(0, text.find("expected ")) :].partition(", got ")[0]
+    return _VALUES.sub("", about)[:80]
 
 
 def _with_topic(config: Config) -> Config:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streamlvq.config import ConfigError, load
 from streamlvq.daemon.daemon import Daemon
-from streamlvq.daemon.logs import set_up
+from streamlvq.daemon.logs import set_up, settle
 from streamlvq.daemon.signals import Signals
 from streamlvq.errors import StreamLVQError
 
@@ -34,6 +34,8 @@ def serve(path: Path) -> int:
         except Exception:
             log.critical("a defect of streamlvq, please report it", exc_info=True)
             return 70  # what sysexits.h calls an internal error; a service manager starts again
+        finally:
+            settle()
 
 
 __all__ = ["serve"]

@@ -16,6 +16,7 @@ import time
 from types import TracebackType
 from typing import Self
 
+from streamlvq.daemon.logs import settle
 from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.signals import LEAVE, Signals
 
@@ -91,6 +92,7 @@ class Starting:
     def _leave(self) -> None:
         """End the process under the main thread, which may not listen for long."""
         log.info("left before the start was over: nothing was read, nothing is lost")
+        settle()
         self.notifier.stopping()
         logging.shutdown()
         os._exit(0)
