@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamlvq.connect import Message
-from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused
+from streamlvq.events import Decisions, Event, LateLabel, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 
@@ -28,9 +28,8 @@ class Effect:
 class Intake:
     """Decodes messages and takes the monitor from step to step.
 
-    A message that brings out a defect is found by halving its batch and refused as "failure"; all
-    the others have their effect. The monitor is as it was before a step that raises, and does not
-    care how events are cut into batches, so nobody can tell afterwards that it happened.
+    The monitor refuses what brings out a defect by itself. Should a step raise after all, the event
+    is refused as a whole, as "failure", and the others have their effect.
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ class Intake:
         try:
             outcome = self.monitor.step(event)
         except Exception as error:
-            self._isolate(event, error, effect)
+            effect.refused += _failures(event, error)
             return
         if outcome.decisions is not None and len(outcome.decisions):
             effect.decisions.append(outcome.decisions)
@@ -64,18 +63,13 @@ class Intake:
         effect.learnt += outcome.learnt
         effect.duplicates += outcome.duplicates
 
-    def _isolate(self, event: Event, error: Exception, effect: Effect) -> None:
-        """Try the halves; what still fails by itself is refused."""
-        if isinstance(event, Readings) and len(event) > 1:
-            middle = len(event) // 2
-            self._step(event.select(slice(0, middle)), effect)
-            self._step(event.select(slice(middle, None)), effect)
-            return
-        source = event.source if isinstance(event, LateLabel) else event.sources[0]
-        device = event.device if isinstance(event, LateLabel) else event.devices[0]
-        log.error("a reading of %r brought out a defect", device, exc_info=error)
-        text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
-        effect.refused.append(Refused(source, "failure", text))
+
+def _failures(event: Event, error: Exception) -> list[Refused]:
+    """Every message of an event that could not be taken."""
+    sources = [event.source] if isinstance(event, LateLabel) else event.sources
+    log.error("a defect cost %d messages", len(sources), exc_info=error)
+    text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
+    return [Refused(source, "failure", text) for source in dict.fromkeys(sources)]
 
 
 __all__ = ["Effect", "Intake"]
