@@ -7,6 +7,7 @@ import math
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,6 +47,7 @@ from streamlvq.snapshot.table import columns
 from streamlvq.snapshot.tags import pack, tag, unpack, untag
 from streamlvq.snapshot.verify import BOUNDS, NAMES, class_sizes, pair_labels
 from streamlvq.state import FIXED, SECTIONS
+from streamlvq.wrappers.windows import NONE, Windows
 
 # --- the container --------------------------------------------------------------------------------
 
@@ -769,6 +771,109 @@ def test_times_may_be_datetimes() -> None:
     twin = through_bytes(model)
     assert twin.max_gap == timedelta(seconds=5)
     assert_same(run(twin, 60), run(model, 60))
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def filled_windows(
+    times: list[Any], devices: list[Any] | None = None, kept: int = 1, max_gap: Any = None
+) -> Windows:
+    windows = Windows(2, kept, max_gap, 100)
+    for k, t in enumerate(times):
+        device = k if devices is None else devices[k]
+        windows.advance(device, t, windows.find(device, t), np.array([0.3, 0.7]))
+    return windows
+
+
+def again(windows: Windows, lie: Callable[[Any, Any], None] | None = None) -> Windows:
+    arrays, extra = windows.memory()
+    extra = json.loads(json.dumps(extra))
+    if lie is not None:
+        lie(arrays, extra)
+    twin = Windows(windows.readings, windows.kept_times, windows.max_gap, windows.max_devices)
+    twin.restore(arrays, extra)
+    return twin
+
+
+TIMES: list[Any] = [None, 0.0, -1.5, 7, 2**62, 1.7e18, datetime(2024, 5, 1), datetime.now(UTC)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(TIMES), st.sampled_from([None, "a", "ü", 7, -1, "7"]))),
+    st.integers(1, 3),
+)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+def test_windows_come_back_with_times_of_all_kinds(stream: Any, kept: int) -> None:
+    windows = filled_windows([t for t, _ in stream], [device for _, device in stream], kept)
+    windows.forget("a")  # leaves a place that is free
+    twin = again(windows)
+    assert list(twin._places) == list(windows._places)
+    for device, place in windows._places.items():
+        other = twin._places[device]
+        assert repr(twin.times[other]) == repr(windows.times[place])
+        assert twin.counts[other] == windows.counts[place]
+        np.testing.assert_array_equal(twin.logs[other], windows.logs[place])
+    assert repr(again(twin).memory()) == repr(windows.memory())
+
+
+def test_times_are_an_array_where_they_can_be() -> None:
+    arrays, extra = filled_windows([1.0, None, np.float64(3.5)]).memory()
+    np.testing.assert_array_equal(arrays["times"], [1.0, np.nan, 3.5])
+    assert extra == {"devices": [0, 1, 2], "times": None}
+    arrays, extra = filled_windows([1.0, 2, np.int64(3)]).memory()
+    assert extra["times"] == [[1.0], [2], [3]]
+    assert arrays["times"].shape == (0,)
+
+
+@pytest.mark.parametrize("t", [math.inf, 1e19, 2**64, 10**400, True, "now", [1]])
+def test_times_that_could_not_be_read_are_not_written(t: Any) -> None:
+    with pytest.raises(ValueError, match="windows: expected times"):
+        filled_windows([1.0, t]).memory()
+    with pytest.raises(ValueError, match="windows: expected times"):
+        again(filled_windows([1, 2]), lambda arrays, extra: extra["times"].__setitem__(0, [t]))
+
+
+@pytest.mark.parametrize("device", [1.5, (1,), b"a", frozenset()])
+def test_devices_of_other_kinds_are_refused(device: Any) -> None:
+    with pytest.raises(ValueError, match="devices named by text or whole numbers"):
+        filled_windows([1.0, 2.0], ["a", device]).memory()
+    with pytest.raises(ValueError, match="devices named by text or whole numbers"):
+        again(filled_windows([1.0]), lambda arrays, extra: extra.update(devices=[device]))
+
+
+WINDOW_LIES: dict[str, tuple[Callable[[Any, Any], None], str]] = {
+    "too few times": (lambda a, e: a.update(times=a["times"][1:]), "for each of 3 devices"),
+    "no times": (lambda a, e: e.update(times=[[], [], []]), "1 to 1 times"),
+    "too many times": (lambda a, e: e.update(times=[[1.0, 2.0]] * 3), "1 to 1 times"),
+    "a table of times": (lambda a, e: a.update(times=np.zeros((3, 1))), "expected times"),
+    "endless time": (lambda a, e: a.update(times=np.full(3, np.inf)), "expected times"),
+    "no time": (lambda a, e: a.update(times=np.full(3, np.nan)), "max_gap=5.0, got NoneType"),
+    "datetimes": (lambda a, e: e.update(times=[[{"datetime": "2024-05-01"}]] * 3), "got datetime"),
+    "a dictionary": (lambda a, e: e.update(times=[[{"date": "2024-05-01"}]] * 3), "expected times"),
+    "a device twice": (lambda a, e: e.update(devices=["a", "a", "b"]), "all different"),
+    "1 and True": (lambda a, e: e.update(devices=["a", 1, True]), "all different"),
+    "devices by number": (lambda a, e: e.update(devices={"a": 1}), "a list of devices"),
+}
+
+
+@pytest.mark.parametrize("case", WINDOW_LIES)
+def test_lies_about_windows_are_found(case: str) -> None:
+    lie, message = WINDOW_LIES[case]
+    with pytest.raises(ValueError, match=message):
+        again(filled_windows([1.0, 2.0, 3.0], max_gap=5.0), lie)
+
+
+def test_many_windows_are_captured_quickly() -> None:
+    windows = Windows(4, 1, None, 100_000)
+    for k in range(100_000):
+        windows.advance(f"device {k}", float(k), NONE, np.array([0.3, 0.7]))
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        windows.memory()
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.5, "it keeps readings waiting"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any
 
 import numpy as np
@@ -160,24 +160,30 @@ class Windows:
     # --- files -----------------------------------------------------------------------------------
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arrays and what else there is, those silent longest first."""
-        order = list(self._places.values())
-        for device in self._places:
-            if not (device is None or isinstance(device, (str, int))):
-                raise ValueError(
-                    f"expected devices named by text or whole numbers, got {device!r}: others "
-                    f"cannot be kept in a file"
-                )
-        arrays = {"logs": self.logs[order], "counts": self.counts[order]}
-        times = [[_to_plain(t) for t in self.times[place]] for place in order]
-        return arrays, {"devices": list(self._places), "times": times}
+        """Arrays and what else there is, those silent longest first.
+
+        Times are an array if there is one float, or None (as NaN), for each device; other times
+        are a list.
+        """
+        devices, order = list(self._places), np.array(list(self._places.values()), np.int64)
+        _check_devices(devices)
+        kept = list(map(self.times.__getitem__, order.tolist()))
+        times, others = np.empty(0), None
+        flat = [each[0] for each in kept]
+        if self.kept_times == 1 and _are_all(flat, _IN_ARRAYS):
+            times = np.array(flat, np.float64)
+            _check_times(times)
+        else:
+            others = [[_to_plain(t) for t in each] for each in kept]
+        arrays = {"logs": self.logs[order], "counts": self.counts[order], "times": times}
+        return arrays, {"devices": devices, "times": others}
 
     def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """The opposite of `memory`; raises ValueError if it does not fit."""
-        logs, counts = arrays["logs"], arrays["counts"]
-        devices, times = extra["devices"], extra["times"]
+        logs, counts, devices = arrays["logs"], arrays["counts"], extra["devices"]
+        _check_devices(devices)
         known = len(devices)
-        if known > self.max_devices or not known == len(set(devices)) == len(times):
+        if known > self.max_devices or known != len(set(devices)):
             raise ValueError(f"windows: expected at most {self.max_devices} devices, all different")
         if logs.ndim != 3 or logs.shape[:2] != (known, self.readings + 1) or logs.shape[2] < 1:
             raise ValueError(
@@ -187,26 +193,77 @@ class Windows:
             raise ValueError(f"windows: expected {known} counts up to {self.readings}")
         if not np.isfinite(logs).all():
             raise ValueError("windows: expected finite numbers")
+        self.times = self._restored_times(arrays["times"], extra["times"], known)
         self.logs = np.array(logs, np.float64, order="C")
         self.counts = np.array(counts, np.int64)
-        self.times = [tuple(_from_plain(t) for t in each) for each in times]
-        if any(not 1 <= len(each) <= self.kept_times for each in self.times):
-            raise ValueError(f"windows: expected 1 to {self.kept_times} times for each device")
-        if self.max_gap is not None:
-            for each in self.times:
-                self._check(each[-1])
-                self._is_near(each[-1], each[-1])
-        self._places = OrderedDict((device, place) for place, device in enumerate(devices))
+        self._places = OrderedDict(zip(devices, range(known), strict=True))
         self._free = []
+
+    def _restored_times(self, array: Floats, others: Any, known: int) -> list[tuple[Time, ...]]:
+        if others is None:
+            _check_times(array)
+            times = [(None if t != t else t,) for t in array.tolist()]
+        else:
+            times = [tuple(map(_from_plain, each)) for each in others]
+        counts = set(map(len, times))
+        if len(times) != known or not counts <= set(range(1, self.kept_times + 1)):
+            raise ValueError(
+                f"windows: expected 1 to {self.kept_times} times for each of {known} devices"
+            )
+        if self.max_gap is not None:
+            self._check_kind(times)
+        return times
+
+    def _check_kind(self, times: list[tuple[Time, ...]]) -> None:
+        """Where gaps matter, `max_gap` must be a difference of any two times."""
+        wanted = {datetime} if isinstance(self.max_gap, timedelta) else {int, float}
+        wrong = {type(t) for each in times for t in each} - wanted
+        if wrong:
+            names = ", ".join(sorted(kind.__name__ for kind in wrong))
+            raise ValueError(f"windows: expected times for max_gap={self.max_gap!r}, got {names}")
+
+
+# --- names and times in files --------------------------------------------------------------------
+
+_IN_ARRAYS = (float, NoneType)
+_NAMES = (str, int, NoneType)
+LATEST = 2.0**63  # nanoseconds since 1970 are well below
+
+
+def _are_all(values: list[Any], kinds: tuple[type, ...]) -> bool:
+    return all(issubclass(kind, kinds) for kind in set(map(type, values)))
+
+
+def _check_devices(devices: list[Hashable]) -> None:
+    if not isinstance(devices, list):
+        raise ValueError(f"windows: expected a list of devices, got {type(devices).__name__}")
+    if _are_all(devices, _NAMES):
+        return
+    wrong = next(device for device in devices if not isinstance(device, _NAMES))
+    raise ValueError(
+        f"expected devices named by text or whole numbers, got {wrong!r}: others cannot be kept "
+        f"in a file"
+    )
+
+
+def _check_times(times: Floats) -> None:
+    if times.ndim != 1 or np.any(np.abs(times) > LATEST):  # false for NaN
+        raise ValueError(f"windows: expected times of at most {LATEST:g}")
 
 
 def _to_plain(t: Time) -> Any:
-    return {"datetime": t.isoformat()} if isinstance(t, datetime) else t
+    t = t.item() if isinstance(t, np.generic) else t
+    plain = {"datetime": t.isoformat()} if isinstance(t, datetime) else t
+    _from_plain(plain)  # what could not be read is not written
+    return plain
 
 
 def _from_plain(t: Any) -> Time:
-    if isinstance(t, dict):
+    if isinstance(t, dict) and t.keys() == {"datetime"}:
         return datetime.fromisoformat(t["datetime"])
-    if not (t is None or isinstance(t, (int, float))):
-        raise ValueError(f"windows: expected a time, got {t!r}")
-    return t
+    if t is None or (type(t) in (int, float) and abs(t) <= LATEST):
+        return t
+    raise ValueError(
+        f"windows: expected times that are datetimes or numbers of at most {LATEST:g}, "
+        f"got {str(t)[:80]!r}"
+    )
