@@ -27,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlvq.config import (
+    Broker,
     Config,
     DecisionsSection,
     HealthSection,
@@ -48,7 +49,7 @@ from streamlvq.daemon.intake import Effect, Intake
 from streamlvq.daemon.lock import FolderError, FolderLock
 from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
 from streamlvq.daemon.notify import Notifier
-from streamlvq.daemon.publisher import Publisher
+from streamlvq.daemon.publisher import STRANGERS, Publisher
 from streamlvq.daemon.reload import changes, fixed, reconnects
 from streamlvq.daemon.status import Status
 from streamlvq.daemon.vitals import Vitals
@@ -439,6 +440,33 @@ def test_an_old_complaint_does_not_hide_a_new_one() -> None:
     assert sum("expected a smaller number" in line for line in lines) == 1
     assert sum("no usable name" in line for line in lines) == 1
     assert "45 more like this were left out: refused a message on sensors/p" in lines[-1]
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_labels_that_nothing_waits_for_do_not_flood_the_log() -> None:
+    stream = io.StringIO()
+    logs.set_up(LoggingSection(), stream).filters.clear()
+    measured = instruments()
+    publisher = Publisher(Config(), measured)
+    strangers = [Refused(0, "label", f"no reading {n} waits for it") for n in range(1000)]
+    sent = publisher.messages(Effect(refused=strangers), [Message("l/p", b"{}", 1.0)])
+    publisher.messages(Effect(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
+    assert len(said(stream)) == STRANGERS + 1
+    assert "only counted (streamlvq_refused_total), dead-lettered" in stream.getvalue()
+    assert len(sent) == 1000
+    assert measured.refused.value("label") == 1001
+    logs.set_up(LoggingSection(level="debug"), stream).filters.clear()
+    publisher.messages(Effect(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
+    assert said(stream)[-1].startswith("debug   refused a message on l/p (label): no reading 0")
+
+
+def test_the_size_of_what_was_cut_is_not_made_up() -> None:
+    config = Config(broker=Broker(max_payload_bytes=100))
+    for size, words in ((101, "more than 100 bytes"), (150, "150")):
+        message = Message("sensors/p/readings", b"x" * size, 1.0)
+        effect = Intake(Decoder(config), Monitor(config)).take([message])
+        (letter,) = Publisher(config, instruments()).messages(effect, [message])
+        assert json.loads(letter.payload)["text"] == f"expected at most 100 bytes, got {words}"
 
 
 # --- folder ---------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from streamlvq.payloads import Encoder, dead_letter
 log = logging.getLogger(__name__)
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
+STRANGERS = 3  # labels that no reading waits for before that is no news any more
 LOOKING = 5.0  # seconds between two looks whether the file was moved away
 
 
@@ -42,6 +43,8 @@ class Publisher:
         self.file = None if section.file is None else DecisionFile(Path(section.file))
         self.discovery = Discovery(config)
         self.dead_letters = own_topic(config.status.dead_letters, config)
+        self._largest = config.broker.max_payload_bytes
+        self._strangers = 0
         self._publishes = section.topic is not None
         self._encoder = Encoder(_with_topic(config) if section.file is not None else config)
         self._next_look = 0.0
@@ -93,6 +96,7 @@ class Publisher:
             yield from self.discovery.announce(decisions.devices)
 
     def _letters(self, refused: Sequence[Refused], messages: Sequence[Message]) -> list[Outgoing]:
+        refused = [self._honest(each, messages[each.source]) for each in refused]
         for each in refused:
             self._complain(messages[each.source].topic, each)
         if self.dead_letters is None:
@@ -102,15 +106,35 @@ class Publisher:
             for each in refused
         ]
 
+    def _honest(self, refused: Refused, message: Message) -> Refused:
+        """Links cut a payload that is too large after one byte too many: its size is not known."""
+        if refused.reason != "payload" or len(message.payload) != self._largest + 1:
+            return refused
+        text = f"expected at most {self._largest} bytes, got more than {self._largest} bytes"
+        return refused._replace(text=text)
+
     def _complain(self, topic: str, refused: Refused) -> None:
         """Each reason and kind of text by itself: an old complaint must not hide a new one."""
-        log.warning(
+        log.log(
+            self._weight(refused),
             "refused a message on %s (%s): %s",
             topic,
             refused.reason,
             refused.text,
             extra={"alike": (refused.reason, kind(refused.text))},
         )
+
+    def _weight(self, refused: Refused) -> int:
+        """Labels that nothing waits for may come by the thousand: a few are enough to know."""
+        if refused.reason != "label":
+            return logging.WARNING
+        self._strangers += 1
+        if self._strangers == STRANGERS:
+            log.warning(
+                "labels that belong to no reading are from now on only counted (streamlvq_refused_"
+                "total), dead-lettered, and logged with logging.level: debug"
+            )
+        return logging.WARNING if self._strangers <= STRANGERS else logging.DEBUG
 
 
 def kind(text: str) -> str:
