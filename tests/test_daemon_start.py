@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from daemons import Daemon, settings, until
+import streamlvq
+from brokers import Mosquitto, mosquitto  # noqa: F401
+from daemons import Client, Daemon, readings, settings, until
+from streamlvq.config import Config, ModelSection, ReadingsSection
+from streamlvq.connect import Message
+from streamlvq.daemon.acquaintance import ENOUGH, SOON
+from streamlvq.daemon.instruments import Instruments
+from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.keeper import Keeper
+from streamlvq.daemon.vitals import Vitals
+from streamlvq.payloads import Decoder
+from streamlvq.snapshot import Snapshot
 
 # Compiling as the real thing does it, in the main thread: here in C, where no handler can run, or
 # in Python. Slow machines are rare where tests run, and a cache would make the real thing fast.
@@ -96,3 +108,96 @@ def test_after_the_start_nobody_is_asked_any_more(tmp_path: Path) -> None:
         assert "starting" not in [path.read_text().strip() for path in threads]
         assert daemon.stop() == 0
         assert "left readings=0" in daemon.log
+
+
+# --- a model to begin with -----------------------------------------------------------------------
+
+
+def trained(path: Path, *features: str) -> Path:
+    model = streamlvq.GLVQ()
+    for n in range(30):
+        model.learn_one({name: float(n % 2) for name in features}, "ab"[n % 2])
+    Snapshot.of(model).save(path)
+    return path
+
+
+def meeting(folder: Path, *features: str) -> Intake:
+    """What a daemon makes of a model of these features; its readings have x0 to x3."""
+    config = Config(
+        model=ModelSection(type="GLVQ", start=str(trained(folder / "first.slvq", *features))),
+        readings=ReadingsSection(
+            topic="plant/{device}/readings", label="y", time="t", sequence="n"
+        ),
+        state=type(Config().state)(folder=str(folder / "state")),
+    )
+    vitals = Vitals(config.health)
+    keeper = Keeper(config, vitals, Instruments(vitals, 10))
+    monitor = keeper.restore(config, print)
+    keeper.close()
+    return Intake(Decoder(config), monitor, keeper.acquaintance)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What is amiss with the model; kernels may have to be compiled meanwhile, which is said too."""
+    return [record for record in caplog.records if record.name.endswith(".acquaintance")]
+
+
+def test_the_model_to_begin_with_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "streamlvq"):
+        intake = meeting(tmp_path, "x0", "x1", "x2", "x3")
+    assert "begins with first.slvq (GLVQ, 30 samples, 4 features)" in caplog.text
+    intake.take(readings(1))
+    assert intake.acquaintance is None  # all is well, as the first reading shows
+    intake.take(readings(2 * ENOUGH))
+    assert said(caplog) == []
+
+
+def test_readings_that_have_nothing_in_common_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    intake = meeting(tmp_path, *(f"sensor{i}" for i in range(10)))
+    intake.take(readings(SOON - 1))
+    assert said(caplog) == []
+    intake.take(readings(2 * ENOUGH))
+    (record,) = said(caplog)
+    assert record.levelname == "WARNING"
+    assert "no feature in common with first.slvq (model.start)" in record.getMessage()
+    assert "sensor7 and 2 more, what comes is x0, x1, x2, x3" in record.getMessage()
+
+
+def test_features_of_it_that_never_come(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    intake = meeting(tmp_path, "x0", "x1", "humidity", "power")
+    for n in range(0, ENOUGH - 10, 10):
+        intake.take(readings(10, first=n))
+    assert said(caplog) == []
+    intake.take(readings(100, first=ENOUGH))
+    (record,) = said(caplog)
+    assert record.getMessage().startswith(
+        "2 of the 4 features of first.slvq (model.start) have not"
+    )
+    assert record.getMessage().endswith("humidity, power")
+    assert intake.acquaintance is None
+
+
+def test_features_may_come_one_by_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    intake = meeting(tmp_path, "x0", "x1")
+    for n, name in enumerate(["x0"] * 100 + ["x1"]):
+        intake.take([Message("plant/d/readings", f'{{"{name}": 1, "n": {n}}}'.encode(), 1.0)])
+    assert intake.acquaintance is None
+    assert said(caplog) == []
+
+
+def test_the_daemon_says_it_and_a_restart_needs_no_introduction(
+    mosquitto: Mosquitto,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    start = trained(tmp_path / "first.slvq", "pressure")
+    config = settings(mosquitto, tmp_path, model={"type": "GLVQ", "start": str(start)})
+    with Client(mosquitto, "plant/+/decision") as client, Daemon(tmp_path, config) as daemon:
+        assert "begins with first.slvq (GLVQ, 30 samples, 1 features)" in daemon.log
+        until(lambda: daemon.health()[0] == 200, 20, "healthy")
+        client.send(readings(20))
+        until(lambda: "no feature in common with first.slvq" in daemon.log, 20, "a warning")
+        assert daemon.stop() == 0
+        daemon.start()
+        assert daemon.log.count("begins with") == 1

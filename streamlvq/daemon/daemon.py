@@ -84,12 +84,12 @@ class Daemon:
             self._close()
 
     def _start(self) -> None:
-        log.info("making the kernels ready; the first time on a machine this takes minutes")
+        log.info("making the kernels ready")
         with Starting(self.signals, self.notifier) as starting:
             Monitor(self.config).compile()
             starting.compiling = False
             monitor = self.keeper.restore(self.config, self._still_starting)
-        self.intake = Intake(Decoder(self.config), monitor)
+        self.intake = Intake(Decoder(self.config), monitor, self.keeper.acquaintance)
         self.connection = Connection(self.config, self.keeper.folder, self.vitals)
         self.instruments.watch_link(self.connection.totals)
         self.instruments.gauge("devices", "With a window.", lambda: float(self.monitor.devices))
@@ -238,7 +238,7 @@ class Daemon:
             monitor.compile()
         reconnect = self.connection.replacement(new) if reconnects(old, new) else None
         self._move_server(new)
-        self.intake = Intake(decoder, monitor)
+        self.intake = Intake(decoder, monitor, self.intake.acquaintance)
         self.publisher.close()
         self.publisher, self.config = publisher, new
         self.vitals.limits = new.health

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamlvq.connect import Message
-from streamlvq.events import Decisions, Event, LateLabel, Refused
+from streamlvq.daemon.acquaintance import Acquaintance
+from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 
@@ -35,11 +36,16 @@ class Intake:
     ----------
     decoder, monitor
         What messages go through.
+    acquaintance
+        Looks at the first readings, until it has seen enough.
     """
 
-    def __init__(self, decoder: Decoder, monitor: Monitor) -> None:
+    def __init__(
+        self, decoder: Decoder, monitor: Monitor, acquaintance: Acquaintance | None = None
+    ) -> None:
         self.decoder = decoder
         self.monitor = monitor
+        self.acquaintance = acquaintance
 
     def take(self, messages: Sequence[Message]) -> Effect:
         """The effect of a batch; after it, the monitor knows what the messages say."""
@@ -48,6 +54,8 @@ class Intake:
         effect.refused += decoded.refused
         effect.skipped = decoded.skipped
         for event in decoded.events:
+            if self.acquaintance is not None and isinstance(event, Readings):
+                self.acquaintance = None if self.acquaintance.see(event) else self.acquaintance
             self._step(event, effect)
         return effect
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streamlvq.config import Config
 from streamlvq.connect import Message
+from streamlvq.daemon.acquaintance import Acquaintance, introduction
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import Journal
@@ -38,6 +39,7 @@ class Keeper:
     def __init__(self, config: Config, vitals: Vitals, instruments: Instruments) -> None:
         self.folder = Path(config.state.folder)
         self.vitals, self.instruments = vitals, instruments
+        self.acquaintance: Acquaintance | None = None  # of a model to begin with, if there is one
         self.journaled = journals(config)
         self._lock = FolderLock(self.folder)
         self.store = Store(self.folder, keep=config.state.keep)
@@ -57,7 +59,7 @@ class Keeper:
         """
         monitor, position = self._newest(config)
         self.journal.skip_to(position)
-        intake = Intake(Decoder(config), monitor)
+        intake = Intake(Decoder(config), monitor, self.acquaintance)
         begin = said = time.monotonic()
         count = 0
         for at, messages in self.journal.replay(position):
@@ -66,6 +68,7 @@ class Keeper:
             if time.monotonic() - said > PROGRESS:
                 said = time.monotonic()
                 still_alive(f"batch {at - position + 1} of {self.journal.next - position}")
+        self.acquaintance = intake.acquaintance
         if count:
             self._replayed(count, time.monotonic() - begin)
         return monitor
@@ -85,7 +88,15 @@ class Keeper:
                 "made with, put back good ones, or give this one another state.folder"
             )
         log.info("no snapshot in %s: nothing was saved here before", self.folder)
-        return Monitor(config, start), 0
+        monitor = Monitor(config, start)
+        if start is not None:
+            self._introduce(config, start)
+        return monitor, 0
+
+    def _introduce(self, config: Config, start: Snapshot) -> None:
+        name = Path(str(config.model.start)).name
+        log.info("begins with %s", introduction(name, start))
+        self.acquaintance = Acquaintance(name, start.features)
 
     def _replayed(self, count: int, seconds: float) -> None:
         self.instruments.replayed.add(count)
