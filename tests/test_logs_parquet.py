@@ -130,3 +130,21 @@ except ImportError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "this needs pyarrow: pip install 'streamlvq[parquet]'\n"
+
+
+def test_columns_that_are_absent_or_left_out(tmp_path: Path) -> None:
+    columns = {"x": [1.0], "Machine State": ["on"], "note": ["a"]}
+    with pytest.raises(LogError, match=r"\(the label\).*is it 'Machine State'\?"):
+        log_of(tmp_path, columns, Fields(label="machine state")).open()
+    log = log_of(tmp_path, columns, Fields(label="Machine State"))
+    log.open()
+    assert log.notes == ["left out, because they are no numbers: note"]
+    log.close()
+
+
+def test_times_that_are_texts_are_recognised(tmp_path: Path) -> None:
+    columns = {"t": ["2024-05-01T12:00:00Z", None], "x": [1.0, 2.0]}
+    log = log_of(tmp_path, columns, Fields(time="t"))
+    found, refused = read_rows(log, None)
+    assert ([row.time for row in found], refused) == ([1714564800.0, None], [])
+    assert log.notes == ["t: times are texts (ISO 8601), read as such"]

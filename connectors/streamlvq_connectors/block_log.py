@@ -25,12 +25,13 @@ class BlockLog(Log):
         super().__init__(path, fields)
         self._blocks: Blocks | None = None
         self._refused: list[str] = []
+        self.notes: list[str] = []  # what people should know about how it is read
         self._done = (0, 0)  # progress when it was closed
 
     def open(self) -> None:
         """Prepare to read from the start; raises if this is no such log."""
         self.close()
-        self._refused = []
+        self._refused, self.notes = [], []
         self._blocks = Blocks(self.path)
         try:
             self.begin(self._blocks)

@@ -10,7 +10,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
-_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*", re.ASCII)
+_COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)?,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
 MISSING = frozenset({"", "nan", "null", "none", "na", "n/a"})
 
 
@@ -22,6 +22,11 @@ def is_missing(cell: str) -> bool:
 def is_number(cell: str) -> bool:
     """Whether the cell is a number, with a point for its decimals."""
     return _NUMBER.fullmatch(cell) is not None
+
+
+def is_comma_number(cell: str) -> bool:
+    """Whether the cell is a number with a comma for its decimals: 1,5 or 1.234,5."""
+    return _COMMA.fullmatch(cell) is not None
 
 
 def to_number(cell: str, shift: int = 0) -> float:
@@ -36,7 +41,7 @@ def to_number(cell: str, shift: int = 0) -> float:
         return float(cell) if shift == 0 else float(Decimal(cell.strip()).scaleb(shift))
     if is_missing(cell):
         return math.nan
-    hint = " (decimals need a point)" if _COMMA.fullmatch(cell) else ""
+    hint = " (decimals need a point)" if is_comma_number(cell) else ""
     raise ValueError(f"expected a number{hint}, got {cell[:80]!r}")
 
 

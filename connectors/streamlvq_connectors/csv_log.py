@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from streamlvq.config import Fields
 from streamlvq.connect import Message
 from streamlvq.events import Readings
 from streamlvq_connectors.block_log import BlockLog
-from streamlvq_connectors.cells import Texts, is_missing, is_number, to_label, to_number
+from streamlvq_connectors.cells import Texts, is_number, to_label, to_number
+from streamlvq_connectors.csv_head import (
+    Cells,
+    check_decimals,
+    check_names,
+    check_text,
+    delimiter_of,
+    numeric,
+    sample,
+    times_are_texts,
+)
 from streamlvq_connectors.files import Blocks, LogError, to_text
 from streamlvq_connectors.kinds import NUMBER, SKIP, TEXT
-from streamlvq_connectors.rows import SHIFTS, RowReader, features_of
+from streamlvq_connectors.rows import SHIFTS, RowReader, check_roles, features_of, left_out
 from streamlvq_connectors.scanner import Scan, Scanner
-
-DELIMITERS = (",", ";", "\t")
-_SAMPLE = 1000  # rows to find out which columns are numbers
 
 
 class CsvLog(BlockLog):
@@ -27,7 +33,8 @@ class CsvLog(BlockLog):
 
     Cells are separated by commas, semicolons or tabs, whichever gives the first row the most cells,
     and may be in double quotes. Empty cells, and those that say nan, null, none, na or n/a, are
-    missing. Decimals have a point; a comma is not guessed.
+    missing. Decimals have a point; a file with decimal commas is refused. Times that are texts are
+    taken for ISO 8601, whatever `fields.time_unit` says.
 
     Without `fields.features` the features are the columns that are nothing else and mostly numbers
     in the first 1000 rows. Columns without a name are left out, as is the index that pandas writes.
@@ -39,8 +46,8 @@ class CsvLog(BlockLog):
     path
         The file, in UTF-8; one that ends in `.gz` is compressed.
     fields
-        Which columns are features, label, time, sequence number and device. The last four may be
-        absent from the file, but not one of the features.
+        Which columns are features, label, time, sequence number and device. All that are named
+        must be there.
 
     Examples
     --------
@@ -66,24 +73,25 @@ class CsvLog(BlockLog):
             first = head.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
         except UnicodeDecodeError:
             return False
-        cells = first.split(_delimiter(first))
+        cells = first.split(delimiter_of(first))
         printable = first.replace("\t", " ").isprintable()
         return len(cells) > 1 and printable and not any(map(is_number, cells))
 
     def begin(self, blocks: Blocks) -> None:
         """Read the names and find out what is in each column."""
         block = blocks.next()
-        names, self._delimiter, used = self._header(block)
-        while len(block) == used and not blocks.final:
-            blocks.keep(block)
-            block = blocks.next()
-        rows = block[used:]
+        check_text(self.path, block)
+        try:
+            self._names, self._delimiter, used = self._header(block)
+            while len(block) == used and not blocks.final:
+                blocks.keep(block)
+                block = blocks.next()
+            rows = block[used:]
+            cells = sample(self._names, rows, self._delimiter)
+        except csv.Error as error:
+            raise LogError(f"{self.path}: expected a table, got one with {error}") from error
         blocks.give_back(rows)
-        fields = Fields() if self.fields is None else self.fields
-        known = rows or (names and fields.features is not None)
-        features = self._features(fields, names, rows) if known else []
-        self._names = names
-        self._plan(fields, features)
+        self._plan(Fields() if self.fields is None else self.fields, cells, bool(rows))
 
     def _header(self, block: bytes) -> tuple[list[str], str, int]:
         """The names, what separates them, and how many bytes they take."""
@@ -91,40 +99,45 @@ class CsvLog(BlockLog):
             text = block.decode()
         except UnicodeDecodeError as error:
             text = block[: error.start].decode()  # later rows are refused by themselves
-        delimiter = _delimiter(text.partition("\n")[0])
+        delimiter = delimiter_of(text.partition("\n")[0])
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         names = [name.strip() for name in next(reader, [])]
-        self._check(names)
+        check_names(self.path, names)
         lines = text.split("\n", reader.line_num)[:-1]
         return names, delimiter, sum(len(line.encode()) + 1 for line in lines)
 
-    def _check(self, names: list[str]) -> None:
-        if names and all(is_number(name) or not name for name in names):
-            raise LogError(f"{self.path}: expected the names of the columns first, got {names}")
-        twice = {name for name in names if name and names.count(name) > 1}
-        if twice:
-            raise LogError(f"{self.path}: expected distinct columns, got {sorted(twice)} twice")
+    def _plan(self, fields: Fields, cells: Cells, some: bool) -> None:
+        """Which cell is what; `some`: whether there are rows."""
+        names, iso, features = self._names, fields.time_unit == "iso", list[str]()
+        if names:
+            check_roles(self.path, fields, names)
+        if some:
+            check_decimals(self.path, cells, {"", fields.label, fields.device, fields.sequence})
+            if fields.time is not None and not iso:
+                iso = times_are_texts(self.path, fields.time, cells[fields.time])
+                self.notes += [f"{fields.time}: times are texts (ISO 8601), read as such"] * iso
+        if some or (names and fields.features is not None):
+            features = features_of(self.path, fields, names, numeric(cells))
+        if some:
+            self.notes += left_out(fields, names, features)
+        elif names:
+            self.notes.append("the file has the names of its columns, but no row after them")
+        self._prepare(fields, features, iso)
 
-    def _features(self, fields: Fields, names: list[str], block: bytes) -> list[str]:
-        given = fields.features is not None
-        numeric = set() if given else _numeric(names, block, self._delimiter) - {""}
-        return features_of(self.path, fields, names, [n for n in names if n in numeric])
-
-    def _plan(self, fields: Fields, features: list[str]) -> None:
-        """Which cell is what."""
+    def _prepare(self, fields: Fields, features: list[str], iso: bool) -> None:
         numbers, texts = set(features), {fields.label, fields.sequence, fields.device}
-        (texts if fields.time_unit == "iso" else numbers).add(fields.time or "")
+        (texts if iso else numbers).add(fields.time or "")
         self._kinds = [
             NUMBER if n in numbers - {""} else TEXT if n in texts - {""} else SKIP
             for n in self._names
         ]
-        shift = SHIFTS.get(fields.time_unit, 0)
+        shift = 0 if iso else SHIFTS.get(fields.time_unit, 0)
         self._shifts = [shift if n == fields.time else 0 for n in self._names]
         self._label = fields.label
         self._scanner = Scanner(
             self._kinds, separators=self._delimiter.encode(), shifts=self._shifts
         )
-        self._reader = RowReader(fields, features, iso=fields.time_unit == "iso")
+        self._reader = RowReader(fields, features, iso)
 
     def batch(self, block: bytes) -> Sequence[Message] | Readings:
         """The readings in these rows."""
@@ -164,7 +177,10 @@ class CsvLog(BlockLog):
 
     def _cells(self, line: bytes) -> list[tuple[str, Any]]:
         reader = csv.reader(io.StringIO(to_text(line), newline=""), delimiter=self._delimiter)
-        cells = next(reader)
+        try:
+            cells = next(reader)
+        except csv.Error as error:
+            raise ValueError(f"{error}: {line[:80]!r}") from None
         if len(cells) != len(self._names):
             raise ValueError(f"expected {len(self._names)} cells, got {len(cells)}: {line[:80]!r}")
         values: list[tuple[str, Any]] = []
@@ -179,19 +195,3 @@ class CsvLog(BlockLog):
             elif kind == TEXT:
                 values.append((name, to_label(cell) if name == self._label else cell))
         return values
-
-
-def _delimiter(first: str) -> str:
-    return max(DELIMITERS, key=lambda d: len(next(csv.reader([first], delimiter=d), [])))
-
-
-def _numeric(names: list[str], block: bytes, delimiter: str) -> set[str]:
-    """The columns in which most of the first cells that are not missing are numbers."""
-    text = io.StringIO(block.decode(errors="replace"), newline="")
-    rows = list(islice(csv.reader(text, delimiter=delimiter), _SAMPLE))
-    found = set()
-    for i, name in enumerate(names):
-        cells = [row[i] for row in rows if len(row) == len(names) and not is_missing(row[i])]
-        if cells and 2 * sum(map(is_number, cells)) > len(cells):
-            found.add(name)
-    return found

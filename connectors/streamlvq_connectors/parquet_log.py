@@ -13,7 +13,7 @@ from streamlvq.connect import Log
 from streamlvq.errors import MissingExtraError
 from streamlvq.events import Readings
 from streamlvq_connectors.files import LogError
-from streamlvq_connectors.rows import RowReader, features_of
+from streamlvq_connectors.rows import RowReader, check_roles, features_of, left_out
 
 _ROWS = 1 << 14  # at a time
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -23,16 +23,16 @@ class ParquetLog(Log):
     """A table in a Parquet file; needs the extra `parquet` (pyarrow).
 
     Columns of numbers are features, those of booleans if `fields` names them; nulls are missing. A
-    time may be a timestamp, whatever its unit, or a number in the unit that `fields` says. Row
-    groups are read one after the other, so that memory is that of the largest.
+    time may be a timestamp, whatever its unit, text in ISO 8601, or a number in the unit that
+    `fields` says. Row groups are read one after the other, so that memory is that of the largest.
 
     Parameters
     ----------
     path
         The file.
     fields
-        Which columns are features, label, time, sequence number and device. The last four may be
-        absent from the file, but not one of the features.
+        Which columns are features, label, time, sequence number and device. All that are named
+        must be there.
     """
 
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
@@ -40,6 +40,7 @@ class ParquetLog(Log):
         self._file: Any = None
         self._batches: Iterator[Any] = iter(())
         self._refused: list[str] = []
+        self.notes: list[str] = []  # what people should know about how it is read
         self._done = (0, 0)
 
     @classmethod
@@ -79,14 +80,28 @@ class ParquetLog(Log):
             or types.is_floating(field.type)
             or types.is_decimal(field.type)
         ]
+        check_roles(self.path, fields, schema.names)
         features = features_of(self.path, fields, schema.names, numeric)
+        self.notes = left_out(fields, schema.names, features)
         self._names = [n for n in schema.names if n in others or n in features]
         self._times = {
             field.name: field.type.unit for field in schema if types.is_timestamp(field.type)
         }
         self._fields = fields
-        iso = fields.time_unit == "iso" and fields.time not in self._times
-        self._reader = RowReader(fields, features, iso)
+        self._iso = fields.time not in self._times and (
+            fields.time_unit == "iso" or self._is_text(schema, types, fields.time)
+        )
+        self._reader = RowReader(fields, features, self._iso)
+
+    def _is_text(self, schema: Any, types: Any, name: str | None) -> bool:
+        """Whether the column of times is text, which can be nothing but ISO 8601; noted if so."""
+        if name is None:
+            return False
+        kind = schema.field(name).type
+        if not (types.is_string(kind) or types.is_large_string(kind)):
+            return False
+        self.notes.append(f"{name}: times are texts (ISO 8601), read as such")
+        return True
 
     def _all_batches(self) -> Iterator[Any]:
         """The batches, and after each row group how far in the file it is."""
@@ -123,7 +138,7 @@ class ParquetLog(Log):
             return _floats(column)
         if name == self._fields.time and name in self._times:
             return _seconds(column, self._times[name])
-        if name == self._fields.time and self._fields.time_unit != "iso":
+        if name == self._fields.time and not self._iso:
             return _seconds(column, self._fields.time_unit)
         return column.to_pylist()
 

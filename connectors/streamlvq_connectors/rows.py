@@ -17,6 +17,40 @@ from streamlvq_connectors.files import LogError
 SHIFTS = {"s": 0, "ms": -3, "us": -6, "ns": -9}  # powers of ten that make seconds
 
 
+def check_roles(path: Path, fields: Fields, names: Sequence[str]) -> None:
+    """Raise if a column that `fields` names is not there: what is not found would be ignored.
+
+    Parameters
+    ----------
+    path
+        The file, for error messages.
+    fields
+        What each column is.
+    names
+        All columns.
+    """
+    for role in ("label", "device", "time", "sequence"):
+        name = getattr(fields, role)
+        if name is not None and name not in names:
+            raise LogError(
+                f"{path}: expected a column {name!r} (the {role}), got {shown(names)}"
+                f"{near(name, names)} Name it with --{role}; if there is none say --{role} ''"
+            )
+
+
+def near(name: str, names: Sequence[str]) -> str:
+    """A question after the nearest name, however it is capitalised; a full stop without one."""
+    by_lower = {each.lower(): each for each in reversed(names)}
+    found = get_close_matches(name.lower(), by_lower, 1)
+    return f": is it {by_lower[found[0]]!r}?" if found else "."
+
+
+def shown(names: Sequence[str], most: int = 30) -> str:
+    """Names as a list, shortened."""
+    listed = ", ".join(map(repr, names[:most]))
+    return f"[{listed}, and {len(names) - most} more]" if len(names) > most else f"[{listed}]"
+
+
 def features_of(
     path: Path, fields: Fields, names: Sequence[str], numeric: Sequence[str]
 ) -> list[str]:
@@ -34,15 +68,28 @@ def features_of(
     if fields.features is not None:
         for name in fields.features:
             if name not in names:
-                near = get_close_matches(name, names, 1)
-                hint = f": is it {near[0]!r}?" if near else ""
-                raise LogError(f"{path}: expected a column {name!r}, got {list(names)}{hint}")
+                raise LogError(
+                    f"{path}: expected a column {name!r}, got {shown(names)}{near(name, names)}"
+                )
         return list(fields.features)
-    others = {fields.label, fields.time, fields.sequence, fields.device}
-    found = [name for name in numeric if name not in others]
+    found = [name for name in numeric if name not in _roles(fields)]
     if not found:
-        raise LogError(f"{path}: expected columns of numbers, got none among {list(names)}")
+        raise LogError(f"{path}: expected columns of numbers, got none among {shown(names)}")
     return found
+
+
+def left_out(fields: Fields, names: Sequence[str], features: Sequence[str]) -> list[str]:
+    """A note on the columns that are not used because they are no numbers, if there are any."""
+    used = {*features, *_roles(fields), ""}
+    unused = [name for name in names if name not in used]
+    if fields.features is not None or not unused:
+        return []
+    return [f"left out, because they are no numbers: {', '.join(unused[:8])}"
+            + (f" and {len(unused) - 8} more" if len(unused) > 8 else "")]  # fmt: skip
+
+
+def _roles(fields: Fields) -> set[str | None]:
+    return {fields.label, fields.time, fields.sequence, fields.device}
 
 
 class RowReader:

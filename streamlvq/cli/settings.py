@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="C", help="YAML, as for `run`; defaults without it")
     parser.add_argument("--format", metavar="F", help="csv, jsonl, messages ... (default: look)")
     parser.add_argument("--limit", type=kinds.count, metavar="N", help="stop after N readings")
-    fields = parser.add_argument_group("columns or fields, instead of those in the configuration")
+    fields = parser.add_argument_group(
+        "columns or fields, instead of those in the configuration; '' for one that is not there"
+    )
     fields.add_argument(
         "--feature", action="append", type=kinds.names, metavar="NAME", help="repeat, or use commas"
     )
@@ -52,8 +54,8 @@ def settings(options: argparse.Namespace) -> Config:
 
 def _fields(options: argparse.Namespace) -> dict[str, Any]:
     """What the arguments say about columns."""
-    given = {
-        name: getattr(options, name)
+    given: dict[str, Any] = {
+        name: getattr(options, name) or None  # '' takes back what the configuration says
         for name in ("label", "device", "time", "time_unit", "sequence")
         if getattr(options, name) is not None
     }
