@@ -15,7 +15,9 @@ import pytest
 
 from brokers import Mosquitto, Proxy, mosquitto  # noqa: F401
 from daemons import Client, Daemon, readings, settings, undisturbed, until
+from streamlvq.config import Config
 from streamlvq.connect import Message
+from streamlvq.daemon.connection import make_link
 from test_daemon_parts import parse
 
 POISON = [
@@ -217,6 +219,29 @@ def test_the_broker_and_the_network_go_and_come(
                 until(lambda: numbers(client) == set(range(2000)), 20, "decisions")
                 assert daemon.stop() == 0
     assert daemon.snapshot() == undisturbed(daemon.path, messages)
+
+
+@pytest.mark.skipif(not Mosquitto.installed(), reason="Mosquitto is not installed")
+@pytest.mark.parametrize("persistence", [False, True])
+def test_a_broker_without_persistence_is_noticed(persistence: bool, tmp_path: Path) -> None:
+    """What the broker does not keep is lost when it restarts; the daemon can but say so."""
+    if "resumed" not in make_link(Config(), None).counters:
+        pytest.skip("this link does not tell whether the broker had kept the session")
+    forgotten = "the broker did not keep our session"
+    with (
+        Mosquitto(persistence=persistence) as broker,
+        Daemon(tmp_path, settings(broker, tmp_path)) as daemon,
+    ):
+        healthy(daemon)
+        assert "ready, connecting to mqtt://" in daemon.log
+        assert forgotten not in daemon.log
+        broker.stop()
+        sick(daemon, "not connected")
+        broker.start()
+        healthy(daemon)
+        until(lambda: daemon.log.count("connected to 127.0.0.1") == 2, 20, "connected again")
+        assert daemon.stop() == 0
+    assert (forgotten in daemon.log) is not persistence
 
 
 def numbers(client: Client) -> set[int]:

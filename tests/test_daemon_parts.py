@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -40,7 +41,7 @@ from streamlvq.config import (
 )
 from streamlvq.connect import Message
 from streamlvq.daemon import logs
-from streamlvq.daemon.connection import make_link, subscriptions
+from streamlvq.daemon.connection import Connection, make_link, subscriptions
 from streamlvq.daemon.decision_file import DecisionFile
 from streamlvq.daemon.discovery import MOST, Discovery
 from streamlvq.daemon.http import HealthServer, PortError
@@ -57,6 +58,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Decisions, Event, Readings, Refused
 from streamlvq.monitor import Monitor, Outcome
 from streamlvq.payloads import Decoder
+from streamlvq_connectors.memory import MemoryLink
 
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})? (\S+)')
@@ -614,6 +616,103 @@ def test_subscriptions_and_links() -> None:
     )
     with pytest.raises(StreamLVQError, match=r"expected a URL that begins with one of .*mqtt"):
         make_link(wrong, None)
+
+
+class Telling(MemoryLink):
+    """Also says how often its broker still knew it."""
+
+    def _connect(self) -> None:
+        known, before = self.broker.client_id in self._far.sessions, self._counters["connects"]
+        super()._connect()
+        if known and self._counters["connects"] > before:
+            self._counters["resumed"] = self._counters.get("resumed", 0) + 1
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {"resumed": 0, **super().counters}
+
+
+class Tended:
+    """A connection to a broker inside this process, and how the daemon looks after it."""
+
+    def __init__(self, folder: Path, **broker: Any) -> None:
+        config = Config(broker=Broker(url=f"memory://{folder.name}", **broker))
+        self.far = MemoryLink.broker_named(folder.name)
+        self.measured, self.monitor = instruments(), Monitor(config)
+        self.publisher = Publisher(config, self.measured)
+        self.connection = Connection(config, folder, Vitals(HealthSection()))
+
+    def look(self) -> None:
+        self.connection.link.read(0.0)
+        self.connection.tend(0.0, self.publisher, self.measured, self.monitor)
+
+    def reconnect(self, *, forget: bool) -> None:
+        self.far.online = False
+        if forget:
+            self.far.sessions.clear()
+        self.far.online = True
+        self.look()
+
+
+@pytest.fixture
+def telling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlvq.daemon.connection.links", lambda: {"memory": Telling})
+
+
+LOST = "the broker did not keep our session: readings that came while we were away may be lost"
+
+
+@pytest.mark.usefixtures("telling")
+def test_a_broker_that_forgets_us_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tended = Tended(tmp_path)
+    tended.look()  # there was no session before: nothing to lose
+    tended.look()
+    tended.reconnect(forget=False)
+    assert LOST not in caplog.text
+    tended.reconnect(forget=True)
+    assert caplog.text.count(LOST) == 1
+    assert caplog.records[-1].levelname == "WARNING"
+    tended.look()
+    tended.reconnect(forget=False)
+    assert caplog.text.count(LOST) == 1
+    tended.connection.replacement(tended.connection.config)()
+    tended.look()
+    assert caplog.text.count(LOST) == 1, "another link, the same session"
+
+
+@pytest.mark.usefixtures("telling")
+def test_a_broker_that_forgets_us_while_we_are_away_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "journal-00000000000000000000").write_bytes(b"")
+    Tended(tmp_path).look()
+    assert caplog.text.count(LOST) == 1
+
+
+@pytest.mark.usefixtures("telling")
+def test_who_wants_no_session_misses_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tended = Tended(tmp_path, session_expiry_seconds=0)
+    tended.look()
+    tended.reconnect(forget=True)
+    assert LOST not in caplog.text
+
+
+def test_a_link_that_cannot_tell_is_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamlvq.daemon.connection.links", lambda: {"memory": Mute})
+    tended = Tended(tmp_path)
+    tended.look()
+    tended.reconnect(forget=True)
+    assert LOST not in caplog.text
+
+
+class Mute(MemoryLink):
+    @property
+    def counters(self) -> dict[str, int]:
+        return {name: count for name, count in super().counters.items() if name != "resumed"}
 
 
 # --- reload ---------------------------------------------------------------------------------------

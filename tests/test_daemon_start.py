@@ -138,7 +138,7 @@ def meeting(folder: Path, *features: str) -> Intake:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What is amiss with the model; kernels may have to be compiled meanwhile, which is said too."""
+    """What is amiss with the model; that kernels are compiled meanwhile is another matter."""
     return [record for record in caplog.records if record.name.endswith(".acquaintance")]
 
 

@@ -42,6 +42,9 @@ class Connection:
         self.folder, self.vitals = folder, vitals
         self._before: dict[str, int] = {}  # counted by links that were replaced
         self._connects = 0  # greetings made on this link
+        self._resumed = 0  # of these, how often the broker still had our session
+        # Whether there ever was a session: who has received something had one.
+        self._known = any(folder.glob("snapshot-*")) or any(folder.glob("journal-*"))
         self._next_status = 0.0
         self._use(config, Status(config))
 
@@ -61,7 +64,7 @@ class Connection:
         def change() -> None:
             self._before = self.totals()
             self.link.close()
-            self._connects = 0
+            self._connects = self._resumed = 0
             self._use(config, status, link)
 
         return change
@@ -80,9 +83,23 @@ class Connection:
         if link.connected and (connects != self._connects or now >= self._next_status):
             if connects != self._connects:
                 link.publish(publisher.greetings())
-            self._connects = connects
+                self._look_at_session(connects)
             self._next_status = now + STATUS_SECONDS
             self._say("online", instruments, monitor)
+
+    def _look_at_session(self, connects: int) -> None:
+        """Warn if the broker has forgotten us, and with us what it had not delivered yet."""
+        resumed = self.link.counters.get("resumed")  # not every link can tell
+        if resumed is not None:
+            kept = resumed - self._resumed == connects - self._connects
+            if self._known and not kept and lasting(self.config):
+                log.warning(
+                    "the broker did not keep our session: readings that came while we were away "
+                    "may be lost (see Mosquitto's persistence in configs/README.md, and "
+                    "broker.session_expiry_seconds)"
+                )
+            self._resumed = resumed
+        self._connects, self._known = connects, True
 
     def leave(self, instruments: Instruments, monitor: Monitor) -> None:
         """Say that we are offline, and close the link."""
@@ -126,6 +143,20 @@ class Connection:
         except OSError as error:
             log.warning("%s cannot be written: %s", path, error)
         return former
+
+
+def lasting(config: Config) -> bool:
+    """Whether the broker is asked to keep for us what it cannot deliver.
+
+    Examples
+    --------
+    >>> from streamlvq.config import Broker
+    >>> lasting(Config()), lasting(Config(broker=Broker(session_expiry_seconds=0)))
+    (True, False)
+
+    """
+    qos = max(each.qos for each in subscriptions(config))
+    return config.broker.session_expiry_seconds > 0 and qos > 0
 
 
 def make_link(config: Config, status: Status | None) -> Link:

@@ -99,7 +99,7 @@ class Daemon:
         gc.collect()
         gc.freeze()  # what is here now stays: no need to look at it again and again
         self.notifier.ready()
-        log.info("ready", extra={"broker": self.config.broker.url})
+        log.info("ready, connecting to %s", self.config.broker.url)
 
     def _still_starting(self, progress: str) -> None:
         log.info("reading the journal: %s", progress)
