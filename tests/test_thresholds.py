@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +20,7 @@ from streamlvq.wrappers.thresholds import (
     Adaptive,
     Chow,
     Fixed,
+    Recent,
     RejectCost,
     Rule,
     TargetAccuracy,
@@ -155,6 +159,106 @@ def test_asking_leaves_no_trace() -> None:
     before = pickle.dumps(thresholds)
     thresholds.find("a")
     assert pickle.dumps(thresholds) == before
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def restored(thresholds: Adaptive, classes: list[str]) -> Adaptive:
+    twin = Adaptive(copy.copy(thresholds.rule), thresholds._memory, thresholds.per_class)
+    arrays = thresholds.memory(classes)
+    twin.restore(classes, {name: array.copy() for name, array in arrays.items()})
+    return twin
+
+
+@steady
+@given(stream=streams, memory=st.integers(1, 20))
+def test_what_is_recalled_is_what_came_one_by_one(stream: Stream, memory: int) -> None:
+    """The ring and the sorted copy, number by number, ties included."""
+    one, other = Recent(memory), Recent(memory)
+    for _, certainty, right in stream:
+        one.remember(certainty, right)
+    other.recall(one.seen, one.came().copy())
+    assert other.seen == one.seen
+    for k in range(3):  # and so it stays
+        stored = min(one.seen, memory)
+        np.testing.assert_array_equal(other.memory[:, :stored], one.memory[:, :stored])
+        for each in (one, other):
+            each.remember(0.5, k == 1)
+
+
+@steady
+@pytest.mark.parametrize("per_class", [False, True])
+@given(stream=streams, memory=st.integers(1, 20), more=streams)
+def test_restored_thresholds_go_on(
+    per_class: bool, stream: Stream, memory: int, more: Stream
+) -> None:
+    thresholds = filled(TargetAccuracy(0.75), stream, memory, per_class)
+    twin = restored(thresholds, ["a", "b", "c"])
+    for label, certainty, right in more:
+        for each in (thresholds, twin):
+            each.remember(label, certainty, right)
+    for label in "abc":
+        assert twin.find(label) == thresholds.find(label)
+
+
+@steady
+@given(stream=st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=300))
+def test_room_that_grows_changes_nothing(stream: list[tuple[float, bool]]) -> None:
+    """Whether or not somebody asks for all the room in between, as a kernel does."""
+    growing, whole = Recent(200), Recent(200)
+    assert whole.memory.shape == (4, 200)
+    for k, (certainty, right) in enumerate(stream):
+        growing.remember(certainty, right)
+        whole.remember(certainty, right)
+        if k == 250:
+            assert growing.find(TargetAccuracy(0.5)) == whole.find(TargetAccuracy(0.5))
+    np.testing.assert_array_equal(growing.came(), whole.came())
+    np.testing.assert_array_equal(growing.memory, whole.memory)
+
+
+def test_large_memories_are_recalled_at_once() -> None:
+    random = np.random.default_rng(0)
+    came = np.array([random.random(80_000), random.random(80_000) < 0.9])
+    recent = Recent(100_000)
+    start = time.perf_counter()
+    recent.recall(80_000, came)
+    assert time.perf_counter() - start < 0.5, "inserted one by one they take seconds"
+    assert recent.find(TargetAccuracy(0.0)) == came[0].min()
+
+
+def test_room_is_made_as_decisions_come() -> None:
+    """Else a small file that names many labels would ask for gigabytes."""
+    labels = [str(k) for k in range(1000)]
+    thresholds = filled(TargetAccuracy(0.9), [(k, 0.5, True) for k in labels], 10**6, True)
+    tracemalloc.start()
+    try:
+        twin = restored(thresholds, labels)
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+    assert twin.find("7") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("seen", [2**62], "counts of decisions"),
+        ("seen", [-1], "counts of decisions"),
+        ("seen", [2], "up to 10 decisions"),
+        ("of", [3], "labels that the model knows"),
+        ("of", [-1], "labels that the model knows"),
+        ("of", [0, 0], "all different"),
+        ("came", [[1.5] * 3, [1.0] * 3], "certainties from 0 to 1"),
+        ("came", [[math.nan] * 3, [1.0] * 3], "certainties from 0 to 1"),
+        ("came", [[0.5], [1.0]], "certainties from 0 to 1"),
+    ],
+)
+def test_memories_that_cannot_be_are_refused(name: str, value: Any, message: str) -> None:
+    thresholds = filled(TargetAccuracy(0.9), [("a", 0.5, True)] * 3, per_class=True)
+    arrays = {**thresholds.memory(["a", "b"]), name: np.array(value)}
+    with pytest.raises(ValueError, match=message):
+        Adaptive(TargetAccuracy(0.9), 10, True).restore(["a", "b"], arrays)
 
 
 # --- fixed ---------------------------------------------------------------------------------------

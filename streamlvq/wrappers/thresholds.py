@@ -18,6 +18,9 @@ import numpy as np
 from streamlvq.models.array_classifier import Label
 from streamlvq.state import Floats
 
+FIRST_ROOM = 64  # certainties
+MOST_SEEN = 2**53  # it goes on from there
+
 
 @functools.cache
 def _kernels() -> ModuleType:
@@ -75,47 +78,65 @@ class RejectCost(Rule):
 
 
 class Recent:
-    """The last certainties and the threshold that follows from them, found when it is asked for."""
+    """The last certainties and the threshold that follows from them, found when it is asked for.
 
-    __slots__ = ("memory", "seen", "threshold")
+    Room is made as they come: many labels that are rarely seen ask for little.
+    """
+
+    __slots__ = ("_memory", "_room", "seen", "threshold")
 
     def __init__(self, room: int) -> None:
-        self.memory: Floats = np.zeros((4, room))
+        self._room = room
+        self._memory: Floats = np.zeros((4, min(room, FIRST_ROOM)))
         self.seen = 0
         self.threshold: float | None = None
 
+    @property
+    def memory(self) -> Floats:
+        """All of it, for kernels that remember many at once."""
+        self._make_room(self._room)
+        return self._memory
+
+    def _make_room(self, room: int) -> None:
+        """For so many; nothing has been replaced before all the room is there."""
+        before = self._memory
+        if before.shape[1] < room:
+            self._memory = np.zeros((4, room))
+            self._memory[:, : before.shape[1]] = before
+
     def remember(self, certainty: float, right: bool) -> None:
-        _kernels().remember(self.memory, self.seen, certainty, float(right))
+        if self.seen == self._memory.shape[1] < self._room:
+            self._make_room(min(2 * self.seen, self._room))
+        _kernels().remember(self._memory, self.seen, certainty, float(right))
         self.seen += 1
         self.threshold = None
 
     def find(self, rule: Rule) -> float:
         if self.threshold is None:
-            self.threshold = rule.threshold(self.memory, min(self.seen, self.memory.shape[1]))
+            self.threshold = rule.threshold(self._memory, min(self.seen, self._room))
         return self.threshold
 
     def came(self) -> Floats:
         """Certainties and whether they were right, the oldest first."""
-        room = self.memory.shape[1]
-        if self.seen < room:
-            return self.memory[:2, : self.seen]
-        return np.roll(self.memory[:2], -(self.seen % room), axis=1)
+        if self.seen < self._room:
+            return self._memory[:2, : self.seen]
+        return np.roll(self._memory[:2], -(self.seen % self._room), axis=1)
 
     def recall(self, seen: int, came: Floats) -> None:
         """Remember these, the last of so many."""
-        for k, (certainty, right) in enumerate(came.T.tolist()):
-            _kernels().remember(self.memory, k, certainty, right)
-        # They are sorted now; what is left is to turn the ring to where it was.
-        places = np.arange(seen - came.shape[1], seen) % self.memory.shape[1]
-        self.memory[:2, places] = came
+        stored = came.shape[1]
+        self._make_room(stored)
+        self._memory[:2, np.arange(seen - stored, seen) % self._room] = came
+        # Each is put behind those that equal it, so the oldest of them stays the first.
+        self._memory[2:, :stored] = came[:, np.argsort(came[0], kind="stable")]
         self.seen = seen
         self.threshold = None
 
-    def __getstate__(self) -> tuple[Floats, int]:
-        return self.memory, self.seen
+    def __getstate__(self) -> tuple[Floats, int, int]:
+        return self._memory, self._room, self.seen
 
-    def __setstate__(self, state: tuple[Floats, int]) -> None:
-        self.memory, self.seen = state
+    def __setstate__(self, state: tuple[Floats, int, int]) -> None:
+        self._memory, self._room, self.seen = state
         self.threshold = None
 
 
@@ -222,7 +243,9 @@ class Adaptive(Thresholds):
         of, seen, stored, came = (arrays[name] for name in ("of", "seen", "stored", "came"))
         if not (of.shape == seen.shape == stored.shape == (len(set(of.tolist())),)):
             raise ValueError("thresholds: expected as many labels as memories, all different")
-        if not np.array_equal(stored, np.minimum(seen, self._memory)) or np.any(seen < 0):
+        if np.any((seen < 0) | (seen > MOST_SEEN)):
+            raise ValueError("thresholds: expected counts of decisions")
+        if not np.array_equal(stored, np.minimum(seen, self._memory)):
             raise ValueError(f"thresholds: expected up to {self._memory} decisions of each label")
         if came.shape != (2, stored.sum()) or not np.all((came >= 0.0) & (came <= 1.0)):
             raise ValueError("thresholds: expected certainties from 0 to 1")
