@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -118,6 +119,36 @@ def test_features_may_change_inside_a_batch() -> None:
     assert [event.features for event in events] == [("x",), ("x", "y")] * 4
     assert [source for event in events for source in event.sources] == list(range(40))
     assert [row[0] for event in events for row in event.rows.tolist()] == list(range(40))
+
+
+def test_shapes_that_take_turns_keep_their_order() -> None:
+    shapes: list[dict[str, int]] = [{"x": 1}, {"y": 2}, {"x": 1, "y": 2}]
+    for order in ([0, 1], [0, 0, 1, 2], [2, 1, 0, 0, 1]):
+        decoder = Decoder(config_of(device="d"))
+        for size in (1, 7, 60):
+            chosen = [shapes[order[i % len(order)]] for i in range(size)]
+            batch = [message(f"p{i}", n=i, **shape) for i, shape in enumerate(chosen)]
+            events = readings_in(decoder.decode(batch))
+            assert [s for event in events for s in event.sources] == list(range(size))
+            assert [n for event in events for n in event.sequences] == list(range(size))
+            assert [d for e in events for d in e.devices] == [f"leeds/p{i}" for i in range(size)]
+            for before, after in pairwise(events):
+                assert before.features != after.features
+            for event in events:
+                for row, source in zip(event.rows.tolist(), event.sources, strict=True):
+                    assert dict(zip(event.features, row, strict=True)) == chosen[source]
+
+
+def test_more_features_than_a_model_may_have_are_refused() -> None:
+    config = msgspec.structs.replace(config_of(), model=ModelSection(max_features=100))
+    batch = [message("a", **{f"x{i}": i for i in range(n)}) for n in (100, 101, 5000)]
+    decoded = Decoder(config).decode(batch)
+    assert [event.sources for event in readings_in(decoded)] == [[0]]
+    expected = "expected at most 100 features (model.max_features), got "
+    assert decoded.refused == [
+        Refused(1, "model", f"{expected}101"),
+        Refused(2, "model", f"{expected}5000"),
+    ]
 
 
 def test_nothing_comes_of_nothing() -> None:

@@ -20,8 +20,9 @@ from streamlvq.config import Fields
 from streamlvq.events import REFUSALS
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.paths import NOTHING, pick
-from streamlvq.payloads import FieldsError, join_path, parse_path
+from streamlvq.payloads import FieldsError, join_path, parse_path, plans
 from streamlvq.payloads.formats import FORMATS
+from streamlvq.payloads.plans import MOST_FIELDS, MOST_SEEN, MOST_SHAPES, PATIENCE
 from streamlvq.payloads.reader import Reader, Reading, Table
 from streamlvq.payloads.values import RefusedError, shorten, to_label, to_sequence, to_time
 
@@ -658,8 +659,74 @@ def test_shapes_seen_twice_have_a_fast_way_and_there_are_only_so_many() -> None:
     assert table.features == ("m.y", "x")
     for i in range(1000):
         reader.read([f'{{"x{i}": 1}}'.encode()] * 2)
-    assert len(reader._plans) <= 16  # type: ignore[attr-defined]
-    assert len(reader._seen) <= 256  # type: ignore[attr-defined]
+    assert len(reader._plans) <= MOST_SHAPES  # type: ignore[attr-defined]
+    assert len(reader._plans._seen) <= MOST_SEEN  # type: ignore[attr-defined]
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The features of every plan that is made from now on."""
+    made: list[tuple[str, ...]] = []
+    make = plans.Plan
+
+    def counting(reader: Any, shape: Any, names: tuple[str, ...]) -> Any:
+        made.append(names)
+        return make(reader, shape, names)
+
+    monkeypatch.setattr(plans, "Plan", counting)
+    return made
+
+
+def test_a_plan_is_made_once_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = compiled(monkeypatch)
+    reader = reader_of()
+    payloads = [f'{{"x{i % 40}": {i}, "y": 1}}'.encode() for i in range(400)]
+    for _ in range(5):
+        read = reader.read(payloads)
+        assert len(read.tables) == 40
+        for table in read.tables:
+            assert list(table.sources) == sorted(table.sources)
+            assert table.rows[:, 0].tolist() == [float(source) for source in table.sources]
+    assert len(made) == len(set(made)) == 40
+
+
+def test_more_shapes_than_plans_are_not_made_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = compiled(monkeypatch)
+    reader = reader_of()
+    count = 2 * MOST_SHAPES
+    payloads = [f'{{"x{i % count}": {i}}}'.encode() for i in range(2000)]
+    for _ in range(3):
+        read = reader.read(payloads)
+        assert not read.refused
+        assert sum(len(table.rows) for table in read.tables) == 2000
+    assert MOST_SHAPES <= len(made) <= MOST_SHAPES + 6000 // PATIENCE
+
+
+def test_large_payloads_get_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = compiled(monkeypatch)
+    reader = reader_of()
+    for count in (MOST_FIELDS, MOST_FIELDS + 1):
+        payload = json.dumps({f"x{i}": i for i in range(count)}).encode()
+        for _ in range(3):
+            [table] = reader.read([payload]).tables
+            assert len(table.features) == count
+    assert [len(names) for names in made] == [MOST_FIELDS]
+
+
+def test_a_bad_one_among_shapes_that_take_turns_is_alone() -> None:
+    reader = reader_of(label="c")
+    good = [b'{"x": 1, "c": "a"}', b'{"y": 1, "m": {"z": 2}}', b'{"x": 2, "note": null}']
+    bad = [b'{"x": 1e70}', b'{"x": 1, "c": [1]}', b'{"y": "hot", "m": {}}', b"oops"]
+    reader.read(good * 3)
+    payloads = (good * 9 + bad) * 2
+    read = reader.read(payloads)
+    assert sorted(i for i, _ in read.refused) == [27, 28, 29, 30, 58, 59, 60, 61]
+    alone = [reader.careful(payload) for payload in good]
+    for table in read.tables:
+        for k, source in enumerate(table.sources):
+            expected = alone[source % 31 % 3]
+            assert (table.features, tuple(table.rows[k])) == (expected.features, expected.values)
 
 
 def test_a_defect_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
 from streamlvq.payloads.labels import LabelReader
+from streamlvq.payloads.order import in_order
 from streamlvq.payloads.reader import Table
 from streamlvq.payloads.routes import (
     FOREIGN,
@@ -95,6 +96,7 @@ class Decoder:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._reader = FORMATS[config.readings.format](config.readings)
+        self._reader.most_features = config.model.max_features
         self._routes = Routes(config)
         self._labels = None if config.labels is None else LabelReader(config)
         self._identity = Identity(config.readings.topic)
@@ -203,14 +205,16 @@ class Decoder:
         read = self._reader.read(batch.payloads)
         for i, error in read.refused:
             decoded.refused.append(Refused(batch.sources[i], error.reason, error.text))
+        events: list[Readings] = []
         for table in read.tables:
             part = batch
             if len(table.rows) < len(batch.payloads):
                 part = batch.take(table.sources)
             if table.devices is None:
-                decoded.events.append(self._event(table, part))
+                events.append(self._event(table, part))
             else:
-                decoded.events += self._by_field(table, part, decoded)
+                events += self._by_field(table, part, decoded)
+        decoded.events += events if len(events) < 2 else in_order(events)
 
     def _event(self, table: Table, batch: _Batch) -> Readings:
         routes = batch.routes
@@ -218,7 +222,7 @@ class Decoder:
         groups = [route[2] for route in routes]
         return _finish(table, batch, devices, groups, [route[3] for route in routes])
 
-    def _by_field(self, table: Table, batch: _Batch, decoded: Decoded) -> list[Event]:
+    def _by_field(self, table: Table, batch: _Batch, decoded: Decoded) -> list[Readings]:
         """As `_event`, but the payloads say where they come from."""
         assert table.devices is not None
         named = zip(table.devices, batch.routes, strict=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,7 +68,7 @@ class Table:
 
 @dataclass(slots=True)
 class Read:
-    """What came of a list of payloads: tables in their order, and those that are refused."""
+    """What came of a list of payloads: a table for all with the same features, and the refused."""
 
     tables: list[Table] = field(default_factory=list)
     refused: list[tuple[int, RefusedError]] = field(default_factory=list)
@@ -94,6 +94,8 @@ class Reader:
 
     """
 
+    most_features: float = math.inf  # of a payload whose features are found out
+
     def __init__(
         self, layout: Layout, decode: Decode, compile: Callable[[Any], Decode], what: str
     ) -> None:
@@ -113,9 +115,7 @@ class Reader:
         read = Read()
         self._read(payloads, 0, read)
         if len(read.tables) > 1:
-            read.tables = [
-                _joined(list(run)) for _, run in groupby(read.tables, key=attrgetter("features"))
-            ]
+            read.tables = _by_features(read.tables)
         return read
 
     def _read(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
@@ -200,11 +200,9 @@ class Reader:
                 text = f"expected {len(columns)} values ({', '.join(columns)})"
                 raise RefusedError("payload", f"{text}, got {len(value)}: {shorten(value)}")
             return dict(zip(columns, value, strict=True))
-        if isinstance(value, dict) and (columns is None or self.either):
+        if isinstance(value, dict) and columns is None:
             return value
         raise RefusedError("payload", f"expected {self.what}, got {shorten(value)}")
-
-    either = False  # whether objects are fine where arrays are expected
 
 
 class Plan:
@@ -212,7 +210,7 @@ class Plan:
 
     def __init__(self, reader: Reader, shape: Shape, names: tuple[str, ...]) -> None:
         self.names = names
-        self._decode = reader.compile(shape.type)
+        self.decode = reader.compile(shape.type)
         self._features = shape.features
         self._pack = struct.Struct(f"{len(names)}d").pack
         layout = reader.layout
@@ -231,7 +229,13 @@ class Plan:
     def table(self, payloads: Sequence[bytes]) -> Table | None:
         """None unless all is as usual. Whatever is wrong, the careful way will say it better."""
         try:
-            parsed = list(map(self._decode, payloads))
+            return self.finish(list(map(self.decode, payloads)))
+        except Exception:
+            return None
+
+    def finish(self, parsed: list[Any]) -> Table | None:
+        """The table of payloads that are decoded."""
+        try:
             rows = checks.plain(self._rows(parsed))
             if rows is None:
                 return None
@@ -256,6 +260,14 @@ class Plan:
             return np.array(tuples, dtype=np.float64)
 
 
+def _by_features(tables: list[Table]) -> list[Table]:
+    """A table for all that have the same features; within it the order is that of the payloads."""
+    groups: dict[tuple[str, ...], list[Table]] = {}
+    for table in tables:
+        groups.setdefault(table.features, []).append(table)
+    return [_joined(group) for group in groups.values()]
+
+
 def _joined(tables: list[Table]) -> Table:
     if len(tables) == 1:
         return tables[0]
@@ -266,7 +278,10 @@ def _joined(tables: list[Table]) -> Table:
 
     rows = np.concatenate([table.rows for table in tables])
     names = ("labels", "times", "sequences", "devices", "sources")
-    return Table(tables[0].features, rows, *map(joined, names))
+    whole = Table(tables[0].features, rows, *map(joined, names))
+    if all(a < b for a, b in pairwise(whole.sources)):
+        return whole
+    return whole.take(sorted(range(len(rows)), key=whole.sources.__getitem__))
 
 
 def _optional(convert: Callable[[str, Any], Any], name: str, value: Any) -> Any:
