@@ -37,6 +37,7 @@ from streamlvq.config import (
     ModelSection,
     ReadingsSection,
     RejectorSection,
+    StateSection,
     StatusSection,
 )
 from streamlvq.connect import Message
@@ -50,6 +51,7 @@ from streamlvq.daemon.intake import Effect, Intake
 from streamlvq.daemon.lock import FolderError, FolderLock
 from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
 from streamlvq.daemon.notify import Notifier
+from streamlvq.daemon.probe import Probe
 from streamlvq.daemon.publisher import STRANGERS, Publisher
 from streamlvq.daemon.reload import changes, fixed, reconnects
 from streamlvq.daemon.status import Status
@@ -522,6 +524,40 @@ def test_a_decision_file_that_cannot_be_written_is_counted(tmp_path: Path) -> No
     assert file.write([b"1", b"2"]) == 2
     assert "Not a directory" in (file.trouble or "") or "File exists" in (file.trouble or "")
     assert file.write([]) == 0
+
+
+def test_a_decision_file_that_cannot_be_written_is_noticed_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "folder"
+    folder.write_text("")
+    config = Config(decisions=DecisionsSection(file=str(folder / "decisions.jsonl")))
+    publisher = Publisher(config, instruments())
+    assert str(folder / "decisions.jsonl") in (publisher.trouble or "")
+    assert "(decisions.file)" in caplog.text
+    folder.unlink()  # somebody mends it
+    publisher.messages(Effect([decisions(["a"])]), [Message("sensors/a/readings", b"", 1.0)])
+    assert publisher.trouble is None
+    assert len((folder / "decisions.jsonl").read_bytes().splitlines()) == 1
+    assert Publisher(config, instruments()).trouble is None
+
+
+# --- looking over its shoulder -------------------------------------------------------------------
+
+
+def test_what_is_not_known_is_said_in_words(tmp_path: Path) -> None:
+    config = Config(
+        broker=Broker(url="memory://words"),
+        state=StateSection(folder=str(tmp_path)),
+        readings=ReadingsSection(topic="r/{device}", label="y", time=None, sequence=None),
+    )
+    payloads = [b'{"x": 1}', b'{"x": 2, "y": "hot"}']
+    lines = list(Probe(config).lines([Message("r/oven", each, 1.5) for each in payloads]))
+    assert [line.partition(": ")[2] for line in lines] == [
+        "x=1 -> nothing learnt yet",
+        "x=2 label='hot' -> nothing learnt yet",
+    ]
+    assert not any("None" in line for line in lines)
 
 
 # --- messages about the daemon --------------------------------------------------------------------

@@ -65,6 +65,7 @@ class Daemon:
         self.keeper = Keeper(config, self.vitals, self.instruments)
         self.server = self._listen(config)
         self.publisher = Publisher(config, self.instruments)
+        self.vitals.file = self.publisher.trouble
         self._next_look = 0.0
         self._busy = 0.0  # when the last batch was done
 

@@ -56,6 +56,16 @@ class DecisionFile:
         self._torn, self.trouble = False, None
         return 0
 
+    def check(self) -> None:
+        """Open the file before there is anything to write: better a complaint now than a loss."""
+        try:
+            self._open()
+        except OSError as error:
+            self.trouble = f"{self.path}: {error.strerror}"
+            log.error("decisions cannot be written to %s (decisions.file)", self.trouble)
+        else:
+            self.trouble = None
+
     def look(self) -> None:
         """Notice that the file was moved away or deleted."""
         if self._file is None:

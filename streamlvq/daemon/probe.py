@@ -110,7 +110,7 @@ class Probe:
         totals = ", ".join(f"{count} {what}" for what, count in self.counts.items())
         print(totals)
         if self.link.counters["connects"] == 0:
-            print(f"not connected: {self.link.trouble}", file=sys.stderr)
+            print(f"not connected: {self.link.trouble or 'no answer yet'}", file=sys.stderr)
             return 1
         if not self.counts["readings"]:
             filters = ", ".join(each.filter for each in self.link.subscriptions)
@@ -148,18 +148,23 @@ def _line(reading: Readings, decision: DecisionRecord | None) -> str:
     more = f" (+{len(shown) - SHOWN})" if len(shown) > SHOWN else ""
     label = "" if reading.labels[0] is None else f" label={reading.labels[0]!r}"
     mark = _mark(reading.sequences[0], reading.times[0])
-    return f"{reading.devices[0]} {mark}: {' '.join(shown[:SHOWN])}{more}{label}{_said(decision)}"
+    name = f"{reading.devices[0]} {mark}".rstrip()
+    return f"{name}: {' '.join(shown[:SHOWN])}{more}{label}{_said(decision)}"
 
 
 def _said(decision: DecisionRecord | None) -> str:
     if decision is None:
         return ""
+    if decision.label is None:
+        return " -> nothing learnt yet"
     verdict = "accepted" if decision.accepted else f"rejected ({decision.reason})"
     return f" -> {decision.label!r} {decision.certainty:.3f} {verdict}"
 
 
 def _mark(sequence: int | None, t: float | None) -> str:
-    return f"#{sequence}" if sequence is not None else f"t={t}"
+    if sequence is not None:
+        return f"#{sequence}"
+    return "" if t is None else f"t={t}"
 
 
 __all__ = ["Probe", "probe"]

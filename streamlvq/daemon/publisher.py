@@ -41,6 +41,8 @@ class Publisher:
         section = config.decisions
         self.instruments = instruments
         self.file = None if section.file is None else DecisionFile(Path(section.file))
+        if self.file is not None:
+            self.file.check()
         self.discovery = Discovery(config)
         self.dead_letters = own_topic(config.status.dead_letters, config)
         self._largest = config.broker.max_payload_bytes
