@@ -48,6 +48,7 @@ from streamlvq.daemon.discovery import MOST, Discovery
 from streamlvq.daemon.http import HealthServer, PortError
 from streamlvq.daemon.instruments import OTHER, Instruments
 from streamlvq.daemon.intake import Effect, Intake
+from streamlvq.daemon.keeper import Keeper
 from streamlvq.daemon.lock import FolderError, FolderLock
 from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
 from streamlvq.daemon.notify import Notifier
@@ -171,6 +172,32 @@ def test_histograms_count_like_a_loop(values: list[float]) -> None:
         assert read["h_bucket", (("le", label),)] == sum(v <= bound for v in values)
     assert read["h_bucket", (("le", "+Inf"),)] == read["h_count", ()] == len(values)
     assert read["h_sum", ()] == pytest.approx(math.fsum(values))
+
+
+def test_the_meaning_of_every_metric_stands_by_itself(tmp_path: Path) -> None:
+    measured = instruments()
+    config = Config(state=StateSection(folder=str(tmp_path)))
+    Keeper(config, Vitals(HealthSection()), measured).close()
+    measured.watch_link(dict)
+    texts = re.findall(r"^# HELP (\S+) (.*)$", measured.registry.text(), flags=re.MULTILINE)
+    assert len(texts) >= 30
+    for name, text in texts:
+        assert text.endswith("."), name
+        assert len(text.split()) >= 4, f"{name}: {text}"
+        if name.endswith("_seconds"):
+            assert "econds" in text, f"{name}: {text}"
+    assert len({text for _, text in texts}) == len(texts)
+
+
+def test_the_status_is_as_described() -> None:
+    """Also what the documentation shows."""
+    page = Path(__file__).parents[1] / "docs" / "daemon.md"
+    (shown,) = re.findall(r'\{"state": "online".*?\}', page.read_text(), flags=re.DOTALL)
+    message = Status(Config()).message("online")
+    assert message is not None
+    assert list(json.loads(shown)) == list(json.loads(message.payload))
+    for word in ("starting", "stopping", "not connected", "silence", "journal", "snapshot", "file"):
+        assert f"`{word}`" in page.read_text()
 
 
 def test_devices_beyond_the_limit_share_a_counter() -> None:

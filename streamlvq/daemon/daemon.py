@@ -93,8 +93,14 @@ class Daemon:
         self.intake = Intake(Decoder(self.config), monitor, self.keeper.acquaintance)
         self.connection = Connection(self.config, self.keeper.folder, self.vitals)
         self.instruments.watch_link(self.connection.totals)
-        self.instruments.gauge("devices", "With a window.", lambda: float(self.monitor.devices))
-        self.instruments.gauge("models", "Learning.", lambda: float(len(self.monitor.models())))
+        self.instruments.gauge(
+            "devices",
+            "Devices that have a window of readings.",
+            lambda: float(self.monitor.devices),
+        )
+        self.instruments.gauge(
+            "models", "Models that are learning.", lambda: float(len(self.monitor.models()))
+        )
         self.vitals.starting = False
         self.vitals.started = self.vitals.saved = time.monotonic()  # what was before counts not
         gc.collect()

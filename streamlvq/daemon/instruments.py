@@ -21,7 +21,7 @@ LINK_COUNTERS = {
     "connect_failures": "Attempts to connect that failed.",
     "received": "Messages that came from the broker.",
     "redelivered": "Messages that the broker delivered again.",
-    "published": "Messages sent to the broker.",
+    "published": "Messages that were sent to the broker.",
     "dropped": "Messages that could not be sent.",
 }
 
@@ -41,28 +41,54 @@ class Instruments:
         self.registry = Registry()
         self.max_devices = max_devices
         self._devices: set[str] = set()
-        self.readings = self._counter("readings_total", "Readings decided on.")
+        self.readings = self._counter("readings_total", "Readings that were decided on.")
         self.decisions = self._counter(
-            "decisions_total", "Decisions, by whether and why not.", ["accepted", "reason"]
+            "decisions_total",
+            "Decisions, by whether they were accepted and why not.",
+            ["accepted", "reason"],
         )
-        self.learnt = self._counter("learnt_total", "Labelled readings learnt.")
-        self.duplicates = self._counter("duplicates_total", "Readings that came again.")
-        self.refused = self._counter("refused_total", "Messages refused, by reason.", ["reason"])
+        self.learnt = self._counter("learnt_total", "Labelled readings that were learnt.")
+        self.duplicates = self._counter(
+            "duplicates_total", "Readings and labels that came again, without effect."
+        )
+        self.refused = self._counter(
+            "refused_total", "Messages that were refused, by reason.", ["reason"]
+        )
         self.skipped = self._counter("skipped_total", "Readings that belong to other shards.")
-        self.replayed = self._counter("replayed_total", "Messages taken from the journal at start.")
-        self.by_device = self._counter("device_readings_total", "Readings.", ["device"])
-        self.rejected = self._counter("device_rejected_total", "Decisions rejected.", ["device"])
-        self.journal_failures = self._counter("journal_failures_total", "Failed writes to it.")
-        self.snapshots = self._counter("snapshots_total", "Snapshots written.")
-        self.snapshot_failures = self._counter("snapshot_failures_total", "Snapshots that failed.")
-        self.file_failures = self._counter("file_failures_total", "Decisions not put in the file.")
-        self.reloads = self._counter("reloads_total", "Reloads, by outcome.", ["outcome"])
+        self.replayed = self._counter(
+            "replayed_total", "Messages that were taken from the journal at the start."
+        )
+        self.by_device = self._counter(
+            "device_readings_total", "Readings that were decided on, by device.", ["device"]
+        )
+        self.rejected = self._counter(
+            "device_rejected_total", "Decisions that were not accepted, by device.", ["device"]
+        )
+        self.journal_failures = self._counter(
+            "journal_failures_total", "Writes to the journal that failed."
+        )
+        self.snapshots = self._counter(
+            "snapshots_total", "Snapshots of the state that were written."
+        )
+        self.snapshot_failures = self._counter(
+            "snapshot_failures_total", "Snapshots of the state that could not be written."
+        )
+        self.file_failures = self._counter(
+            "file_failures_total", "Decisions that could not be written to decisions.file."
+        )
+        self.reloads = self._counter(
+            "reloads_total", "Times the configuration was read again, by outcome.", ["outcome"]
+        )
         self.snapshot_seconds: float | None = None
         self.batch = self.registry.add(
-            Histogram("streamlvq_batch_messages", "Messages in a batch.", SIZES)
+            Histogram("streamlvq_batch_messages", "Messages that were taken at a time.", SIZES)
         )
         self.latency = self.registry.add(
-            Histogram("streamlvq_step_seconds", "From a batch to its acknowledgement.", SECONDS)
+            Histogram(
+                "streamlvq_step_seconds",
+                "Seconds from receiving a batch of messages to acknowledging it.",
+                SECONDS,
+            )
         )
         self._gauges(vitals)
 
@@ -75,18 +101,52 @@ class Instruments:
 
     def _gauges(self, vitals: Vitals) -> None:
         now = time.monotonic
-        self.gauge("snapshot_age_seconds", "Since all was on disk.", lambda: now() - vitals.saved)
-        self.gauge("snapshot_seconds", "How long the last took.", lambda: self.snapshot_seconds)
-        self.gauge("unsaved", "Whether something changed since.", lambda: float(vitals.unsaved))
-        self.gauge("connected", "Whether the broker answers.", lambda: float(vitals.connected))
-        self.gauge("healthy", "As /healthz says.", lambda: float(not vitals.complaints()))
-        self.gauge("uptime_seconds", "Since the start.", lambda: now() - vitals.started)
+        self.gauge(
+            "snapshot_age_seconds",
+            "Seconds since the state was last written to disk.",
+            lambda: now() - vitals.saved,
+        )
+        self.gauge(
+            "snapshot_seconds",
+            "Seconds that writing the last snapshot took.",
+            lambda: self.snapshot_seconds,
+        )
+        self.gauge(
+            "unsaved",
+            "Whether the state has changed since the last snapshot.",
+            lambda: float(vitals.unsaved),
+        )
+        self.gauge(
+            "connected",
+            "Whether there is a connection to the broker.",
+            lambda: float(vitals.connected),
+        )
+        self.gauge(
+            "healthy",
+            "Whether /healthz answers that all is well.",
+            lambda: float(not vitals.complaints()),
+        )
+        self.gauge(
+            "uptime_seconds", "Seconds since the daemon was ready.", lambda: now() - vitals.started
+        )
         elsewhere = self.registry.add
         elsewhere(
-            CountedElsewhere("process_cpu_seconds_total", "CPU time used.", time.process_time)
+            CountedElsewhere(
+                "process_cpu_seconds_total",
+                "Processor time that the process has used, in seconds.",
+                time.process_time,
+            )
         )
-        elsewhere(Gauge("process_resident_memory_bytes", "Memory held.", resident_bytes))
-        elsewhere(Gauge("process_open_fds", "Open files.", open_files))
+        elsewhere(
+            Gauge(
+                "process_resident_memory_bytes",
+                "Memory that the process holds, in bytes.",
+                resident_bytes,
+            )
+        )
+        elsewhere(
+            Gauge("process_open_fds", "Files and sockets that the process has open.", open_files)
+        )
 
     def watch_link(self, counters: Callable[[], dict[str, int]]) -> None:
         """Show what the link counts; a link that is replaced starts again from nothing."""

@@ -45,7 +45,9 @@ class Keeper:
         self.store = Store(self.folder, keep=config.state.keep)
         self.journal = Journal(self.folder, sync=config.state.sync)
         self.snapshots = Snapshots(self.store, config.state.snapshot_seconds, vitals, instruments)
-        instruments.gauge("journal_bytes", "On disk.", lambda: float(self.journal.size))
+        instruments.gauge(
+            "journal_bytes", "Bytes of the journal on disk.", lambda: float(self.journal.size)
+        )
 
     def restore(self, config: Config, still_alive: Callable[[str], None]) -> Monitor:
         """The monitor as it was when the last acknowledged message had had its effect.
