@@ -140,6 +140,30 @@ def decoding(devices: int) -> None:
         print(f"{name:34}{size:7}{bare:8.2f}{whole:8.2f}{whole - bare:8.2f}{spoilt:8.2f}")
 
 
+def shapes() -> None:
+    print(f"\njson, features found out, shapes mixed in batches of {BATCH}; CPU us per message\n")
+    rng = random.Random(2)
+    orders: dict[str, list[int]] = {
+        "one shape": [0] * BATCH,
+        "two that take turns": [i % 2 for i in range(BATCH)],
+        "two at random": [rng.randrange(2) for _ in range(BATCH)],
+        "sixteen at random": [rng.randrange(16) for _ in range(BATCH)],
+        "a hundred in turn": [i % 100 for i in range(BATCH)],
+    }
+    for name, order in orders.items():
+        messages = [
+            Message(f"sensors/d{i % 64}/readings", _shaped(item, shape), 1.7e9)
+            for i, (item, shape) in enumerate(zip(objects(rng), order, strict=True))
+        ]
+        decoder = Decoder(Config(readings=ReadingsSection(time="t", sequence="n")))
+        print(f"{name:34}{cpu(lambda: decoder.decode(messages), BATCH, 5):8.2f}")  # noqa: B023
+
+
+def _shaped(item: dict[str, Any], shape: int) -> bytes:
+    renamed = {f"{name}_{shape}": item[name] for name in NAMES}
+    return msgspec.json.encode(renamed | {"t": item["t"], "n": item["n"]})
+
+
 def some_decisions(rng: np.random.Generator) -> Decisions:
     probabilities = rng.dirichlet(np.ones(len(CLASSES)), BATCH)
     return Decisions(
@@ -315,6 +339,7 @@ def main() -> None:
         fuzz(arguments.fuzz, arguments.seed)
         return
     decoding(devices=64)
+    shapes()
     encoding()
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from streamlvq.config import Config
 from streamlvq.connect import Message
-from streamlvq.events import EVER, LATELY, NEVER, Event, LateLabel, Readings, Refused
+from streamlvq.events import EVER, Event, LateLabel, Readings, Refused
+from streamlvq.payloads.assemble import Batch, finish
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, Identity
-from streamlvq.payloads.keys import message_keys, stable_hash
+from streamlvq.payloads.keys import stable_hash
 from streamlvq.payloads.labels import LabelReader
 from streamlvq.payloads.order import in_order
 from streamlvq.payloads.reader import Table
@@ -47,20 +47,6 @@ class Decoded:
     events: list[Event] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     skipped: int = 0
-
-
-class _Batch(NamedTuple):
-    """Messages that follow each other, in columns."""
-
-    sources: Sequence[int]
-    routes: Sequence[Route]
-    payloads: Sequence[bytes]
-    received: Sequence[float]
-    redelivered: Sequence[bool]
-
-    def take(self, positions: Sequence[int]) -> _Batch:
-        columns: list[Any] = [[column[i] for i in positions] for column in self]
-        return _Batch(*columns)
 
 
 class Decoder:
@@ -132,7 +118,7 @@ class Decoder:
             return decoded
         topics, payloads, received, redelivered, _ = zip(*messages, strict=True)
         known = self._routes
-        batch = _Batch(
+        batch = Batch(
             range(start, start + len(messages)),
             [known[topic] for topic in topics],
             payloads,
@@ -148,7 +134,7 @@ class Decoder:
         return decoded
 
     def _mixed(
-        self, messages: Sequence[Message], kinds: list[int], batch: _Batch, decoded: Decoded
+        self, messages: Sequence[Message], kinds: list[int], batch: Batch, decoded: Decoded
     ) -> None:
         run: list[int] = []
         for i, kind in enumerate(kinds):
@@ -181,12 +167,12 @@ class Decoder:
         text = f"expected at most {self._largest} bytes, got {len(message.payload)}"
         return Refused(source, "payload", text)
 
-    def _flush(self, run: list[int], batch: _Batch, decoded: Decoded) -> None:
+    def _flush(self, run: list[int], batch: Batch, decoded: Decoded) -> None:
         if run:
             self._readings(batch.take(run), decoded)
             run.clear()
 
-    def _label(self, batch: _Batch, i: int, decoded: Decoded) -> LateLabel | None:
+    def _label(self, batch: Batch, i: int, decoded: Decoded) -> LateLabel | None:
         assert self._labels is not None
         source = batch.sources[i]
         try:
@@ -201,7 +187,7 @@ class Decoder:
         decoded.skipped += 1
         return None
 
-    def _readings(self, batch: _Batch, decoded: Decoded) -> None:
+    def _readings(self, batch: Batch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)
         for i, error in read.refused:
             decoded.refused.append(Refused(batch.sources[i], error.reason, error.text))
@@ -216,13 +202,13 @@ class Decoder:
                 events += self._by_field(table, part, decoded)
         decoded.events += events if len(events) < 2 else in_order(events)
 
-    def _event(self, table: Table, batch: _Batch) -> Readings:
+    def _event(self, table: Table, batch: Batch) -> Readings:
         routes = batch.routes
         devices = [route[1] for route in routes]
         groups = [route[2] for route in routes]
-        return _finish(table, batch, devices, groups, [route[3] for route in routes])
+        return finish(table, batch, devices, groups, [route[3] for route in routes])
 
-    def _by_field(self, table: Table, batch: _Batch, decoded: Decoded) -> list[Readings]:
+    def _by_field(self, table: Table, batch: Batch, decoded: Decoded) -> list[Readings]:
         """As `_event`, but the payloads say where they come from."""
         assert table.devices is not None
         named = zip(table.devices, batch.routes, strict=True)
@@ -244,7 +230,7 @@ class Decoder:
         hashes = origins  # rows of files have no keys, and need none
         if any(origins):
             hashes = list(map(self._hash, devices, origins))
-        return [_finish(table, batch, devices, groups, hashes)]
+        return [finish(table, batch, devices, groups, hashes)]
 
     def _named(self, name: str, route: Route) -> str:
         """The identity of a device that the payload names."""
@@ -264,7 +250,7 @@ class Decoder:
         return {name: name != "" and name in self._shard for name in set(devices)}
 
     def _chosen(
-        self, devices: list[str], wanted: dict[str, bool], batch: _Batch, decoded: Decoded
+        self, devices: list[str], wanted: dict[str, bool], batch: Batch, decoded: Decoded
     ) -> list[int]:
         """The positions of those that are wanted; what becomes of the others is written down."""
         for source, device in zip(batch.sources, devices, strict=True):
@@ -283,64 +269,3 @@ class Decoder:
                 self._hashes.clear()
             found = self._hashes[key] = stable_hash(f"{origin} {device}")
         return found
-
-
-def _finish(
-    table: Table, batch: _Batch, devices: list[str], groups: list[str], hashes: list[int]
-) -> Readings:
-    count = len(devices)
-    return Readings(
-        table.features,
-        table.rows,
-        devices,
-        groups,
-        [None] * count if table.labels is None else list(table.labels),
-        _times(table, batch),
-        [None] * count if table.sequences is None else list(table.sequences),
-        *_keys(table, batch, hashes),
-        list(batch.sources),
-    )
-
-
-def _times(table: Table, batch: _Batch) -> list[float | None]:
-    """What the payload says, otherwise when it was received; a row of a file may have neither."""
-    if table.times is not None and None not in table.times:
-        return list(table.times)
-    received = [moment or None for moment in batch.received]
-    if table.times is None:
-        return received
-    return [r if t is None else t for t, r in zip(table.times, received, strict=True)]
-
-
-def _keys(table: Table, batch: _Batch, hashes: list[int]) -> tuple[list[int], list[int]]:
-    """Keys, and for how long an equal one means an equal reading."""
-    origins = [route[3] for route in batch.routes]
-    if not any(origins):  # rows of files cannot come twice
-        return [0] * len(origins), [NEVER] * len(origins)
-    keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
-    suspects = _suspects(table, batch)
-    if 0 in origins:
-        for i, origin in enumerate(origins):
-            if origin == 0:
-                keys[i], suspects[i] = 0, NEVER
-    return keys, suspects
-
-
-def _suspects(table: Table, batch: _Batch) -> list[int]:
-    suspects = _spans(table, len(batch.redelivered))
-    if any(batch.redelivered):
-        pairs = zip(batch.redelivered, suspects, strict=True)
-        suspects = [EVER if again else span for again, span in pairs]
-    return suspects
-
-
-def _spans(table: Table, count: int) -> list[int]:
-    """A publisher that sends again does so at once; later its counter or clock may start anew."""
-    spans = [NEVER] * count
-    for column in (table.sequences, table.times):
-        if column is not None and None not in column:
-            return [LATELY] * count
-        if column is not None:
-            pairs = zip(spans, column, strict=True)
-            spans = [span if value is None else LATELY for span, value in pairs]
-    return spans
