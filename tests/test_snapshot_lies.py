@@ -27,6 +27,7 @@ import streamlvq
 from samples import MODELS, blobs, build, readings, taught
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot import Snapshot, SnapshotError, decode, describe, encode, rebuild
+from streamlvq.snapshot.verify import BOUNDS
 
 SIZES = {"buffer_size": 30, "rehearsal": 3}
 MEMORY = 6 * 2**30  # a lie must not make us ask for more
@@ -144,6 +145,17 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
     "infinite prototype": ("GLVQ", element("w", (0, 0), -np.inf), r"w\[0, 0\]"),
     "negative variance": ("GLVQ", element("variance", 0, -1.0), r"variance\[0\]"),
     "scale that is none": ("GLVQ", element("inverse", 0, np.nan), r"inverse\[0\]"),
+    "mean beyond readings": ("GLVQ", element("mean", 0, 1e61), r"mean\[0\]"),
+    "mean of a class beyond": (
+        "GLVQ",
+        element("class_mean", (0, 0), -1e308),
+        r"class_mean\[0, 0\]",
+    ),
+    "spread beyond readings": ("GLVQ", element("variance", 0, 1e122), r"variance\[0\]"),
+    "peak beyond readings": ("GLVQ", element("peak", 0, 1e61), r"peak\[0\]"),
+    "prototype far off": ("GLVQ", element("w", (0, 0), 1e308), r"w\[0, 0\]"),
+    "scale too fine": ("GLVQ", element("inverse", 0, 1e163), r"inverse\[0\]"),
+    "finer than the spread": ("GLVQ", element("inverse", 0, 1e50), r"inverse x deviation\[0\]"),
     "negative squares": ("GLVQ", element("w_moment", (0, 0), -1e-9), r"w_moment\[0, 0\]"),
     "negative count": ("GLVQ", element("class_count", 0, -1), r"class_count\[0\]"),
     "no temperature": ("GLVQ", element("calibration", 0, 0.0), r"calibration\[0\]"),
@@ -266,6 +278,30 @@ def test_lies_are_found(case: str) -> None:
     name, lie, message = LIES[case]
     with pytest.raises(SnapshotError, match=message):
         told(name, lie)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("everywhere", [False, True], ids=["once", "everywhere"])
+def test_what_is_accepted_can_be_kept_again(name: str, everywhere: bool) -> None:
+    """Else a file with numbers at the end of what there is would be the last one."""
+    truth, meta = describe(sample_model(name))
+    accepted = 0
+    for array, bounds in BOUNDS.items():
+        # A prototype beyond its bound is refused; LVQ1 would push those right at it over it.
+        for value in (-at.LARGEST, at.LARGEST) if array == "w" else bounds:
+            if array not in truth:
+                continue
+            changed = truth[array].copy()
+            changed[... if everywhere else (0,) * changed.ndim] = value
+            with np.errstate(all="ignore"):
+                try:
+                    twin = rebuild({**truth, array: changed}, meta)
+                except SnapshotError:
+                    continue
+                use(twin, samples=15)
+                rebuild(*describe(twin))
+            accepted += 1
+    assert accepted > 10
 
 
 def test_places_of_sections_are_not_read_from_a_file() -> None:

@@ -34,14 +34,20 @@ DERIVED = ("parameters", "class_size")  # from the model's parameters and the la
 NAMES = tuple(name for name in (*FIXED, *SECTIONS) if name not in DERIVED)
 
 ANY, COUNT, UNIT, METRIC = (-HIGHEST, HIGHEST), (0.0, HIGHEST), (-1.0, 1.0), (-NORM, NORM)
+# What follows from the largest reading, so that whatever is read can go on without overflow.
+VALUE = (-NORM * at.LARGEST, NORM * at.LARGEST)
+DEVIATION = (0.0, 2.0 * NORM * at.LARGEST)
+SQUARE = (0.0, DEVIATION[1] ** 2)
+SHARPEST = 1e162  # no deviation is less than the root of the smallest number there is
+PROTOTYPE = (-1e6 * at.LARGEST, 1e6 * at.LARGEST)  # they may be pushed beyond all readings
 BOUNDS: dict[str, tuple[float, float]] = {
     "calibration": COUNT,
-    "mean": ANY,
-    "variance": COUNT,
-    "peak": COUNT,
+    "mean": VALUE,
+    "variance": SQUARE,
+    "peak": DEVIATION,
     "weight": COUNT,
-    "inverse": COUNT,
-    "w": ANY,
+    "inverse": (0.0, SHARPEST),
+    "w": PROTOTYPE,
     "w_moment": COUNT,
     "usefulness": ANY,
     "wins": COUNT,
@@ -54,8 +60,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "start": METRIC,
     "class_count": COUNT,
     "class_weight": COUNT,
-    "class_mean": ANY,
-    "class_variance": COUNT,
+    "class_mean": VALUE,
+    "class_variance": SQUARE,
     "buffer_x": (-at.LARGEST, at.LARGEST),
     "buffer_margin": UNIT,
     "platt": ANY,
@@ -155,6 +161,7 @@ def check_arrays(
             _check_bounds(name, arrays[name], low, high)
     _check_bounds("calibration", arrays["calibration"][: at.CURVATURE], COLDEST, HOTTEST)
     _check_bounds("born", arrays["born"], 0, numbers.samples)
+    _check_scales(arrays, design)
     _check_labels(arrays, numbers, design, known)
     _check_rehearsal(arrays, numbers, known)
     if design.rule == at.RULE_PAIRWISE:
@@ -194,6 +201,16 @@ def _check_bounds(name: str, array: Array, low: float, high: float) -> None:
             f"{name}{list(place)}: expected a number from {low:.4g} to {high:.4g}, "
             f"got {array[place]}"
         )
+
+
+def _check_scales(arrays: dict[str, Array], design: Design) -> None:
+    """A scale is no finer than the deviation; without standardisation all are one."""
+    if "inverse" not in arrays:
+        return
+    if not design.standardize:
+        _check_bounds("inverse", arrays["inverse"], 0.0, 1.0)
+        return
+    _check_bounds("inverse x deviation", arrays["inverse"] * np.sqrt(arrays["variance"]), 0.0, NORM)
 
 
 def _check_labels(arrays: dict[str, Array], numbers: Numbers, design: Design, known: int) -> None:
