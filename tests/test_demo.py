@@ -27,6 +27,7 @@ from streamlvq.demo.brokers import find_broker, find_mosquitto, find_nats, free_
 from streamlvq.demo.children import Child, DemoError
 from streamlvq.demo.episodes import Episode, Trial
 from streamlvq.demo.machines import OVERTAKING, SEED, SPOT_CHECKS, Sender
+from streamlvq.demo.run import Show
 from streamlvq.demo.story import BEARING, COMMISSIONING, CYCLE, LENGTH, Story
 from streamlvq.demo.summary import summary
 from streamlvq.demo.views import Lines, Picture, save_picture, status_line
@@ -529,16 +530,31 @@ def drawn(watch: Watch, width: int) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("width", [80, 100, 118, 200])
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 118, 200])
 @pytest.mark.parametrize("filled", [False, True])
 def test_the_picture_fits(width: int, filled: bool) -> None:
     watch = Watch(DEVICES)
     if filled:
         through_a_fault(watch)
     lines = drawn(watch, width)
-    assert len(lines) <= 24
+    assert len(lines) <= (24 if width >= 80 else 25)  # the legend needs two
     assert max(map(len, lines)) <= width
     assert not any("…" in line for line in lines[:9])
+
+
+@pytest.mark.parametrize("width", [30, 40, 50, 60, 70, 80, 120])
+def test_names_are_whole_however_narrow_it_is(width: int) -> None:
+    names = ["press-1", "press-100"]
+    watch = Watch(names)
+    watch.take([truth("press-100", 0, "idle"), said("press-100", 0, "idle")])
+    lines = drawn(watch, width)
+    for name in names:
+        assert any(line.split()[:1] == [name] for line in lines)
+    titles = next(line for line in lines if "machine" in line)
+    assert "…" not in titles or width < 40
+    assert ("the model says" in titles) == (width >= 50)
+    assert ("verdict" in titles) == (width >= 60)
+    assert ("certainty" in titles) == (width >= 80)
 
 
 def test_the_picture_says_what_matters() -> None:
@@ -565,12 +581,48 @@ def test_a_picture_can_be_kept(tmp_path: Path) -> None:
     assert "url(http" not in text
 
 
+def test_lines_say_now_and_then_that_it_still_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines("the title") as view:
+        for tenth in range(1000):
+            view.waiting("the daemon", tenth / 10)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "  starting: the daemon (the first time on a machine kernels are compiled: one to two "
+        "minutes)",
+        "  starting: the daemon, still compiling, 30 s so far",
+        "  starting: the daemon, still compiling, 60 s so far",
+        "  starting: the daemon, still compiling, 90 s so far",
+    ]
+
+
+def test_stopped_while_it_compiles(tmp_path: Path) -> None:
+    """The daemon is found compiling, for as long as it takes; Ctrl-C ends it at once."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if sys.orig_argv[2:4] == ['streamlvq', 'run']:\n"
+        "    import ctypes\n"
+        "    from streamlvq.monitor import Monitor\n"
+        "    Monitor.compile = lambda self: ctypes.CDLL(None).sleep(60)\n"
+    )
+    folder = tmp_path / "kept"
+    with started("--plain", "--keep", str(folder), PYTHONPATH=str(tmp_path)) as process:
+        until(process, "one to two minutes")
+        assert "making the kernels ready" in (folder / "daemon.log").read_text()
+        asked = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert time.monotonic() - asked < 10
+    assert (process.returncode, errors) == (0, "")
+    assert output.strip().startswith("Stopped before the machines were switched on")
+    assert "readings decided" not in output
+    assert "left before the start was over" in (folder / "daemon.log").read_text()
+
+
 def test_lines_tell_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
     watch = Watch(DEVICES)
     with Lines("the title") as view:
         view.waiting("the daemon", 0.1)
         view.waiting("the daemon", 0.2)
-        view.waiting("the daemon", 60.0)
+        view.waiting("the daemon", 20.0)
         through_a_fault(watch)
         view.update(watch)
         view.update(watch)
@@ -604,11 +656,31 @@ def test_without_rich_there_are_lines_and_a_hint(tmp_path: Path) -> None:
     assert "pip install 'streamlvq[demo]'" in done.stdout
 
 
-def test_a_summary_of_nothing() -> None:
+def test_there_is_no_summary_of_nothing() -> None:
     text = summary(Watch(DEVICES), None, None)
+    assert text == "\nStopped before the machines were switched on: there is nothing to tell yet."
+
+
+def test_a_summary_of_little() -> None:
+    watch = Watch(DEVICES)
+    watch.take([told("commissioning")])
+    text = summary(watch, None, None)
     assert "readings decided        0" in text
     assert "accepted" not in text
     assert "the daemon used" not in text
+    assert "normal here" not in text
+
+
+def test_a_summary_explains_what_is_rejected() -> None:
+    watch = Watch(DEVICES)
+    through_a_fault(watch)
+    assert "15 to 30 % is normal here" in summary(watch, None, None)
+
+
+def test_one_machine_is_not_several() -> None:
+    for devices, words in ((DEVICES[:1], "demo: 1 machine, NATS"), (DEVICES, ": 4 machines, NATS")):
+        show = Show(stage.Stage(Path(), 1), Watch(devices), brokers.Program("NATS", ""))
+        assert words in show.title
 
 
 def test_the_configuration_is_valid(tmp_path: Path) -> None:

@@ -23,7 +23,10 @@ COLOURS = {  # that are still five different ones where a terminal has but sixte
 NOTHING = "#3a3a3a"  # rejected, or no decision
 KINDS = {"fault": "bold red", "drift": "yellow", "plug": "yellow", "found": "bold green"}
 BAR = 12
-WIDE = 100  # characters
+MACHINE, STRIP = "machine", "said over truth"
+WIDTHS = {"the model says": 14, "certainty": BAR + 5, "verdict": 9, "in truth": 13}
+NARROW, WIDE = 66, 100  # characters
+FEWEST = 15  # marks of the strip, so that its title is whole
 NOTES = 6
 PER_MARK = 4  # decisions in a mark of the strip
 
@@ -43,33 +46,53 @@ def picture(watch: Watch, title: str, width: int) -> RenderableType:
 
 
 def machines(watch: Watch, width: int) -> Table:
-    """A line for each machine; a narrow terminal shows the truth in the strip alone."""
-    columns = {"machine": 8, "the model says": 14, "certainty": BAR + 5, "verdict": 9}
-    if width >= WIDE:
-        columns["in truth"] = 13
+    """A line for each machine; a narrow terminal has fewer columns, but whole names."""
+    columns = fitting(max(map(len, watch.devices)), width)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim")
     for title, size in columns.items():
         table.add_column(title, no_wrap=True, width=size)
-    spaces = 3 * (len(columns) + 1) + 1
-    marks = max(10, min(60, width - sum(columns.values()) - spaces))
-    table.add_column("said over truth", no_wrap=True, width=marks)
     for name, device in watch.devices.items():
-        shown = cells(device)[: len(columns) - 1]
-        table.add_row(name, *shown, strip(list(device.strip), marks))
+        shown = {MACHINE: Text(name), **cells(device)}
+        shown[STRIP] = strip(list(device.strip), columns[STRIP])
+        table.add_row(*(shown[title] for title in columns))
     return table
 
 
-def cells(device: DeviceWatch) -> list[Text]:
+def fitting(longest: int, width: int) -> dict[str, int]:
+    """The columns that there is room for, and how wide they are.
+
+    Examples
+    --------
+    >>> fitting(7, 60)
+    {'machine': 7, 'the model says': 14, 'verdict': 9, 'said over truth': 17}
+
+    """
+    columns = {MACHINE: max(longest, len(MACHINE)), **WIDTHS}
+    for title in ("in truth", "certainty", "verdict", "the model says"):
+        if width >= WIDE or (title != "in truth" and room(columns, width) >= FEWEST):
+            break
+        del columns[title]
+    return {**columns, STRIP: max(1, min(60, room(columns, width)))}
+
+
+def room(columns: dict[str, int], width: int) -> int:
+    """Characters that are left for the strip."""
+    return width - sum(columns.values()) - 3 * (len(columns) + 1) - 1
+
+
+def cells(device: DeviceWatch) -> dict[str, Text]:
     seen = device.last
     if seen is None:
-        return [Text("...", style="dim")] * 4
+        return dict.fromkeys(WIDTHS, Text("...", style="dim"))
     said = seen.said
-    return [
-        state(said.label) if said.accepted else Text(said.label or "?", style="dim strike"),
-        bar(said.certainty, said.threshold),
-        verdict(seen),
-        state("nonsense" if seen.truth.glitch else seen.truth.state),
-    ]
+    return {
+        "the model says": (
+            state(said.label) if said.accepted else Text(said.label or "?", style="dim strike")
+        ),
+        "certainty": bar(said.certainty, said.threshold),
+        "verdict": verdict(seen),
+        "in truth": state("nonsense" if seen.truth.glitch else seen.truth.state),
+    }
 
 
 def state(name: str | None) -> Text:
@@ -144,6 +167,8 @@ def figures(watch: Watch, width: int) -> Table:
         "accepted: right": share(watch.accuracy),
         "rejected": share(watch.reject_rate),
     }
+    if width < NARROW:
+        del columns["labels learnt"]  # or titles would touch each other
     if width >= WIDE:
         reasons = (f"{count} {name}" for name, count in sorted(watch.reasons.items()))
         columns["because"] = ", ".join(reasons).replace("_", " ") or "-"

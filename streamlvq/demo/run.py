@@ -99,7 +99,9 @@ class Show:
         self.program = program
         self.screenshot = screenshot
         self.cpu_share: float | None = None
-        self.title = f"streamlvq demo: {len(watch.devices)} machines, {program.name}, the daemon"
+        count = len(watch.devices)
+        machines = f"{count} machine{'s' if count > 1 else ''}"
+        self.title = f"streamlvq demo: {machines}, {program.name}, the daemon"
         self._daemon: Child | None = None
         self._cpu_before: float | None = None
 

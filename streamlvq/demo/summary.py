@@ -6,6 +6,11 @@ from pathlib import Path
 
 from streamlvq.demo.watch import Watch
 
+WHY = (  # what most people ask first
+    "    15 to 30 % is normal here: the threshold is strict, so that a fault nobody has labelled",
+    "    yet is refused, and so is much that lies between two states, above all while they change",
+)
+
 
 def summary(watch: Watch, cpu_share: float | None, folder: Path | None) -> str:
     """The lines at the end.
@@ -20,6 +25,8 @@ def summary(watch: Watch, cpu_share: float | None, folder: Path | None) -> str:
         Where everything was kept; None if nothing was.
 
     """
+    if watch.began is None:
+        return "\nStopped before the machines were switched on: there is nothing to tell yet."
     lines = ["", f"After {watch.seconds:.0f} s", *_figures(watch)]
     if cpu_share is not None:
         lines.append(f"  the daemon used         {cpu_share:.1%} of a processor core")
@@ -37,6 +44,7 @@ def _figures(watch: Watch) -> list[str]:
         lines += [
             f"  accepted and right      {watch.accuracy:.2%} ({watch.right} of {watch.accepted})",
             f"  rejected                {watch.reject_rate:.1%} ({reasons or 'none'})",
+            *WHY,
         ]
     return lines
 

@@ -15,6 +15,7 @@ from streamlvq.demo.watch import Seen, Watch
 
 EVERY = 2.0  # seconds between two lines about the state of things
 PATIENCE = 6.0  # seconds after which waiting needs an explanation
+REMINDER = 30.0  # seconds between two lines that it still goes on
 COMPILING = "the first time on a machine kernels are compiled: one to two minutes"
 
 
@@ -67,6 +68,8 @@ class Lines(View):
 
     def waiting(self, what: str, elapsed: float) -> None:
         text = f"{what} ({COMPILING})" if elapsed > PATIENCE else what
+        if elapsed >= REMINDER:
+            text = f"{what}, still compiling, {elapsed // REMINDER * REMINDER:.0f} s so far"
         if text != self._waited:
             print(f"  starting: {text}", flush=True)
             self._waited = text
