@@ -278,6 +278,14 @@ def test_columns_that_are_absent(tmp_path: Path, role: str) -> None:
         log_of(tmp_path, "temperature\n1\n", Fields(features=["temprature"])).open()
 
 
+def test_texts_that_are_none_are_refused_by_row(tmp_path: Path) -> None:
+    data = b"x,state,note\n1,k\xfchl,\n2,on,\xff\n3,h\xc3\xb6her,\n"
+    found, refused = all_of(log_of(tmp_path, data, Fields(label="state")))
+    assert found.labels == ["on", "höher"]  # what nobody reads may be anything
+    assert len(refused) == 1
+    assert refused[0].startswith("line 2: state: expected text in UTF-8, got b'k\\xfchl'")
+
+
 def test_many_columns_are_not_all_named(tmp_path: Path) -> None:
     names = [f"sensor number {i}" for i in range(500)]
     text = ",".join(names) + "\n" + ",".join(["1"] * 500) + "\n"

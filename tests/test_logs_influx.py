@@ -193,3 +193,13 @@ def test_random_points_come_back(tmp_path_factory: pytest.TempPathFactory, rows:
     found, refused = read_rows(log_of(tmp_path_factory.mktemp("lp"), text, IN_INFLUX), None)
     assert refused == []
     assert found[1:] == rows
+
+
+def test_tags_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.lp"
+    path.write_bytes(b"m,site=a x=1 1700000000000000000\nm,site=\xfc x=1 1700000000000000000\n")
+    found, refused = read_rows(InfluxLog(path, Fields(device="site")), None)
+    assert [row.device for row in found] == ["a"]
+    assert len(refused) == 1
+    assert refused[0].startswith("line 2: ")
+    assert "expected text in UTF-8" in refused[0]

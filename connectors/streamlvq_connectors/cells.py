@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
 _COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)?,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
+_BYTES = re.compile("[\udc80-\udcff]")  # as Python keeps bytes that are no text
 MISSING = frozenset({"", "nan", "null", "none", "na", "n/a"})
 
 
@@ -84,3 +85,35 @@ class Texts(dict[bytes, Any]):
     def all(self, cells: list[bytes]) -> list[Any]:
         """The meaning of each."""
         return [self[cell] for cell in cells]
+
+
+def no_text(columns: Mapping[str, Any], block: bytes) -> dict[int, str]:
+    """The rows in which a text is none in UTF-8, and what is wrong with them.
+
+    Parameters
+    ----------
+    columns
+        Lists that `Texts` made, and arrays.
+    block
+        The bytes that they are from.
+
+    Examples
+    --------
+    >>> cells = Texts(str).all([b"on", bytes([0xE4])])
+    >>> {row: text[:45] for row, text in no_text({"state": cells}, bytes([0xE4])).items()}
+    {1: "state: expected text in UTF-8, got b'..."}
+    """
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        return {}
+    return {
+        row: f"{name}: expected text in UTF-8, got {value.encode(errors='surrogateescape')[:80]!r} "
+        "(Latin-1? use iconv -f latin1 -t utf-8)"
+        for name, column in columns.items()
+        if isinstance(column, list)
+        for row, value in enumerate(column)
+        if isinstance(value, str) and _BYTES.search(value)
+    }

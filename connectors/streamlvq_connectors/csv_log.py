@@ -11,7 +11,7 @@ from streamlvq.config import Fields
 from streamlvq.connect import Message
 from streamlvq.events import Readings
 from streamlvq_connectors.block_log import BlockLog
-from streamlvq_connectors.cells import Texts, is_number, to_label, to_number
+from streamlvq_connectors.cells import Texts, is_number, no_text, to_label, to_number
 from streamlvq_connectors.csv_head import (
     Cells,
     check_decimals,
@@ -166,7 +166,7 @@ class CsvLog(BlockLog):
 
     def _look_closely(self, found: Scan, columns: dict[str, Any]) -> dict[int, str]:
         """Read odd rows one by one; gives what is wrong with those that cannot be."""
-        bad: dict[int, str] = {}
+        bad = no_text(columns, found.block)
         for row in found.odd:
             try:
                 for name, value in self._cells(found.line(row)):

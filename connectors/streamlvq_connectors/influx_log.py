@@ -12,7 +12,7 @@ import numpy as np
 from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq_connectors.block_log import BlockLog
-from streamlvq_connectors.cells import to_label, to_number
+from streamlvq_connectors.cells import no_text, to_label, to_number
 from streamlvq_connectors.files import BOM, Blocks, LogError, to_text
 from streamlvq_connectors.influx_template import MEASUREMENT, TIMESTAMP, Template
 from streamlvq_connectors.line_protocol import Point, parse_line, split_line
@@ -136,7 +136,7 @@ class InfluxLog(BlockLog):
         self, found: Scan, rows: list[int], columns: dict[str, Any]
     ) -> dict[int, str]:
         """Read lines one by one; gives what is wrong with those that cannot be."""
-        bad: dict[int, str] = {}
+        bad = no_text(columns, found.block)
         for row in rows:
             line = found.line(row)
             try:
