@@ -144,7 +144,7 @@ def test_unknown_commands() -> None:
         (["replay", "missing.csv"], "missing.csv: No such file"),
         (["replay", "plant.csv", "--config", "missing.yaml"], "missing.yaml"),
         (["replay", "plant.csv", "--frmat", "csv"], "--frmat"),
-        (["replay", "plant.csv", "--format", "cvs"], "did you mean 'csv'"),
+        (["replay", "plant.csv", "--format", "cvs"], "is it 'csv'?"),
         (["replay", "plant.csv", "--limit", "0"], "whole number of at least 1"),
         (["replay", "plant.csv", "--model", "GLQV"], "did you mean 'GLVQ'"),
         (["replay", "plant.csv", "--feature", "presure"], "presure"),
@@ -156,8 +156,13 @@ def test_unknown_commands() -> None:
         (["train", "plant.csv"], "-o"),
         (["inspect", "missing.slvq"], "missing.slvq: No such file"),
         (["inspect", "c.yaml"], "c.yaml"),
-        (["config", "check"], "expected a file"),
-        (["config", "sample", "x.yaml"], "expected no file"),
+        (
+            ["config", "check"],
+            "expected a file, got none; try `streamlvq config check monitor.yaml`",
+        ),
+        (["config", "sample", "x.yaml"], "expected no file, got x.yaml"),
+        (["replay", "plant.csv", "--label", "State"], "is it 'state'?"),
+        (["train", "plant.csv", "--label", "state", "--time", "time", "-o", "x"], "--time ''"),
         (["config", "chekc", "c.yaml"], "chekc"),
         (["record", "-o", "x"], "--config"),
         (["run", "missing.yaml", "--test-wait", "soon"], "15m"),
@@ -166,6 +171,44 @@ def test_unknown_commands() -> None:
 )
 def test_mistakes_are_one_clear_line(folder: Path, arguments: Sequence[str], words: str) -> None:
     assert words in fails(*arguments, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("empty.csv", b"", "the file is empty"),
+        ("head.csv", b"t,x,state\n", "the names of its columns, but no row after them"),
+        ("latin.csv", b"x,state\n1,k\xfchl\n2,k\xfchl\n", "line 2: state: expected text in UTF-8"),
+        ("values.csv", b"1,2,3\n4,5,6\n", "expected the names of the columns first"),
+        ("picture.csv", b"\x89PNG\r\n\x1a\n\x00", "a picture"),
+        ("iso.jsonl", b'{"state": "2024-05-01", "x": 1}\n', "--time-unit iso"),
+        (
+            "other.messages",
+            b'{"streamlvq":"messages","version":1}\n{"received":1,"topic":"a/b","payload":"{}"}\n',
+            "--config",
+        ),
+    ],
+)
+def test_when_nothing_can_be_read(folder: Path, name: str, content: bytes, words: str) -> None:
+    (folder / name).write_bytes(content)
+    role = "--time" if name.startswith("iso") else "--label"
+    options = [] if name.startswith(("empty", "values", "pict")) else [role, "state"]
+    for command in (["replay"], ["train", "-o", "x.slvq"]):
+        status, _, err = run(*command, name, *options, cwd=folder)
+        assert status == 2
+        assert f"{name}: expected" in err
+        assert words in err
+        assert "Traceback" not in err
+    assert not (folder / "x.slvq").exists()
+
+
+def test_what_a_configuration_names_can_be_taken_back(folder: Path) -> None:
+    (folder / "new.csv").write_text("t,pump,heat\n1,a,2.5\n")
+    command = ["replay", "new.csv", "--config", "c.yaml"]
+    assert "expected a column 'state' (the label)" in fails(*command, cwd=folder)
+    status, out, _ = run(*command, "--label", "", cwd=folder)
+    assert status == 0
+    assert "1 reading of 1 device" in out
 
 
 def test_bad_configurations_are_told_with_their_lines(folder: Path) -> None:
@@ -328,8 +371,11 @@ def test_train_then_replay_from_there(folder: Path, epochs: str) -> None:
     assert status == 0, err
     assert re.search(r"^held out +\d+\.\d % of 60 labelled", out, re.MULTILINE)
     assert ("progressive" in out) == (epochs == "1")
+    assert "features     4: pressure, current, noise, heat\n" in out
     assert Snapshot.load(folder / "first.slvq").node == "bench"
-    assert "GLVQ of node bench" in run("inspect", "first.slvq", cwd=folder)[1]
+    text = run("inspect", "first.slvq", cwd=folder)[1]
+    assert "GLVQ of node bench" in text
+    assert ("300 labelled readings, learnt in " in text) == (epochs != "1")
     write_csv(folder / "new.csv", rows(90, seed=5))
     command = ["replay", "new.csv", "--config", "c.yaml", "--json", "-", "--no-learn"]
     report = json.loads(run(*command, "--snapshot", "first.slvq", cwd=folder)[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace as with_columns
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ def test_formats_agree(tmp_path: Path) -> None:
     first, second = (msgspec.structs.asdict(report) for report in reports)
     for name in ("log", "format", "cpu_seconds", "wall_seconds"):
         del first[name], second[name]
+    assert set(first.pop("features")) == set(second.pop("features"))  # objects have no order
     assert first == second
 
 
@@ -176,6 +178,7 @@ def test_refused_rows_are_counted_and_shown(tmp_path: Path) -> None:
     assert sum(report.refused.values()) == 2
     assert "line 6" in report.refused_examples[0]
     assert "broken" in summary(report)
+    assert "refused      2 rows; such as\n             line 6: " in summary(report)
 
 
 def test_refused_payloads_are_counted_by_reason(tmp_path: Path) -> None:
@@ -185,6 +188,8 @@ def test_refused_payloads_are_counted_by_reason(tmp_path: Path) -> None:
     assert report.readings == 30
     assert report.refused["payload"] == 1
     assert sum(report.refused.values()) == 2
+    assert [text.split(":")[0] for text in report.refused_examples] == ["line 31", "line 32"]
+    assert re.search(r"refused      2: .*unreadable payload 1.*; such as", summary(report))
 
 
 def test_classes_beyond_the_limit_are_refused_and_the_rest_goes_on(tmp_path: Path) -> None:

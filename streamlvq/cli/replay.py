@@ -73,7 +73,7 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
     from streamlvq import replay  # noqa: PLC0415
 
     monitor = replay.load_monitor(config, options.snapshot)
-    wrong = []
+    wrong: list[str] = []
     try:
         report = replay.replay(
             options.log,
@@ -93,9 +93,7 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
     return _write(options, report, monitor, wrong)
 
 
-def _write(
-    options: argparse.Namespace, report: Report, monitor: Monitor, wrong: Sequence[str]
-) -> int:
+def _write(options: argparse.Namespace, report: Report, monitor: Monitor, wrong: list[str]) -> int:
     """Write what was asked for, and say so."""
     from streamlvq import replay  # noqa: PLC0415
     from streamlvq.errors import StreamLVQError  # noqa: PLC0415
@@ -107,9 +105,12 @@ def _write(
         "--json": lambda: _write_json(options.json, numbers),
     }
     wanted = {name: each for name, each in writers.items() if getattr(options, name[2:])}
-    wrong = [*wrong, *outputs.write_all(wanted)]
+    wrong += outputs.write_all(wanted)
     if not options.quiet and options.json != outputs.STANDARD:
         _say_files(options, wrong)
+    if not report.readings and not report.duplicates:
+        why = replay.nothing(report.refused, report.refused_examples, report.notes)
+        wrong.append(f"{options.log}: expected readings, got none: {why}")
     if wrong:
         raise StreamLVQError("; ".join(wrong))
     return 0

@@ -56,9 +56,11 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
     """What the arguments say about columns."""
     given: dict[str, Any] = {
         name: getattr(options, name) or None  # '' takes back what the configuration says
-        for name in ("label", "device", "time", "time_unit", "sequence")
+        for name in ("label", "device", "time", "sequence")
         if getattr(options, name) is not None
     }
+    if options.time_unit is not None:
+        given["time_unit"] = options.time_unit
     if options.feature:
         given["features"] = [name for names in options.feature for name in names]
     return given

@@ -9,7 +9,7 @@ from streamlvq.replay.recording import record
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.state import inspect, load_monitor, save_monitor
 from streamlvq.replay.statistics import Statistics
-from streamlvq.replay.text import summary
+from streamlvq.replay.text import nothing, summary
 from streamlvq.replay.training import Trained, train
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "inspect",
     "load_monitor",
     "make_report",
+    "nothing",
     "page",
     "publish",
     "record",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +85,7 @@ def replay(
             for made in run.step(portion):
                 file.write(made)
             bar.update(run.statistics)
-    report = run.report(log=str(log), format=feed.log.format)
+    report = run.report(str(log), feed.log.format, feed.look.features, feed.notes)
     if file.error is not None:
         raise UnwrittenError(file.error, report) from file.error
     return report
@@ -175,7 +175,9 @@ class Replay:
         self.statistics.learnt += outcome.learnt
         self.statistics.duplicates += outcome.duplicates
 
-    def report(self, log: str, format: str) -> Report:
+    def report(
+        self, log: str, format: str, features: Sequence[str] = (), notes: Sequence[str] = ()
+    ) -> Report:
         """What came of it so far."""
         wall, cpu = self._start
         return make_report(
@@ -184,6 +186,8 @@ class Replay:
             log=log,
             format=format,
             model=describe(self.config),
+            features=list(features),
+            notes=list(notes),
             learning=self.learn,
             cpu_seconds=time.process_time() - cpu,
             wall_seconds=time.perf_counter() - wall,

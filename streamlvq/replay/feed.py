@@ -10,6 +10,7 @@ from streamlvq.config import Config
 from streamlvq.connect import Message, open_log
 from streamlvq.events import Event, Readings, Refused
 from streamlvq.payloads import Decoder, group_of
+from streamlvq.replay.look import Look
 
 
 class Portion(NamedTuple):
@@ -41,12 +42,23 @@ class Feed:
         self.path, self.limit = Path(path), limit
         self.log = open_log(self.path, config.readings, format)
         self._decoder = Decoder(config) if self.log.holds_messages else None
+        # JSONL has no topics: nobody received it
+        received = self.log.holds_messages and self.log.format != "jsonl"
+        self.look = Look(config.readings, received)
         self._group_of = None if config.model.per == "all" else group_of(config)
 
     @property
     def progress(self) -> tuple[int, int]:
         """Bytes read so far, and in all."""
         return self.log.progress
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know about how it was read."""
+        found: list[str] = list(getattr(self.log, "notes", ()))  # not every log has any
+        if self.path.is_file() and not self.path.stat().st_size:
+            found.append("the file is empty")
+        return [*found, *self.look.notes()]
 
     def batches(self) -> Iterator[Sequence[Message] | Readings]:
         """What the log gives, not decoded; the log is closed at the end."""
@@ -63,6 +75,9 @@ class Feed:
             if left is not None:
                 portion = Portion(_first(portion.events, left), portion.refused)
                 left -= sum(len(e) for e in portion.events if isinstance(e, Readings))
+            for event in portion.events:
+                if isinstance(event, Readings):
+                    self.look.see(event)
             yield portion
             if left is not None and left <= 0:
                 return
@@ -75,7 +90,17 @@ class Feed:
             return Portion([batch], refused)
         assert self._decoder is not None
         decoded = self._decoder.decode(batch)
-        return Portion(decoded.events, [*refused, *decoded.refused])
+        return Portion(decoded.events, [*refused, *_with_lines(decoded.refused, batch)])
+
+
+def _with_lines(refused: list[Refused], batch: Sequence[Message]) -> list[Refused]:
+    """With the numbers of their lines, which are the keys of messages in files."""
+    return [
+        one._replace(text=f"line {key}: {one.text}")
+        if isinstance(key := batch[one.source].key, int)
+        else one
+        for one in refused
+    ]
 
 
 def _first(events: list[Event], count: int) -> list[Event]:

@@ -12,7 +12,7 @@ from streamlvq.replay.colours import colours_of
 from streamlvq.replay.pictures import calibration_picture, curve_picture, model_pictures
 from streamlvq.replay.report import Report
 from streamlvq.replay.strips import course_drawing, track_drawing
-from streamlvq.replay.text import number, percent
+from streamlvq.replay.text import feature_lines, number, percent
 
 STYLE = Path(__file__).with_name("page.css")
 MATRIX = 40  # classes; a larger matrix is not read by anyone
@@ -78,7 +78,10 @@ def _head(report: Report) -> str:
     if report.first_time is not None and report.last_time is not None:
         when = f"<br>{moment(report.first_time)} to {moment(report.last_time)}"
     name = escape(Path(report.log).name)
-    return f"<header><h1>Replay of {name}</h1><p>{escape(report.model)}{when}</p></header>"
+    features = "".join(f"<br>{escape(line)}" for line in feature_lines(report.features))
+    notes = "".join(f"<p><strong>Note:</strong> {escape(note)}</p>" for note in report.notes)
+    about = f"<p>{escape(report.model)}{features}{when}</p>"
+    return f"<header><h1>Replay of {name}</h1>{about}{notes}</header>"
 
 
 def _tiles(report: Report) -> str:

@@ -130,6 +130,8 @@ class Report(msgspec.Struct, kw_only=True):
     tracks: list[Track]
     cpu_seconds: float
     wall_seconds: float
+    features: list[str] = []
+    notes: list[str] = []  # what looks like a mistake, or may surprise
 
     def to_json(self) -> bytes:
         """The report as JSON."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,11 +12,26 @@ from streamlvq.replay.report import Curve, Report
 WIDE = 12  # more classes than this make a matrix that no terminal shows
 DEVICES = 8
 CURVE = (0.05, 0.1, 0.2)
+FEATURES = 12
+REASONS = {
+    "row": "unreadable row",
+    "payload": "unreadable payload",
+    "topic": "unknown topic",
+    "device": "no device",
+    "field": "wrong field",
+    "value": "wrong value",
+    "label": "wrong label",
+    "model": "more than the model may learn",
+    "failure": "failure of this program",
+}
+ISO = "the times are texts: say --time-unit iso, or `readings.time_unit: iso`"
+_ISO_REFUSED = re.compile(r"expected a time in \w+ \(a number\), got [\"'`]?\d{4}-\d\d-\d\d")
 
 
 def summary(report: Report) -> str:
     """What happened, how good it was, and what to do next."""
-    lines = [*_head(report), *_quality(report), *_refused(report)]
+    lines = [*_head(report), *_quality(report)]
+    lines += [*refused_lines(report.refused, report.refused_examples), *note_lines(report.notes)]
     for block in (_classes(report), _confusion(report), _devices(report), _next(report)):
         if block:
             lines += ["", *block]
@@ -61,6 +77,7 @@ def _head(report: Report) -> list[str]:
     lines = [
         _line("log", f"{report.log} ({report.format})"),
         _line("model", report.model),
+        *feature_lines(report.features),
         _line("replayed", f"{done} ({took})"),
         _line("labelled", labelled),
     ]
@@ -86,28 +103,51 @@ def _quality(report: Report) -> list[str]:
         lines.append(_line("rejected", f"{percent(report.reject_rate)}: {why}"))
         if report.accuracy_of_accepted is not None:
             lines.append(_line("accepted", f"{percent(report.accuracy_of_accepted)} right"))
-    if report.curve is not None and report.labelled > 1:
-        points = [
-            f"{percent(_accuracy_at(report.curve, rate))} without {100 * rate:.0f} %"
-            for rate in CURVE
-        ]
-        lines.append(_line("could be", f"{', '.join(points)} (the least certain ones)"))
+    if report.curve is not None and (points := attainable(report.curve)):
+        some = ", ".join(f"{percent(right)} without {percent(rate)}" for rate, right in points)
+        lines.append(_line("could be", f"{some} (the least certain ones)"))
     if report.calibration is not None:
         error = f"{percent(report.calibration.error)} between probabilities and accuracy"
         lines.append(_line("calibration", error))
     return lines
 
 
-def _accuracy_at(curve: Curve, rate: float) -> float:
-    return float(np.interp(rate, curve.reject_rates, curve.accuracies))
+def attainable(curve: Curve) -> list[tuple[float, float]]:
+    """Reject rates that some threshold has, near those that people ask for, and the accuracies.
+
+    Readings of equal certainty can only be rejected together, so between points there is nothing.
+    """
+    rates = np.array(curve.reject_rates)
+    places = {int(np.searchsorted(rates, wanted, side="right")) - 1 for wanted in CURVE}
+    return [(curve.reject_rates[k], curve.accuracies[k]) for k in sorted(places) if k > 0]
 
 
-def _refused(report: Report) -> list[str]:
-    if not report.refused:
+def feature_lines(features: Sequence[str]) -> list[str]:
+    """How many there are, and which, shortened."""
+    if not features:
         return []
-    why = ", ".join(f"{reason} {number(count)}" for reason, count in report.refused.items())
-    lines = [_line("refused", f"{number(sum(report.refused.values()))}: {why}")]
-    return lines + [_line("", text) for text in report.refused_examples[:3]]
+    some = ", ".join(features[:FEATURES])
+    more = len(features) - FEATURES
+    more_text = f" and {number(more)} more" if more > 0 else ""
+    return [_line("features", f"{number(len(features))}: {some}{more_text}")]
+
+
+def refused_lines(refused: Mapping[str, int], examples: Sequence[str]) -> list[str]:
+    """How much was refused, why, and the first ones."""
+    if not refused:
+        return []
+    if set(refused) == {"row"}:
+        said = _plural(refused["row"], "row")
+    else:
+        why = (f"{REASONS.get(name, name)} {number(count)}" for name, count in refused.items())
+        said = f"{number(sum(refused.values()))}: {', '.join(why)}"
+    lines = [_line("refused", f"{said}; such as")]
+    return lines + [_line("", text) for text in examples[:3]]
+
+
+def note_lines(notes: Sequence[str]) -> list[str]:
+    """What people should know."""
+    return [_line("note", text) for text in notes]
 
 
 def _classes(report: Report) -> list[str]:
@@ -158,9 +198,27 @@ def _devices(report: Report) -> list[str]:
 def _next(report: Report) -> list[str]:
     """What to do about it."""
     if not report.readings:
-        return ["next: nothing could be read; name the columns (--feature, --time) or the --format"]
+        why = nothing(report.refused, report.refused_examples, report.notes)
+        return [f"next: nothing could be read: {why}"]
+    if any(map(_ISO_REFUSED.search, report.refused_examples)):
+        return [f"next: {ISO}"]
     if not report.labelled:
         return ["next: no reading had a label; name its column with --label, or `readings.label`"]
     if not report.reasons and report.accuracy is not None and report.accuracy < 0.98:
         return ["next: add a `rejector:` to the configuration, so that doubtful ones are held back"]
     return []
+
+
+def nothing(refused: Mapping[str, int], examples: Sequence[str], notes: Sequence[str]) -> str:
+    """Why nothing could be read, and what to do."""
+    if set(refused) == {"topic"}:
+        return (
+            "no topic in it is one of the readings; name the configuration that it was recorded "
+            f"with by --config ({examples[0]})"
+        )
+    if any(map(_ISO_REFUSED.search, examples)):
+        return ISO
+    if refused:
+        every = number(sum(refused.values()))
+        return f"all {every} were refused; the first: {examples[0]}"
+    return notes[0] if notes else "name the columns (--feature, --time) or the --format"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,15 @@ from streamlvq.monitor import Monitor
 from streamlvq.replay.core import Bar, Replay
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report
-from streamlvq.replay.text import number, percent
+from streamlvq.replay.statistics import Statistics
+from streamlvq.replay.text import (
+    feature_lines,
+    note_lines,
+    nothing,
+    number,
+    percent,
+    refused_lines,
+)
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.chain import links
 
@@ -38,6 +46,12 @@ class Trained:
         The readings at the end, decided before any of them was learnt; None if there are none.
     epochs
         Passes over the log.
+    features
+        Those that the log has.
+    notes
+        What looks like a mistake, or may surprise.
+    refused, examples
+        How many rows could not be read, by reason, and what was wrong with the first ones.
 
     """
 
@@ -45,6 +59,10 @@ class Trained:
     learnt: Report | None
     held_out: Report | None
     epochs: int
+    features: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    examples: Sequence[str] = ()
 
     def snapshot(self, node: str = "train") -> Snapshot:
         """What the model has learnt; any number of monitors can begin with it."""
@@ -52,7 +70,7 @@ class Trained:
 
     def summary(self) -> str:
         """The same in words."""
-        lines = []
+        lines = feature_lines(self.features)
         for report, name, what in (
             (self.learnt, "progressive", "each decided before its label was learnt"),
             (self.held_out, "held out", "the last ones, decided before any of them was learnt"),
@@ -63,7 +81,9 @@ class Trained:
                 if report.reasons:
                     rest = f"{percent(report.accuracy_of_accepted)} without the"
                     lines.append(f"{'':<12} {rest} {percent(report.reject_rate)} rejected")
-        return "\n".join([*lines, f"{'epochs':<12} {self.epochs}"])
+        lines.append(f"{'epochs':<12} {self.epochs}")
+        lines += [*refused_lines(self.refused, self.examples), *note_lines(self.notes)]
+        return "\n".join(lines)
 
 
 def train(
@@ -102,8 +122,12 @@ def train(
     """
     shared = msgspec.structs.replace(config.model, per="all")
     config = msgspec.structs.replace(config, model=shared)
-    events = _read(Feed(log, config, format, limit), progress)
+    feed, refused = Feed(log, config, format, limit), Statistics()
+    events = _read(feed, refused, progress)
     total = sum(len(event) for event in events if isinstance(event, Readings))
+    if not total:
+        why = nothing(refused.refused, refused.examples, feed.notes)
+        raise StreamLVQError(f"{log}: expected readings, got none: {why}")
     head, tail = _split(events, total - int(hold_out * total))
     about = {"log": str(log), "format": format or ""}
     monitor, learnt = Monitor(config), None
@@ -121,15 +145,26 @@ def train(
             f"{log}: expected readings with a label, got none of {number(total)}; name its column "
             "with --label, or `readings.label` in the configuration"
         )
-    return Trained(monitor, learnt, held_out, epochs)
+    return Trained(
+        monitor,
+        learnt,
+        held_out,
+        epochs,
+        features=feed.look.features,
+        notes=feed.notes,
+        refused=dict(refused.refused.most_common()),
+        examples=refused.examples,
+    )
 
 
-def _read(feed: Feed, progress: bool | None) -> list[Event]:
+def _read(feed: Feed, refused: Statistics, progress: bool | None) -> list[Event]:
+    """The events of a log; `refused` counts what makes none."""
     events: list[Event] = []
     count = 0
     with Bar(feed, progress, "read") as bar:
         for portion in feed:
             events += portion.events
+            refused.refuse(portion.refused)
             count += sum(len(event) for event in portion.events if isinstance(event, Readings))
             bar.move(count, "readings")
     return events
