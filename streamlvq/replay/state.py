@@ -10,6 +10,7 @@ import msgspec
 
 from streamlvq.config import Config
 from streamlvq.monitor import Monitor
+from streamlvq.replay.text import number
 from streamlvq.snapshot import (
     Snapshot,
     SnapshotError,
@@ -67,7 +68,7 @@ def inspect(path: str | Path, width: int | None = None) -> str:
     data = _read(Path(path))
     try:
         if kind_of(data) == OF_A_MODEL:
-            return inspect_text(Snapshot.from_bytes(data), width=width)
+            return _text(Snapshot.from_bytes(data), width)
         return _described(_models(data), width)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from error
@@ -87,10 +88,20 @@ def _described(models: Mapping[str, Any], width: int | None) -> str:
     if not models:
         return "nothing was learnt yet"
     texts = [
-        inspect_text(Snapshot.of(classifier, node=group or "all devices"), width=width)
+        _text(Snapshot.of(classifier, node=group or "all devices"), width)
         for group, classifier in models.items()
     ]
     return "\n\n".join(texts)
+
+
+def _text(snapshot: Snapshot, width: int | None) -> str:
+    """What it has learnt, and why its numbers need not add up."""
+    text = inspect_text(snapshot, width=width)
+    readings = sum(snapshot.counts.values())
+    if readings == snapshot.samples:
+        return text
+    steps = f"{number(readings)} labelled readings, learnt in {number(snapshot.samples)} steps"
+    return f"{text}\n\n{steps}: in several epochs a reading is learnt several times"
 
 
 def _read(path: Path) -> bytes:
