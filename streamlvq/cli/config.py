@@ -34,7 +34,11 @@ def run(options: argparse.Namespace) -> int:
 
     if (options.what in NEEDS_FILE) != (options.file is not None):
         wanted = "a file" if options.what in NEEDS_FILE else "no file"
-        raise StreamLVQError(f"config {options.what}: expected {wanted}, got {options.file!r}")
+        got = "none" if options.file is None else options.file
+        example = f"streamlvq config {options.what}" + " monitor.yaml" * (options.file is None)
+        raise StreamLVQError(
+            f"config {options.what}: expected {wanted}, got {got}; try `{example}`"
+        )
     if options.what == "sample":
         print(config.sample(), end="")
     elif options.what == "schema":

@@ -20,7 +20,8 @@ EXAMPLES = """\
 examples:
   streamlvq demo                                     see the whole idea, nothing needed
   streamlvq config sample > monitor.yaml             a configuration to start from
-  streamlvq replay plant.csv --label state           how good would it have been on a log?
+  streamlvq replay plant.csv --label state --time t --device pump
+                                                     how good would it have been on a log?
   streamlvq run monitor.yaml                         the daemon
 
 `streamlvq COMMAND --help` shows examples of each command."""
