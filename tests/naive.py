@@ -430,11 +430,18 @@ def decision(opinions: list[Opinion], reading: int, size: int, centered: bool) -
 
 
 def rate_threshold(certainties: list[float], rate: float) -> float:
-    """Rejects this share, rounded down."""
-    rejected = math.floor(round(rate * len(certainties), 9))
+    """Rejects this share, rounded down; of equal ones all or none, whatever is closer to it."""
+    wanted = rate * len(certainties)
+    rejected = math.floor(round(wanted, 9))
     if rejected == 0:
         return 0.0
-    return [*sorted(certainties), math.inf][rejected]
+    ordered = [*sorted(certainties), math.inf]
+    at = ordered[rejected]
+    fewer = sum(certainty < at for certainty in certainties)
+    more = sum(certainty <= at for certainty in certainties)
+    if rejected == len(certainties) or more - fewer == 1 or wanted - fewer <= more - wanted:
+        return at
+    return ordered[more]
 
 
 def accurate_threshold(decisions: list[tuple[float, bool]], accuracy: float) -> float:

@@ -92,8 +92,12 @@ def test_rate_rejects_its_share(rate: float) -> None:
     assert sum(certainty < threshold for _, certainty, _ in stream) == round(100 * rate)
 
 
-def test_rate_keeps_ties() -> None:
+def test_rate_keeps_or_rejects_ties_whatever_is_closer() -> None:
     assert filled(TargetRate(0.5), [("a", 1.0, True)] * 10).find("a") == 1.0
+    assert filled(TargetRate(0.6), [("a", 1.0, True)] * 10).find("a") == math.inf
+    contradicted = [("a", 0.0, True)] * 12 + [("a", 0.5 + k / 200, True) for k in range(88)]
+    assert filled(TargetRate(0.1), contradicted, memory=100).find("a") == 0.5
+    assert filled(TargetRate(0.05), contradicted, memory=100).find("a") == 0.0
 
 
 def test_rate_looks_at_the_last_ones_only() -> None:

@@ -18,6 +18,7 @@ TINY = 1e-12  # keeps the logarithm finite on a prototype
 DECAY = 0.999
 PRIOR = 0.5  # curvature that the fit starts with, in samples
 COLDEST, HOTTEST = 0.01, 100.0
+SHARPEST = 1e100
 
 
 @helper
@@ -75,6 +76,8 @@ def calibrate(floats, ints, work, c):
     curvature = 0.0
     for k in range(ints[at.KNOWN]):
         curvature += p[k] * (score[k] - mean) ** 2
+    if not curvature <= SHARPEST:  # distances that overflow, or are no numbers, teach nothing
+        return
     state[at.CURVATURE] = DECAY * state[at.CURVATURE] + curvature
     step = (score[c] - mean) / (state[at.CURVATURE] + PRIOR)
     state[at.TEMPERATURE] = min(HOTTEST, max(COLDEST, state[at.TEMPERATURE] + step))

@@ -49,6 +49,40 @@ def separates(memory, k):
     return k == 0 or memory[SORTED, k - 1] < memory[SORTED, k]
 
 
+@helper
+def first_above(memory, stored, certainty, equal):
+    """How many of the sorted certainties are below one, or (if equal) not above it."""
+    low, high = 0, stored
+    while low < high:
+        middle = (low + high) // 2
+        value = memory[SORTED, middle]
+        if value < certainty or (equal and value == certainty):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel("float64(float64[:, ::1], int64, float64)")
+def rate_threshold(memory, stored, share):
+    """The threshold that rejects this share; nothing while that is less than one reading.
+
+    Of readings that are equally certain all are rejected or none, whatever is closer.
+    """
+    wanted = share * stored
+    rejected = int(wanted + 1e-9)  # 0.29 * 100 is a little less than 29
+    if rejected == 0:
+        return 0.0  # nor what is less certain than anything seen
+    if rejected >= stored:
+        return inf
+    certainty = memory[SORTED, rejected]
+    fewer = first_above(memory, stored, certainty, False)
+    more = first_above(memory, stored, certainty, True)
+    if more - fewer == 1 or wanted - fewer <= more - wanted:
+        return certainty
+    return memory[SORTED, more] if more < stored else inf
+
+
 @kernel("float64(float64[:, ::1], int64, float64)")
 def accurate_threshold(memory, stored, target):
     """The lowest threshold whose kept decisions are accurate enough; infinite if there is none."""

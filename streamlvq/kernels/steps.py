@@ -17,6 +17,7 @@ from streamlvq.kernels.views import metric_of, row, vector
 
 TINY = 1e-12
 FARTHEST = 0.5  # a constant step goes at most half the way
+STEEPEST = 1e150  # a gradient beyond this teaches nothing: its square would overflow
 
 
 @helper
@@ -85,7 +86,9 @@ def step_prototype(floats, ints, x, p, slope, pull):
     decay = floats[at.STEP_DECAY]
     for i in range(d):
         usable = inverse[i] > 0.0 and x[i] == x[i] and w[i] == w[i]
-        gradient = -2.0 * slope * pull[i] if usable else 0.0
+        gradient = -2.0 * slope * pull[i]
+        usable = usable and abs(gradient) <= STEEPEST
+        gradient = gradient if usable else 0.0
         kept = decay if usable else 1.0
         moment[i] = kept * moment[i] + gradient * gradient
         step = rate * gradient / ((sqrt(moment[i]) + TINY) * (inverse[i] if usable else 1.0))
@@ -124,6 +127,8 @@ def normalise(omega):
 @helper
 def step_metric_constant(omega, gradient, rate):
     length = rate * sqrt(squared_norm(gradient))
+    if not length <= STEEPEST:
+        return
     if length > FARTHEST:
         rate *= FARTHEST / length
     for k in range(omega.shape[0]):
@@ -134,6 +139,11 @@ def step_metric_constant(omega, gradient, rate):
 def step_metric_adaptive(omega, gradient, rate, decay, rows, columns, total, m, factor):
     """Divide by the factored root mean square: v_ri = rows_r * columns_i / total."""
     d = columns.shape[0]
+    steep = 0.0
+    for k in range(gradient.shape[0]):
+        steep += gradient[k] * gradient[k]
+    if not steep <= STEEPEST * STEEPEST:
+        return
     for i in range(d):
         columns[i] *= decay
     total[m] *= decay
@@ -166,6 +176,8 @@ def step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, t
     d = z.shape[0]
     length = 4.0 * slope * slope
     z_norm, u_norm = squared_norm(z), length * squared_norm(projection)
+    if not u_norm * z_norm <= STEEPEST * STEEPEST:
+        return
     total[m] = decay * total[m] + u_norm * z_norm
     scale = 2.0 * slope * rate * sqrt(total[m])
     for i in range(d):
@@ -191,7 +203,9 @@ def step_prototype_of(x, w, moments, p, inverse, pull, slope, rate, decay):
     """The adaptive part of `step_prototype`, for one row of a table."""
     for i in range(x.shape[0]):
         usable = inverse[i] > 0.0 and x[i] == x[i] and w[p, i] == w[p, i]
-        gradient = -2.0 * slope * pull[i] if usable else 0.0
+        gradient = -2.0 * slope * pull[i]
+        usable = usable and abs(gradient) <= STEEPEST
+        gradient = gradient if usable else 0.0
         kept = decay if usable else 1.0
         moments[p, i] = kept * moments[p, i] + gradient * gradient
         unit = inverse[i] if usable else 1.0
@@ -240,6 +254,11 @@ def step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, col
         zz += z[i] * z[i]
         zy += z[i] * y[i]
         yy += y[i] * y[i]
+    steep = 0.0
+    for r in range(rank):
+        steep += first[r] * first[r] * zz + second[r] * second[r] * yy
+    if not steep <= STEEPEST * STEEPEST:
+        return
     uu, uv, vv, grown = 0.0, 0.0, 0.0, 0.0
     for r in range(rank):
         u, v = first[r], second[r]

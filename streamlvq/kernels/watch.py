@@ -17,7 +17,12 @@ from streamlvq.kernels.calibration import to_probabilities
 from streamlvq.kernels.closest import closest_two, relative_difference, separation
 from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.distance import has_gaps
-from streamlvq.kernels.rejection import SORTED, accurate_threshold, cheapest_threshold, remember
+from streamlvq.kernels.rejection import (
+    accurate_threshold,
+    cheapest_threshold,
+    rate_threshold,
+    remember,
+)
 from streamlvq.kernels.stream import learn_row, measure
 from streamlvq.kernels.window import advance, combine
 
@@ -35,15 +40,6 @@ OUT_COLUMNS = 5
 
 # --- how a decision ended -----------------------------------------------------------------------
 ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
-
-
-@helper
-def rate_threshold(memory, stored, target):
-    """See `streamlvq.wrappers.thresholds.TargetRate`."""
-    rejected = int(target * stored + 1e-9)
-    if rejected == 0:
-        return 0.0
-    return memory[SORTED, rejected] if rejected < stored else inf
 
 
 @helper
@@ -66,15 +62,14 @@ def judge(floats, ints, work, by_relsim, best, p, found):
         return -1.0
     relsim = relative_difference(near, other)
     found[OUT_RELSIM], found[OUT_DISTANCE] = relsim, near
-    found[OUT_SEPARATION] = winner + runner_up * 65536.0  # until it is asked for
     return relsim if winner == best else 0.0
 
 
 @helper
 def separate(floats, ints, work, found):
     """How far the two closest prototypes are apart; only those that are rejected need it."""
-    pair = int(found[OUT_SEPARATION])
-    found[OUT_SEPARATION] = separation(floats, ints, work, pair % 65536, pair // 65536)
+    _, _, winner, runner_up = closest_two(ints, work)
+    found[OUT_SEPARATION] = separation(floats, ints, work, winner, runner_up)
 
 
 @helper
