@@ -48,16 +48,13 @@ class Rule(abc.ABC):
 class TargetRate(Rule):
     """Reject this share of the readings; nothing, until one has been seen.
 
-    Of readings that are equally certain all are kept, so the share may be smaller.
+    Of readings that are equally certain all are kept or all rejected, whatever is closer to it.
     """
 
     needs_labels = False
 
     def threshold(self, memory: Floats, stored: int) -> float:
-        rejected = int(self.target * stored + 1e-9)  # 0.29 * 100 is a little less than 29
-        if rejected == 0:
-            return 0.0  # nothing is to be rejected, nor what is less certain than anything seen
-        return float(memory[_kernels().SORTED, rejected]) if rejected < stored else math.inf
+        return float(_kernels().rate_threshold(memory, stored, self.target))
 
 
 class TargetAccuracy(Rule):

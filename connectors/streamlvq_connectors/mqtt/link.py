@@ -80,7 +80,7 @@ class MqttLink(Link):
         self._complained: set[str] = set()
         self._welcome: tuple[bool, Properties] | None = None
         self._asked: dict[int, list[str]] = {}  # filters by the packet id of the question
-        self._connects = self._failures = self._received = self._redelivered = 0
+        self._connects = self._resumed = self._failures = self._received = self._redelivered = 0
 
     @property
     def connected(self) -> bool:
@@ -94,6 +94,7 @@ class MqttLink(Link):
     def counters(self) -> dict[str, int]:
         return {
             "connects": self._connects,
+            "resumed": self._resumed,
             "connect_failures": self._failures,
             "received": self._received,
             "redelivered": self._redelivered,
@@ -296,6 +297,7 @@ class MqttLink(Link):
         self._welcome = None
         self._accepted, self._trouble = True, None
         self._connects += 1
+        self._resumed += session_present
         announced = getattr(properties, "ReceiveMaximum", WINDOW)
         self._outbox.window = min(WINDOW, announced)
         self._largest = getattr(properties, "MaximumPacketSize", LONGEST) - HEADER
