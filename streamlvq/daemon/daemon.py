@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from streamlvq.config import Config
-from streamlvq.connect import Message
+from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.connection import Connection
 from streamlvq.daemon.http import HealthServer
 from streamlvq.daemon.instruments import Instruments
@@ -159,11 +159,19 @@ class Daemon:
         self.vitals.unsaved = True
         if effect.decisions:
             self.vitals.reading = begin
-        self.connection.link.publish(self.publisher.messages(effect, messages))
+        self._publish(self.publisher.messages(effect, messages))
         self.connection.link.acknowledge(messages)
         self.instruments.batch.observe(len(messages))
         self._busy = time.monotonic()
         self.instruments.latency.observe(self._busy - begin)
+
+    def _publish(self, outgoing: Sequence[Outgoing]) -> None:
+        """Send; whatever a link has against it, the messages have had their effect."""
+        try:
+            self.connection.link.publish(outgoing)
+        except Exception as error:
+            self.instruments.publish_failures.add()
+            log.error("a defect cost the output of a batch, please report it", exc_info=error)
 
     def _record(self, messages: Sequence[Message]) -> bool:
         """Make messages durable, however often it takes; False if asked to leave meanwhile."""

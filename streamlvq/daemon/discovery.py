@@ -59,8 +59,9 @@ class Discovery:
             return
         for device in devices:
             if device not in self._known and len(self._known) < MOST:
-                self._known[device] = None
-                yield from self._messages(device)
+                messages = list(self._messages(device))
+                self._known[device] = None  # only now: `again` must not meet what cannot be said
+                yield from messages
 
     def again(self) -> Iterator[Outgoing]:
         """All of them: the broker may have forgotten."""
@@ -93,7 +94,7 @@ class Discovery:
             "json_attributes_topic": topic,
             "device": {
                 "identifiers": [f"{self._node}_{name}"],
-                "name": device,
+                "name": device.encode(errors="replace").decode(),
                 "manufacturer": "streamlvq",
                 "sw_version": streamlvq.__version__,
             },
@@ -126,7 +127,8 @@ def fit(name: str) -> str:
     plain = _UNFIT.sub("_", name)[:64]
     if plain == name:
         return name
-    return f"{plain}_{hashlib.blake2b(name.encode(), digest_size=4).hexdigest()}"
+    whole = name.encode(errors="surrogatepass")  # half a character is a difference, too
+    return f"{plain}_{hashlib.blake2b(whole, digest_size=4).hexdigest()}"
 
 
 def _by_device(topic: str | None, identity: Identity) -> Template | None:

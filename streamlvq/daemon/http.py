@@ -55,10 +55,12 @@ class HealthServer:
         self._server.server_close()
 
     def _metrics(self) -> Answer:
-        return 200, CONTENT_TYPE, self.registry.text().encode()
+        # One odd name of a device must not take the numbers of all others away.
+        return 200, CONTENT_TYPE, self.registry.text().encode(errors="replace")
 
     def _health(self) -> Answer:
         reasons = self.vitals.complaints()
+        reasons = [text.encode(errors="replace").decode() for text in reasons]
         answer = {"healthy": not reasons, "reasons": reasons}
         return 503 if reasons else 200, "application/json", msgspec.json.encode(answer)
 

@@ -76,6 +76,9 @@ class Instruments:
         self.file_failures = self._counter(
             "file_failures_total", "Decisions that could not be written to decisions.file."
         )
+        self.publish_failures = self._counter(
+            "publish_failures_total", "Batches whose output could not be made or sent, a defect."
+        )
         self.reloads = self._counter(
             "reloads_total", "Times the configuration was read again, by outcome.", ["outcome"]
         )

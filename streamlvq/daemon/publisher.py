@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import ParamSpec
 
 import msgspec
 
@@ -20,6 +21,8 @@ from streamlvq.events import Refused
 from streamlvq.payloads import Encoder, dead_letter
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 STRANGERS = 3  # labels that no reading waits for before that is no news any more
@@ -52,30 +55,57 @@ class Publisher:
         self._next_look = 0.0
 
     def messages(self, effect: Effect, messages: Sequence[Message]) -> list[Outgoing]:
-        """What to send about a batch; its decisions are in the file when this returns."""
-        instruments = self.instruments
+        """What to send about a batch; its decisions are in the file when this returns.
+
+        Never raises: a defect costs what could not be made, and is counted and logged.
+        """
+        self._count(effect)
         outgoing: list[Outgoing] = []
         for decisions in effect.decisions:
-            instruments.count_decisions(decisions)
-            outgoing += self._encoder.encode(decisions)
+            outgoing += self._safely("decisions", self._encoder.encode, decisions)
         if self.file is not None:
-            lost = self.file.write([message.payload for message in outgoing])
-            instruments.file_failures.add(lost)
+            self._safely("lines of decisions.file", self._write, outgoing)
         if not self._publishes:
             outgoing = []
         if self.discovery.active:
-            outgoing += self._announcements(effect)
+            outgoing += self._safely("announcements", self._announcements, effect)
         if effect.refused:
-            instruments.count_refused(effect.refused)
-            outgoing += self._letters(effect.refused, messages)
+            outgoing += self._safely("dead letters", self._letters, effect.refused, messages)
+        return outgoing
+
+    def _count(self, effect: Effect) -> None:
+        instruments = self.instruments
+        for decisions in effect.decisions:
+            instruments.count_decisions(decisions)
+        instruments.count_refused(effect.refused)
         instruments.learnt.add(effect.learnt)
         instruments.duplicates.add(effect.duplicates)
         instruments.skipped.add(effect.skipped)
-        return outgoing
+
+    def _safely(
+        self, what: str, make: Callable[P, Iterable[Outgoing]], *about: P.args, **more: P.kwargs
+    ) -> list[Outgoing]:
+        """What `make` gives, or nothing if that brings out a defect.
+
+        The messages have had their effect already. Who stopped here would get them again after the
+        next start, and stop again, for ever.
+        """
+        try:
+            return list(make(*about, **more))
+        except Exception as error:
+            self.instruments.publish_failures.add()
+            log.error("a defect cost the %s of a batch, please report it", what, exc_info=error)
+            return []
+
+    def _write(self, outgoing: Sequence[Outgoing]) -> tuple[()]:
+        assert self.file is not None
+        self.instruments.file_failures.add(self.file.write([each.payload for each in outgoing]))
+        return ()
 
     def greetings(self) -> Iterator[Outgoing]:
-        """What to say after every connect."""
-        return self.discovery.again()
+        """What to say after every connect; what was said before may not have arrived."""
+        self._encoder.forget()
+        return iter(self._safely("announcements", self.discovery.again))
 
     def tend(self, now: float) -> None:
         """Notice now and then that the file was moved away."""
