@@ -200,7 +200,8 @@ def original(level: str) -> str:
     if level == _EMPTY:
         return ""
     try:
-        value = unquote_to_bytes(level).decode("utf-8", "surrogatepass")
+        # Strictly: half a character would be a name that nobody can write down.
+        value = unquote_to_bytes(level).decode("utf-8")
     except UnicodeDecodeError:
         return level
     return value if clean(value) == level else level

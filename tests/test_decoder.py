@@ -324,10 +324,11 @@ def test_suspects_have_a_number_or_a_time_or_are_delivered_again() -> None:
         message("a", x=1, t=1),
         message("a", x=1, redelivered=True),
         message("a", x=1, n=1, t=1, redelivered=True),
+        message("a", x=1, n=1, t=1),  # a counter and a clock do not start anew together
     ]
     for features in (["x"], None):
         [event] = readings_in(Decoder(config_of(time="t", features=features)).decode(batch))
-        assert event.suspects == [NEVER, LATELY, LATELY, EVER, EVER]
+        assert event.suspects == [NEVER, LATELY, LATELY, EVER, EVER, EVER]
         for one, span in zip(batch, event.suspects, strict=True):  # also by themselves
             [event] = readings_in(Decoder(config_of(time="t", features=features)).decode([one]))
             assert event.suspects == [span]

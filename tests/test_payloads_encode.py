@@ -235,6 +235,15 @@ def test_only_changes() -> None:
     assert [r["sequence"] for r in sent(other.encode(again))] == [0, 1, 2, 3]
 
 
+def test_changes_are_said_again_where_they_may_have_been_lost() -> None:
+    encoder = encoder_of(when="change")
+    same = decisions_of(["a", "a"], duplicates=[False, True])
+    assert [r["sequence"] for r in sent(encoder.encode(same))] == [0, 1]
+    assert encoder.encode(decisions_of(["a"])) == []
+    encoder.forget()  # as after a new connection
+    assert len(encoder.encode(decisions_of(["a"]))) == 1
+
+
 def test_what_was_said_last_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamlvq.payloads.encode.REMEMBERED", 100)
     encoder = encoder_of(when="change")

@@ -247,6 +247,16 @@ def _duplicates(config: Config) -> Iterator[Problem]:
         )
 
 
+def _outgoing(config: Config) -> Iterator[Problem]:
+    window, kept = config.broker.receive_maximum, config.broker.outgoing_limit
+    if config.decisions.qos and kept < window:
+        yield Problem(
+            ("broker", "outgoing_limit"),
+            f"expected at least broker.receive_maximum ({window}), got {kept}: with decisions of "
+            f"QoS 1, those on so many readings may be on their way",
+        )
+
+
 def _ages(config: Config) -> Iterator[Problem]:
     every, limit = config.state.snapshot_seconds, config.health.snapshot_age_seconds
     if config.health.port is not None and limit <= every:
@@ -297,6 +307,7 @@ _RULES = (
     ),
     _Rule(_shard, ("shard",)),
     _Rule(_duplicates, ("broker.receive_maximum", "readings.qos", "state.duplicates")),
+    _Rule(_outgoing, ("broker.receive_maximum", "broker.outgoing_limit", "decisions.qos")),
     _Rule(_ages, ("health.port", "health.snapshot_age_seconds", "state.snapshot_seconds")),
     _Rule(_places, ("state.folder", "health.host", "decisions.file")),
 )

@@ -52,7 +52,7 @@ class Broker(Section, kw_only=True, frozen=True):
     session_expiry_seconds: Annotated[int, Meta(ge=0, le=4_294_967_295)] = 604_800
     receive_maximum: Annotated[int, Meta(ge=1, le=65_535)] = 1000
     max_payload_bytes: Annotated[int, Meta(ge=1, le=268_435_455)] = 262_144
-    connect_timeout_seconds: Seconds = 10.0
+    connect_timeout_seconds: Annotated[float, Meta(gt=0, le=30)] = 10.0  # the watchdog waits
     reconnect_max_seconds: Seconds = 60.0
     outgoing_limit: Count = 10_000
     fast_receive: bool = True

@@ -90,7 +90,9 @@ KEYS = {
         1000,
     ),
     "broker.max_payload_bytes": Word(
-        "Bytes of the largest payload that is looked at; larger ones are refused.", 262_144
+        "Bytes of the largest payload that is looked at; larger ones are refused. A broker that "
+        "speaks MQTT 5 is told, and keeps much larger ones to itself.",
+        262_144,
     ),
     "broker.connect_timeout_seconds": Word(
         "Seconds to wait for the broker's answer before the next attempt.", 10.0

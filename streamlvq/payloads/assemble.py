@@ -86,12 +86,16 @@ def _suspects(table: Table, batch: Batch) -> list[int]:
 
 
 def _spans(table: Table, count: int) -> list[int]:
-    """A publisher that sends again does so at once; later its counter or clock may start anew."""
-    spans = [NEVER] * count
-    for column in (table.sequences, table.times):
-        if column is not None and None not in column:
-            return [LATELY] * count
-        if column is not None:
-            pairs = zip(spans, column, strict=True)
-            spans = [span if value is None else LATELY for span, value in pairs]
-    return spans
+    """A publisher that sends again does so at once; later its counter or clock may start anew.
+
+    Hardly both at the same time: a broker that was restored from an old store, and does not say so,
+    is known by that.
+    """
+    columns = [column for column in (table.sequences, table.times) if column is not None]
+    if not columns:
+        return [NEVER] * count
+    if all(None not in column for column in columns):
+        return [(LATELY, EVER)[len(columns) - 1]] * count
+    spans = (NEVER, LATELY, EVER)
+    rows = zip(*columns, strict=True)
+    return [spans[sum(value is not None for value in row)] for row in rows]

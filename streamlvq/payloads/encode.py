@@ -104,8 +104,13 @@ class Encoder:
         states = zip(
             decisions.labels(), decisions.accepted.tolist(), decisions.reasons, strict=True
         )
-        pairs = enumerate(zip(decisions.devices, states, strict=True))
-        return [i for i, (device, state) in pairs if self._is_new(device, state)]
+        pairs = enumerate(zip(decisions.devices, states, decisions.duplicates, strict=True))
+        # What comes again is said again: the first time may not have reached anybody.
+        return [i for i, (device, state, again) in pairs if self._is_new(device, state) or again]
+
+    def forget(self) -> None:
+        """Say the state of every device once more; for when something may have been lost."""
+        self._said.clear()
 
     def _is_new(self, device: str, state: tuple[Any, bool, str | None]) -> bool:
         if self._said.get(device) == state:
