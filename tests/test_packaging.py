@@ -133,7 +133,7 @@ def test_changelog_and_citation_know_the_version() -> None:
 def test_ci_runs_the_second_command_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"```sh\n(.*?)\n```", readme, flags=re.DOTALL)
-    assert len(commands) == 2
+    assert commands[0] == 'pip install ".[demo]" && streamlvq demo'
     script = ROOT / ".ci" / "run"
     assert f"\n{commands[1]}\n" in script.read_text(encoding="utf-8")
     assert os.access(script, os.X_OK)
@@ -141,4 +141,4 @@ def test_ci_runs_the_second_command_of_the_readme() -> None:
 
 def test_extras_are_those_the_errors_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {"pandas", "plot", "test"} <= project["optional-dependencies"].keys()
+    assert {"demo", "pandas", "parquet", "plot", "test"} <= project["optional-dependencies"].keys()

@@ -78,7 +78,9 @@ class Keeper:
     def _newest(self, config: Config) -> tuple[Monitor, int]:
         """The newest snapshot that is any good, and the position that it knows of."""
         start = beginning(config)
-        found = self.store.newest(lambda data: Monitor.restore(config, data, start))
+        found = self.store.newest(
+            lambda data: Monitor.restore(config, data, start), limit=OWN_LIMIT
+        )
         if found is not None:
             monitor, position, path = found
             log.info("restored %s", path.name, extra={"position": position})

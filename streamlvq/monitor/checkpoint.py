@@ -15,7 +15,15 @@ from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.duplicates import Duplicates
 from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
-from streamlvq.snapshot import SnapshotError, decode, describe, encode, rebuild
+from streamlvq.snapshot import (
+    OWN_LIMIT,
+    OWN_ROOM,
+    SnapshotError,
+    decode,
+    describe,
+    encode,
+    rebuild,
+)
 from streamlvq.snapshot.classifiers import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.chain import links
@@ -66,7 +74,7 @@ class Checkpoint(NamedTuple):
             own, extra = self.pending.memory()
             arrays |= prefixed("pending", own)
         file = _File(self.made_of, groups, extra)
-        return encode(arrays, msgspec.to_builtins(file), kind=KIND)
+        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=OWN_LIMIT)
 
 
 def capture(
@@ -77,7 +85,8 @@ def capture(
 ) -> Checkpoint:
     """All that is known now; raises `SnapshotError` for a model that cannot be kept."""
     classifiers = [
-        (name, *describe(pipeline.classifier)) for name, pipeline in sorted(pipelines.items())
+        (name, *describe(pipeline.classifier, room=OWN_ROOM))
+        for name, pipeline in sorted(pipelines.items())
     ]
     copy = None if pending is None else pending.copy()
     return Checkpoint(made_of(config), classifiers, duplicates.copy(), copy)
@@ -87,7 +96,7 @@ def load(
     config: Config, data: bytes, duplicates: Duplicates, pending: Pending | None
 ) -> dict[str, Pipeline]:
     """Fill the memories and return the pipelines; raises `SnapshotError` for what cannot be."""
-    arrays, metadata = decode(data, kind=KIND)
+    arrays, metadata = decode(data, kind=KIND, limit=OWN_LIMIT)
     try:
         file = msgspec.convert(metadata, _File)
     except msgspec.ValidationError as error:
@@ -99,7 +108,9 @@ def load(
     if own["duplicates"].dtype.kind != "i":
         raise SnapshotError("checkpoint: expected whole numbers in the array duplicates")
     pipelines = {
-        group.name: Pipeline(_adapted(config, file.made_of, rebuild(parts[p], group.classifier)))
+        group.name: Pipeline(
+            _adapted(config, file.made_of, rebuild(parts[p], group.classifier, room=OWN_ROOM))
+        )
         for p, group in zip(prefixes, file.groups, strict=True)
     }
     duplicates.restore(own["duplicates"])
