@@ -18,7 +18,7 @@ from streamlvq.daemon.snapshots import Snapshots
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import Snapshot, SnapshotError, Store
+from streamlvq.snapshot import OWN_LIMIT, Snapshot, SnapshotError, Store
 
 log = logging.getLogger(__name__)
 
