@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamlvq.config import (
@@ -14,20 +15,29 @@ from streamlvq.config import (
     Config,
     DecisionsSection,
     HealthSection,
+    LabelsSection,
     ModelSection,
     ReadingsSection,
+    ShardSection,
     StateSection,
     StatusSection,
 )
 from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.daemon import Daemon
+from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.discovery import fit
 from streamlvq.daemon.http import HealthServer
-from streamlvq.daemon.intake import Effect
+from streamlvq.daemon.instruments import Instruments
+from streamlvq.daemon.intake import Effect, Intake
+from streamlvq.daemon.journal import JournalError
+from streamlvq.daemon.keeper import Keeper
 from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.signals import Signals
 from streamlvq.daemon.vitals import Vitals
+from streamlvq.errors import StreamLVQError
 from streamlvq.events import Refused
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder
 from streamlvq_connectors.memory import MemoryLink, Session
 from test_daemon_parts import decisions, instruments
 
@@ -133,3 +143,133 @@ def simple(folder: Path, **sections: Any) -> Config:
         "state": StateSection(folder=str(folder / "state")),
     }
     return Config(**{**given, **sections})
+
+
+# --- a configuration that changes while messages wait in the journal ------------------------------
+
+
+def kept(config: Config) -> Keeper:
+    vitals = Vitals(config.health)
+    return Keeper(config, vitals, Instruments(vitals, 10))
+
+
+def some(count: int, first: int = 0, topic: str = "r/d{}") -> list[Message]:
+    return [
+        Message(topic.format(n % 3), b'{"x": %d, "y": "%c", "n": %d}' % (n % 7, 97 + n % 2, n), 1.0)
+        for n in range(first, first + count)
+    ]
+
+
+def killed(config: Config, *batches: list[Message]) -> bytes:
+    """Take batches as the daemon does, then vanish without a snapshot; what was known."""
+    keeper = kept(config)
+    try:
+        intake = Intake(Decoder(config), keeper.restore(config, print))
+        for batch in batches:
+            keeper.record(batch)
+            intake.take(batch)
+    finally:
+        keeper.close()
+    return intake.monitor.checkpoint()
+
+
+def readings_section(**changed: Any) -> ReadingsSection:
+    given: dict[str, Any] = {"topic": "r/{device}", "label": "y", "sequence": "n"}
+    return ReadingsSection(**{**given, **changed})
+
+
+CHANGES = {
+    "topic": {"readings": readings_section(topic="other/{device}/x")},
+    "format": {"readings": readings_section(format="msgpack")},
+    "label": {"readings": readings_section(label="truth")},
+    "features": {"readings": readings_section(features=["z"])},
+    "labels": {"labels": LabelsSection(topic="l/{device}", sequence="n")},
+    "shard": {"shard": ShardSection(index=1, count=2)},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_the_journal_is_decoded_as_it_was_meant(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = killed(simple(tmp_path), some(100), some(100, 100))
+    new = simple(tmp_path, **CHANGES[what])
+    with caplog.at_level("INFO", "streamlvq"):
+        keeper = kept(new)
+        monitor = keeper.restore(new, print)
+    assert monitor.config == new
+    assert monitor.checkpoint() == Monitor.restore(new, before).checkpoint()
+    assert len(monitor.models()) == 1
+    assert keeper.instruments.replayed.value() == 200
+    assert "they are decoded as then" in caplog.text
+    assert "refused" not in caplog.text
+    assert keeper.store.positions() == [2], "saved at once"
+    keeper.close()
+
+
+def test_payloads_that_were_small_enough_are_so_still(tmp_path: Path) -> None:
+    before = killed(simple(tmp_path), some(10))
+    url = f"memory://{tmp_path.name}"
+    new = simple(tmp_path, broker=Broker(url=url, max_payload_bytes=3))
+    assert killed(new) == before
+
+
+def test_several_changes_and_a_damaged_snapshot(tmp_path: Path) -> None:
+    """The journal reaches back to the oldest snapshot, so it may span configurations."""
+    first, second = simple(tmp_path), simple(tmp_path, **CHANGES["topic"])
+    keeper = kept(first)
+    assert keeper.store.write(keeper.restore(first, print).checkpoint(), 0)
+    keeper.close()
+    killed(first, some(20), some(20, 20))
+    before = killed(second, some(20, 40, "other/d{}/x"))
+    _, newest = sorted(Path(first.state.folder).glob("snapshot-*"))
+    newest.write_bytes(b"damaged")
+    assert killed(first) == before
+    assert killed(second) == before
+
+
+def test_what_cannot_go_on_says_so_and_loses_nothing(tmp_path: Path) -> None:
+    before = killed(simple(tmp_path), some(20))
+    other = simple(tmp_path, model=ModelSection(type="GLVQ", per="device"))
+    with pytest.raises(StreamLVQError, match=r"model\.per: the state was made with 'all'"):
+        killed(other)
+    assert killed(simple(tmp_path)) == before
+
+
+def test_refusals_of_the_journal_are_counted_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed(simple(tmp_path), [*some(3), *(Message("r/d", b"{", 1.0) for _ in range(4))])
+    keeper = kept(simple(tmp_path))
+    keeper.restore(simple(tmp_path), print)
+    keeper.close()
+    assert keeper.instruments.replay_refused.value("payload") == 4
+    assert caplog.text.count("refused 4 messages of the journal (payload: 4)") == 1
+
+
+def test_a_folder_from_before_there_was_such_a_file(tmp_path: Path) -> None:
+    before = killed(simple(tmp_path), some(20))
+    (tmp_path / "state" / "decoding.json").unlink()
+    assert killed(simple(tmp_path)) == before
+
+
+def test_a_damaged_file_is_no_reason_to_guess(tmp_path: Path) -> None:
+    killed(simple(tmp_path), some(20))
+    (tmp_path / "state" / "decoding.json").write_text("[{")
+    with pytest.raises(JournalError, match=r"decoding.json to say how .* delete it if"):
+        kept(simple(tmp_path))
+
+
+def test_the_file_is_written_when_something_changes_and_stays_small(tmp_path: Path) -> None:
+    decodings = Decodings(tmp_path)
+    configs = [simple(tmp_path), simple(tmp_path, **CHANGES["topic"])]
+    for n in range(10):
+        decodings.note(configs[n % 2], 10 * n, oldest=10 * n - 15)
+    found = [Decodings(tmp_path).at(n, configs[0]) for n in (79, 80, 89, 90)]
+    assert found == [configs[1], configs[0], configs[0], configs[1]]
+    assert len(msgspec.json.decode((tmp_path / "decoding.json").read_bytes())) == 3
+    stamp = (tmp_path / "decoding.json").stat().st_mtime_ns
+    decodings.note(configs[1], 95, oldest=75)
+    assert (tmp_path / "decoding.json").stat().st_mtime_ns == stamp
+    decodings.note(configs[1], 0)  # someone has emptied the folder
+    assert decodings.at(0, configs[0]) == configs[1]

@@ -252,7 +252,12 @@ class Daemon:
             monitor = Monitor.restore(new, monitor.checkpoint(), beginning(new))
             monitor.compile()
         reconnect = self.connection.replacement(new) if reconnects(old, new) else None
-        self._move_server(new)
+        self.keeper.note(new)
+        try:
+            self._move_server(new)
+        except BaseException:
+            self.keeper.note(old)
+            raise
         self.intake = Intake(decoder, monitor, self.intake.acquaintance)
         self.publisher.close()
         self.publisher, self.config = publisher, new

@@ -58,6 +58,11 @@ class Instruments:
         self.replayed = self._counter(
             "replayed_total", "Messages that were taken from the journal at the start."
         )
+        self.replay_refused = self._counter(
+            "replay_refused_total",
+            "Messages of the journal that were refused at the start, by reason.",
+            ["reason"],
+        )
         self.by_device = self._counter(
             "device_readings_total", "Readings that were decided on, by device.", ["device"]
         )

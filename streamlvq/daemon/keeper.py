@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamlvq.config import Config
 from streamlvq.connect import Message
 from streamlvq.daemon.acquaintance import Acquaintance, introduction
+from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import Journal
 from streamlvq.daemon.lock import FolderLock
+from streamlvq.daemon.replay import Replay, beginning
 from streamlvq.daemon.snapshots import Snapshots
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor import Monitor
@@ -21,8 +22,6 @@ from streamlvq.payloads import Decoder
 from streamlvq.snapshot import OWN_LIMIT, Snapshot, SnapshotError, Store
 
 log = logging.getLogger(__name__)
-
-PROGRESS = 5.0  # seconds between two lines about a long journal
 
 
 class Keeper:
@@ -44,6 +43,7 @@ class Keeper:
         self._lock = FolderLock(self.folder)
         self.store = Store(self.folder, keep=config.state.keep)
         self.journal = Journal(self.folder, sync=config.state.sync)
+        self.decodings = Decodings(self.folder)
         self.snapshots = Snapshots(self.store, config.state.snapshot_seconds, vitals, instruments)
         instruments.gauge(
             "journal_bytes", "Bytes of the journal on disk.", lambda: float(self.journal.size)
@@ -61,19 +61,22 @@ class Keeper:
         """
         monitor, position = self._newest(config)
         self.journal.skip_to(position)
-        intake = Intake(Decoder(config), monitor, self.acquaintance)
-        begin = said = time.monotonic()
-        count = 0
-        for at, messages in self.journal.replay(position):
-            intake.take(messages)
-            count += len(messages)
-            if time.monotonic() - said > PROGRESS:
-                said = time.monotonic()
-                still_alive(f"batch {at - position + 1} of {self.journal.next - position}")
+        first = self.decodings.at(position, config) if position < self.journal.next else config
+        intake = Intake(Decoder(first), monitor, self.acquaintance)
+        replay = Replay(self.journal, self.decodings, config, still_alive)
+        intake = replay.run(intake, position)
         self.acquaintance = intake.acquaintance
-        if count:
-            self._replayed(count, time.monotonic() - begin)
-        return monitor
+        if replay.count:
+            self._replayed(replay)
+        if replay.others:
+            self.save(intake.monitor)  # nobody needs the other configuration after this
+        self.note(config)
+        return intake.monitor
+
+    def note(self, config: Config) -> None:
+        """What is recorded from now on is to be decoded with this configuration."""
+        oldest = min(self.store.positions(), default=0)
+        self.decodings.note(config, self.journal.next, oldest)
 
     def _newest(self, config: Config) -> tuple[Monitor, int]:
         """The newest snapshot that is any good, and the position that it knows of."""
@@ -92,7 +95,7 @@ class Keeper:
                 "made with, put back good ones, or give this one another state.folder"
             )
         log.info("no snapshot in %s: nothing was saved here before", self.folder)
-        monitor = Monitor(config, start)
+        monitor = Monitor(self.decodings.at(0, config) if self.journal.next else config, start)
         if start is not None:
             self._introduce(config, start)
         return monitor, 0
@@ -102,10 +105,18 @@ class Keeper:
         log.info("begins with %s", introduction(name, start))
         self.acquaintance = Acquaintance(name, start.features)
 
-    def _replayed(self, count: int, seconds: float) -> None:
-        self.instruments.replayed.add(count)
+    def _replayed(self, replay: Replay) -> None:
+        self.instruments.replayed.add(replay.count)
         self.vitals.unsaved = True
-        log.info("took %d messages from the journal in %.1f s", count, seconds)
+        log.info("took %d messages from the journal in %.1f s", replay.count, replay.seconds)
+        for reason, times in replay.refused.items():
+            self.instruments.replay_refused.add(times, reason)
+        if replay.refused:
+            log.warning(
+                "refused %d messages of the journal (%s)",
+                replay.refused.total(),
+                ", ".join(f"{reason}: {times}" for reason, times in replay.refused.items()),
+            )
 
     def record(self, messages: Sequence[Message]) -> None:
         """Make messages durable, if that is wanted; raises `JournalError`."""
@@ -161,18 +172,6 @@ class Keeper:
             self.journal.forget(min(self.store.positions(), default=0))
         except OSError as error:
             log.warning("old files of the journal cannot be deleted: %s", error)
-
-
-def beginning(config: Config) -> Snapshot | None:
-    """What models begin with, if the configuration names something."""
-    if config.model.start is None:
-        return None
-    try:
-        return Snapshot.load(config.model.start)
-    except FileNotFoundError as error:
-        raise SnapshotError(
-            f"model.start: expected a snapshot, got no such file: {config.model.start!r}"
-        ) from error
 
 
 def journals(config: Config) -> bool:
