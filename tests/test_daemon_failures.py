@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
+import socket
+import threading
+import time
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from daemons import until
 from streamlvq.config import (
     Broker,
     Config,
@@ -26,7 +33,7 @@ from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.daemon import Daemon
 from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.discovery import fit
-from streamlvq.daemon.http import HealthServer
+from streamlvq.daemon.http import MOST, HealthServer
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Effect, Intake
 from streamlvq.daemon.journal import JournalError
@@ -273,3 +280,70 @@ def test_the_file_is_written_when_something_changes_and_stays_small(tmp_path: Pa
     assert (tmp_path / "decoding.json").stat().st_mtime_ns == stamp
     decodings.note(configs[1], 0)  # someone has emptied the folder
     assert decodings.at(0, configs[0]) == configs[1]
+
+
+# --- HTTP ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
+    monkeypatch.setattr("streamlvq.daemon.http.DEADLINE", 1.0)
+    running = HealthServer("127.0.0.1", 0, instruments().registry, Vitals(HealthSection()))
+    yield running
+    running.close()
+
+
+def answers(server: HealthServer) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_whoever_connects_and_says_nothing_takes_little(server: HealthServer) -> None:
+    before, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", server.port), 5) for _ in range(50)]
+    assert all(closed(each) for each in idle[MOST:]), "turned away at once"
+    assert len(os.listdir("/proc/self/fd")) <= before + len(idle) + MOST + 1
+    assert threading.active_count() <= threads + MOST
+    until(lambda: answers(server), 10, "an answer as soon as the others are out of time")
+    assert all(closed(each) for each in idle)
+    for each in idle:
+        each.close()
+    until(lambda: len(os.listdir("/proc/self/fd")) <= before, 10, "nothing is left")
+
+
+def test_dripping_does_not_help(server: HealthServer) -> None:
+    begin = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), 0.1) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\nX-Slow: ")
+        while not closed(connection):
+            assert time.monotonic() - begin < 10
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(b"x")
+    assert time.monotonic() - begin > 0.9
+    assert answers(server)
+
+
+def test_when_nobody_can_be_let_in_the_server_takes_a_break(server: HealthServer) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as waiting:
+        used = time.process_time()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # less than are open already
+        try:
+            waiting.connect(("127.0.0.1", server.port))
+            time.sleep(1.0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert time.process_time() - used < 0.5, "it tried again and again"
+    until(lambda: answers(server), 10, "an answer")

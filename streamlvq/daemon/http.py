@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import logging
+import socket
 import threading
+import time
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -16,6 +19,9 @@ from streamlvq.errors import StreamLVQError
 
 log = logging.getLogger(__name__)
 
+MOST = 16  # questions at a time; more are turned away
+DEADLINE = 10.0  # seconds from connecting to the end of the answer
+PAUSE = 0.1  # seconds after nobody could be let in
 Answer = tuple[int, str, bytes]  # status, type of the content, content
 
 
@@ -66,7 +72,43 @@ class HealthServer:
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    """Has few questions at a time, each for a limited time.
+
+    Every one of them costs a thread and a file descriptor. Without limits, whoever connects and
+    says nothing takes away the descriptors that journal and broker need.
+    """
+
     daemon_threads = True  # someone who does not read the answer must not keep us from leaving
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        self._deadlines: dict[Any, float] = {}  # of the questions that are open
+        super().__init__(address, handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(PAUSE)  # it would fail again at once, as nothing was taken off the queue
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return len(self._deadlines) < MOST
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._deadlines[request] = time.monotonic() + DEADLINE
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End what takes too long; called about twice a second. Its thread reads an end of file."""
+        now = time.monotonic()
+        for request, deadline in self._deadlines.copy().items():
+            if now > deadline:
+                with contextlib.suppress(OSError):  # it may have ended just now
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         log.debug("a question from %s went wrong", client_address, exc_info=True)
@@ -74,7 +116,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     pages: ClassVar[dict[str, Callable[[], Answer]]]
-    timeout = 10.0
+    timeout = DEADLINE  # of each receive and send; `_Server` looks after the whole
 
     def do_GET(self) -> None:
         self._answer(body=True)
