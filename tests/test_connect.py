@@ -13,7 +13,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 
 
 @pytest.mark.parametrize(
-    ("group", "find"), [("streamlvq.links", links), ("streamlvq.logs", logs)], ids=str
+    ("group", "find"), [("streamlvq.links", links), ("streamlvq.logs", logs)], ids=["links", "logs"]
 )
 def test_all_that_the_project_announces_is_there(group: str, find: object) -> None:
     announced = PROJECT["project"]["entry-points"][group]
