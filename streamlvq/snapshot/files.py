@@ -69,7 +69,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise SnapshotFileError(f"{path}: expected a file, got something else: it is not replaced")
+        raise SnapshotFileError(f"{path}: expected a file, got something else; choose another name")
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         try:
