@@ -144,6 +144,7 @@ class Log(abc.ABC):
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
         self.path = path
         self.fields = fields
+        self.notes: list[str] = []  # what people should know about how it is read
 
     @classmethod
     @abc.abstractmethod

@@ -25,7 +25,6 @@ class BlockLog(Log):
         super().__init__(path, fields)
         self._blocks: Blocks | None = None
         self._refused: list[str] = []
-        self.notes: list[str] = []  # what people should know about how it is read
         self._done = (0, 0)  # progress when it was closed
 
     def open(self) -> None:

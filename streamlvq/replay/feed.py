@@ -55,7 +55,7 @@ class Feed:
     @property
     def notes(self) -> list[str]:
         """What people should know about how it was read."""
-        found: list[str] = list(getattr(self.log, "notes", ()))  # not every log has any
+        found: list[str] = list(self.log.notes)
         if self.path.is_file() and not self.path.stat().st_size:
             found.append("the file is empty")
         return [*found, *self.look.notes()]
