@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
