@@ -46,6 +46,9 @@ def run(options: argparse.Namespace) -> int:
         print(
             f"recorded {recorded.messages} messages in {recorded.seconds:.1f} s: {options.output}"
         )
+        if recorded.breaks:
+            times = "once" if recorded.breaks == 1 else f"{recorded.breaks} times"
+            print(f"the connection broke {times}: messages may be missing")
         if not recorded.messages:
             print("next: nothing came; is --topic right, and may this user read it?")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,10 @@ from streamlvq.config import Config
 from streamlvq.connect import Link, Subscription, UnknownConnectorError, links
 from streamlvq.errors import StreamLVQError
 
+log = logging.getLogger(__name__)
+
 STEP = 0.1  # seconds
+GOODBYE = 3.0  # seconds that the end of a session may take
 
 
 class NotConnectedError(StreamLVQError, OSError):
@@ -23,7 +27,10 @@ class NotConnectedError(StreamLVQError, OSError):
 
 @contextmanager
 def connected(
-    config: Config, purpose: str, subscriptions: Sequence[Subscription] = ()
+    config: Config,
+    purpose: str,
+    subscriptions: Sequence[Subscription] = (),
+    session_seconds: int = 0,
 ) -> Iterator[Link]:
     """A link to the broker of the configuration, under a name of its own, closed at the end.
 
@@ -35,6 +42,9 @@ def connected(
         Becomes part of the client id. The daemon's own id would throw out the daemon.
     subscriptions
         What to listen to.
+    session_seconds
+        How long the broker keeps messages for us while the connection is broken. At the end it is
+        told to forget us.
 
     """
     scheme, known = urlsplit(config.broker.url).scheme, links()
@@ -44,11 +54,24 @@ def connected(
     broker = msgspec.structs.replace(
         config.broker,
         client_id=f"{config.broker.client_id}-{purpose}-{os.getpid()}",
-        session_expiry_seconds=0,
+        session_expiry_seconds=session_seconds,
     )
     link = known[scheme](broker, subscriptions)
     try:
         yield link
+    finally:
+        link.close()
+        if session_seconds and link.counters["connects"]:
+            passing = msgspec.structs.replace(broker, session_expiry_seconds=0)
+            _end_session(known[scheme](passing, ()))
+
+
+def _end_session(link: Link) -> None:
+    """Come back once without wanting a session: with MQTT 3.1.1 it would stay for ever."""
+    try:
+        wait_for(link, GOODBYE)
+    except NotConnectedError as error:
+        log.warning("the session %s is left at the broker: %s", link.broker.client_id, error)
     finally:
         link.close()
 

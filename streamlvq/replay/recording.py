@@ -13,14 +13,16 @@ from streamlvq.connect import LogWriter, Subscription, UnknownConnectorError, lo
 from streamlvq.replay.live import connected, wait_for
 from streamlvq.topics import Template
 
+SESSION = 600  # seconds that the broker keeps messages for us while the connection is broken
 WAIT = 0.2  # seconds without a message after which the file is brought up to date
 
 
 class Recorded(NamedTuple):
-    """What was recorded."""
+    """What was recorded, and how often the connection broke meanwhile."""
 
     messages: int
     seconds: float
+    breaks: int = 0
 
 
 def record(
@@ -35,7 +37,8 @@ def record(
     """Write what a broker says to a file, until Ctrl-C.
 
     A message is acknowledged when it is in the file. The session is its own: a daemon that listens
-    to the same topics notices nothing.
+    to the same topics notices nothing. If the connection breaks, the broker keeps messages of QoS 1
+    for some minutes, as far as it has room for them; `breaks` says that it happened.
 
     Parameters
     ----------
@@ -56,7 +59,10 @@ def record(
     subscriptions = [Subscription(name, 1) for name in topics or filters(config)]
     start = time.monotonic()
     count = 0
-    with connected(config, "record", subscriptions) as link, open_writer(Path(path)) as writer:
+    with (
+        connected(config, "record", subscriptions, SESSION) as link,
+        open_writer(Path(path)) as writer,
+    ):
         bar = _bar(progress, messages)
         batch: Any = wait_for(link, config.broker.connect_timeout_seconds)
         try:
@@ -76,7 +82,8 @@ def record(
             pass
         finally:
             bar.close()
-    return Recorded(count, time.monotonic() - start)
+        breaks = link.counters["connects"] - int(link.connected)
+    return Recorded(count, time.monotonic() - start, breaks)
 
 
 def filters(config: Config) -> list[str]:
