@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokers import free_port
 from daemons import until
 from streamlvq.config import (
     Broker,
@@ -33,7 +34,7 @@ from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.daemon import Daemon
 from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.discovery import fit
-from streamlvq.daemon.http import MOST, HealthServer
+from streamlvq.daemon.http import MOST, HealthServer, PortError
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Effect, Intake
 from streamlvq.daemon.journal import JournalError
@@ -293,9 +294,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
     running.close()
 
 
-def answers(server: HealthServer) -> bool:
+def answers(server: HealthServer, host: str = "127.0.0.1") -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{server.port}/metrics", timeout=5) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -347,3 +348,25 @@ def test_when_nobody_can_be_let_in_the_server_takes_a_break(server: HealthServer
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert time.process_time() - used < 0.5, "it tried again and again"
     until(lambda: answers(server), 10, "an answer")
+
+
+def test_a_reload_may_move_to_another_host_with_the_same_port(tmp_path: Path) -> None:
+    def on(host: str) -> Config:
+        return simple(tmp_path, health=HealthSection(host=host, port=port))
+
+    port = free_port()
+    daemon = Daemon(on("127.0.0.1"), Signals(), lambda: on("127.0.0.1"))
+    try:
+        daemon._move_server(on("0.0.0.0"))
+        assert daemon.server is not None
+        assert answers(daemon.server, "127.0.0.2")
+        daemon.config = on("0.0.0.0")
+        with pytest.raises(PortError):
+            daemon._move_server(on("192.0.2.1"))  # an address that nobody has
+        assert daemon.server is not None
+        assert answers(daemon.server, "127.0.0.2"), "it is where it was"
+        daemon._move_server(on("127.0.0.1"))
+        assert answers(daemon.server)
+        assert not answers(daemon.server, "127.0.0.2")
+    finally:
+        daemon._close()

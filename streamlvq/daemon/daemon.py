@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.connection import Connection
-from streamlvq.daemon.http import HealthServer
+from streamlvq.daemon.http import HealthServer, PortError
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import JournalError
@@ -271,11 +271,26 @@ class Daemon:
 
     def _move_server(self, new: Config) -> None:
         old = self.config.health
-        if (old.host, old.port) != (new.health.host, new.health.port):
-            server = self._listen(new)  # first, as it may fail
-            if self.server is not None:
-                self.server.close()
-            self.server = server
+        if (old.host, old.port) == (new.health.host, new.health.port):
+            return
+        if old.port and old.port == new.health.port:  # it would be in its own way
+            self._replace_server(new)
+            return
+        server = self._listen(new)  # first, as it may fail
+        if self.server is not None:
+            self.server.close()
+        self.server = server
+
+    def _replace_server(self, new: Config) -> None:
+        """Close, then open; what was there comes back if that fails."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+        try:
+            self.server = self._listen(new)
+        except PortError:
+            self.server = self._listen(self.config)
+            raise
 
     def _listen(self, config: Config) -> HealthServer | None:
         if config.health.port is None:
