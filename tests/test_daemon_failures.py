@@ -31,6 +31,7 @@ from streamlvq.config import (
     StatusSection,
 )
 from streamlvq.connect import Message, Outgoing
+from streamlvq.daemon.connection import Connection
 from streamlvq.daemon.daemon import Daemon
 from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.discovery import fit
@@ -370,3 +371,41 @@ def test_a_reload_may_move_to_another_host_with_the_same_port(tmp_path: Path) ->
         assert not answers(daemon.server, "127.0.0.2")
     finally:
         daemon._close()
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_what_the_folder_holds_is_not_for_everybody(tmp_path: Path) -> None:
+    config, before = simple(tmp_path), os.umask(0)
+    try:
+        keeper = kept(config)
+        monitor = keeper.restore(config, print)
+        keeper.record(some(3))
+        keeper.vitals.unsaved = True
+        assert keeper.save(monitor)
+        keeper.record(some(3, 3))
+        Connection(config, keeper.folder, keeper.vitals)
+        keeper.close()
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in keeper.folder.iterdir()}
+    assert set(modes.values()) == {0o640}, modes
+    names = {name.partition("-")[0] for name in modes}
+    assert names == {"lock", "snapshot", "journal", "decoding.json", "subscriptions.json"}
+    assert keeper.folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_subscriptions_are_never_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, other = simple(tmp_path), simple(tmp_path, **CHANGES["topic"])
+    vitals = Vitals(config.health)
+    Connection(config, tmp_path, vitals)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
+        Connection(other, tmp_path, vitals)
+    assert "cannot be written" in caplog.text
+    assert msgspec.json.decode((tmp_path / "subscriptions.json").read_bytes()) == ["r/+"]
+    assert Connection(other, tmp_path, vitals).link.former == ["r/+"]
+    assert Connection(other, tmp_path, vitals).link.former == ["other/+/x", "r/+"]

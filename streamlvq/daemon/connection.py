@@ -13,10 +13,12 @@ import msgspec
 from streamlvq.config import Config
 from streamlvq.connect import Link, Outgoing, Subscription, UnknownConnectorError, links
 from streamlvq.daemon.instruments import Instruments, link_totals
+from streamlvq.daemon.lock import FILE_MODE
 from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.status import State, Status
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor import Monitor
+from streamlvq.snapshot import write_atomically
 from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)
@@ -139,7 +141,7 @@ class Connection:
             log.warning("%s is of no use: %s", path, error)
             former = []
         try:
-            path.write_bytes(msgspec.json.encode(sorted({*former, *filters})))
+            write_atomically(path, msgspec.json.encode(sorted({*former, *filters})), FILE_MODE)
         except OSError as error:
             log.warning("%s cannot be written: %s", path, error)
         return former

@@ -8,6 +8,7 @@ import msgspec
 
 from streamlvq.config import Config, LabelsSection, ReadingsSection, ShardSection
 from streamlvq.daemon.journal import JournalError
+from streamlvq.daemon.lock import FILE_MODE
 from streamlvq.snapshot import write_atomically
 
 NAME = "decoding.json"
@@ -96,7 +97,7 @@ class Decodings:
         while len(kept) > 1 and kept[1].since <= oldest:
             del kept[0]
         if kept != self._entries:
-            write_atomically(self.path, msgspec.json.encode(kept))
+            write_atomically(self.path, msgspec.json.encode(kept), FILE_MODE)
             self._entries = kept
 
     def _read(self) -> list[Understanding]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamlvq.connect import Message
+from streamlvq.daemon.lock import FILE_MODE
 from streamlvq.daemon.records import Data, Record, find, pack, unpack
 from streamlvq.errors import StreamLVQError
 
@@ -155,7 +156,7 @@ class Journal:
         """The file to write to; a new one if there is none."""
         if self._file is None:
             path = self.folder / f"journal-{self._next:016d}.log"
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
             self._length = 0
             self._dirty = True  # a file of that name from before holds nothing that is whole
             _sync_folder(self.folder)

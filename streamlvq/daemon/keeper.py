@@ -13,7 +13,7 @@ from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import Journal
-from streamlvq.daemon.lock import FolderLock
+from streamlvq.daemon.lock import FILE_MODE, FolderLock
 from streamlvq.daemon.replay import Replay, beginning
 from streamlvq.daemon.snapshots import Snapshots
 from streamlvq.daemon.vitals import Vitals
@@ -41,7 +41,7 @@ class Keeper:
         self.acquaintance: Acquaintance | None = None  # of a model to begin with, if there is one
         self.journaled = journals(config)
         self._lock = FolderLock(self.folder)
-        self.store = Store(self.folder, keep=config.state.keep)
+        self.store = Store(self.folder, keep=config.state.keep, mode=FILE_MODE)
         self.journal = Journal(self.folder, sync=config.state.sync)
         self.decodings = Decodings(self.folder)
         self.snapshots = Snapshots(self.store, config.state.snapshot_seconds, vitals, instruments)

@@ -12,6 +12,8 @@ from streamlvq.errors import StreamLVQError
 
 log = logging.getLogger(__name__)
 
+FILE_MODE, FOLDER_MODE = 0o640, 0o750  # what readings say is not for everybody
+
 
 class FolderError(StreamLVQError, OSError):
     """The state folder cannot be used."""
@@ -40,8 +42,8 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         path = folder / "lock"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
             raise FolderError(
                 f"expected a state folder that can be written, got {folder}: {error.strerror}"

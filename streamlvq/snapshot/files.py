@@ -53,7 +53,7 @@ def read(path: str | Path, limit: int = LIMIT) -> bytes:
         return file.read()
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
+def write_atomically(path: str | Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file such that nobody, at no time, finds half of it.
 
     When this returns, the file survives a loss of power. If it fails, what was there before is
@@ -73,7 +73,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         try:
-            _write(unfinished, data)
+            _write(unfinished, data, mode)
             os.replace(unfinished, path)
         except BaseException:
             with contextlib.suppress(OSError):  # it may not even be there; the first error matters
@@ -84,8 +84,8 @@ def write_atomically(path: str | Path, data: bytes) -> None:
         raise _explained(error, path, len(data)) from error
 
 
-def _write(path: Path, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+def _write(path: Path, data: bytes, mode: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         if fcntl is not None:  # says that somebody is still at it; see `_remove_litter`
             with contextlib.suppress(OSError):  # not on every network drive
@@ -127,6 +127,8 @@ class Store:
         How many to keep. The newest one that is any good is always kept.
     prefix
         What their names begin with.
+    mode
+        Who may read and write them, as far as the umask lets them.
 
     Examples
     --------
@@ -145,7 +147,9 @@ class Store:
 
     """
 
-    def __init__(self, folder: str | Path, keep: int = 5, prefix: str = "snapshot") -> None:
+    def __init__(
+        self, folder: str | Path, keep: int = 5, prefix: str = "snapshot", mode: int = 0o666
+    ) -> None:
         if keep < 1:
             raise ValueError(f"Store(keep=...): expected at least 1, got {keep!r}")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", prefix):
@@ -153,6 +157,7 @@ class Store:
         self.folder = Path(folder)
         self.keep = keep
         self.prefix = prefix
+        self.mode = mode
         self._good: Path | None = None  # the newest that is known to be
         self._lock = threading.Lock()
         self._name = re.compile(rf"{re.escape(prefix)}-([0-9]{{{DIGITS}}}){re.escape(SUFFIX)}")
@@ -185,7 +190,7 @@ class Store:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise _explained(error, path, len(data)) from error
-            write_atomically(path, data)
+            write_atomically(path, data, self.mode)
             self._good = path
             self._prune()
             self._remove_litter()
