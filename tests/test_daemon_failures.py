@@ -141,6 +141,11 @@ def test_what_brings_out_a_defect_in_publishing_is_acknowledged(
         assert daemon.run() == 0
     assert daemon.instruments.publish_failures.value() == 1
     assert daemon.instruments.readings.value() == 3
+    monkeypatch.setattr(Monitor, "models", None)  # nobody asks the monitor from another thread
+    assert "streamlvq_models " in daemon.instruments.registry.text()
+    monkeypatch.undo()
+    daemon._count()
+    assert "streamlvq_models 1\n" in daemon.instruments.registry.text()
     assert (len(session.waiting), len(session.unacknowledged)) == (0, 0)
 
 

@@ -110,3 +110,25 @@ def test_killed_with_the_bundled_broker(tmp_path: Path) -> None:
             until(lambda: client.decisions()[-1]["sequence"] == 900, 20, "one more")
             assert client.decisions()[-1]["version"] == labelled
             assert daemon.stop() == 0
+
+
+def test_killed_and_started_with_another_configuration(
+    mosquitto: Mosquitto,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """What was acknowledged is in the journal alone, and means what it meant."""
+    messages, state = readings(500), {"snapshot_seconds": 600}
+    config = settings(mosquitto, tmp_path, state=state)
+    with Client(mosquitto, "plant/+/decision") as client, Daemon(tmp_path, config) as daemon:
+        until(lambda: daemon.health()[0] == 200, 20, "healthy")
+        client.send(messages)
+        until(lambda: len(client.decisions()) == 500, 20, "decisions")
+        expected = undisturbed(daemon.path, messages)
+        daemon.kill()
+        changed = {"topic": "site/{device}/raw", "label": "truth", "format": "msgpack"}
+        daemon.write(settings(mosquitto, tmp_path, state=state, readings=changed))
+        daemon.start()
+        assert daemon.metrics()["streamlvq_replayed_total"] == 500
+        assert "streamlvq_replay_refused_total" not in str(daemon.metrics())
+        assert daemon.stop() == 0
+        assert daemon.snapshot() == expected

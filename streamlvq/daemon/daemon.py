@@ -35,6 +35,7 @@ FEW, OFTEN, GATHER = (
     0.01,
     0.002,
 )  # messages in a batch; seconds since the last; to wait for more
+COUNTING = 1.0  # seconds between two looks how many devices and models there are
 LONGEST_RETRY = 30.0  # seconds between two attempts to write the journal
 MORE_TIME = 60.0  # seconds that systemd is asked for while the journal is read
 
@@ -66,7 +67,7 @@ class Daemon:
         self.server = self._listen(config)
         self.publisher = Publisher(config, self.instruments)
         self.vitals.file = self.publisher.trouble
-        self._next_look = 0.0
+        self._next_look = self._next_count = 0.0
         self._busy = 0.0  # when the last batch was done
 
     # --- from start to end -----------------------------------------------------------------------
@@ -93,14 +94,7 @@ class Daemon:
         self.intake = Intake(Decoder(self.config), monitor, self.keeper.acquaintance)
         self.connection = Connection(self.config, self.keeper.folder, self.vitals)
         self.instruments.watch_link(self.connection.totals)
-        self.instruments.gauge(
-            "devices",
-            "Devices that have a window of readings.",
-            lambda: float(self.monitor.devices),
-        )
-        self.instruments.gauge(
-            "models", "Models that are learning.", lambda: float(len(self.monitor.models()))
-        )
+        self._count()
         self.vitals.starting = False
         self.vitals.started = self.vitals.saved = time.monotonic()  # what was before counts not
         gc.collect()
@@ -212,10 +206,18 @@ class Daemon:
         if self.signals.reload:
             self.signals.reload = False
             self._reload()
+        if now >= self._next_count:
+            self._count()
         self.publisher.tend(now)
         self.vitals.file = self.publisher.trouble
         self.connection.tend(now, self.publisher, self.instruments, self.monitor)
         self.notifier.status(self.connection.summary(self.instruments))
+
+    def _count(self) -> None:
+        """Leave the numbers behind: another thread must not walk through what the loop changes."""
+        self.vitals.devices = self.monitor.devices
+        self.vitals.models = len(self.monitor.models())
+        self._next_count = time.monotonic() + COUNTING
 
     def _tend(self, now: float) -> None:
         self.vitals.beat = now

@@ -137,6 +137,12 @@ class Instruments:
         self.gauge(
             "uptime_seconds", "Seconds since the daemon was ready.", lambda: now() - vitals.started
         )
+        self.gauge(
+            "devices",
+            "Devices that have a window of readings.",
+            lambda: float(vitals.devices),
+        )
+        self.gauge("models", "Models that are learning.", lambda: float(vitals.models))
         elsewhere = self.registry.add
         elsewhere(
             CountedElsewhere(

@@ -27,6 +27,8 @@ class Vitals:
     reading: float | None = None  # when the last one came
     saved: float = field(default_factory=time.monotonic)  # when all was last on disk
     unsaved: bool = False  # something changed since
+    devices: int = 0  # that have a window of readings
+    models: int = 0  # that are learning
     beat: float = field(default_factory=time.monotonic)  # when the loop last came round
 
     def complaints(self, now: float | None = None) -> list[str]:
