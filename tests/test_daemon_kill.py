@@ -117,7 +117,7 @@ def test_killed_and_started_with_another_configuration(
     tmp_path: Path,
 ) -> None:
     """What was acknowledged is in the journal alone, and means what it meant."""
-    messages, state = readings(500), {"snapshot_seconds": 600}
+    messages, state = readings(500), {"snapshot_seconds": 300}
     config = settings(mosquitto, tmp_path, state=state)
     with Client(mosquitto, "plant/+/decision") as client, Daemon(tmp_path, config) as daemon:
         until(lambda: daemon.health()[0] == 200, 20, "healthy")
