@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -10,6 +11,9 @@ from samples import MODELS
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that runs the tests in the background has them, and all they start, ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "data: needs the data sets in the folder STREAMLVQ_DATA")
 
 

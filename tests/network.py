@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from typing import Literal, Self
 
 LOOPBACK = "127.0.0.1"
@@ -80,7 +81,15 @@ class Proxy:
     def _listen(self) -> None:
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind((LOOPBACK, self.port))
+        end = time.monotonic() + 10.0
+        while True:  # the port may have been lent to somebody's connection meanwhile
+            try:
+                self._listener.bind((LOOPBACK, self.port))
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
         self._listener.listen()
         self.port = self._listener.getsockname()[1]
 

@@ -190,7 +190,10 @@ def test_messages_wait_for_a_client_that_is_away(world: World) -> None:
     sender.publish(numbered(30))
     wait_until(lambda: sender.counters.get("outgoing", 0) == 0, sender)
     second = world.link("receiver", "plant/#", connect=False)
-    assert payloads(collect(second, 30)) == [b"%d" % i for i in range(30)]
+    found = payloads(collect(second, 30))
+    if isinstance(world.broker, Nats):  # may begin in the middle and deliver the rest again later
+        found.sort(key=int)
+    assert found == [b"%d" % i for i in range(30)]
 
 
 def test_old_keys_do_not_acknowledge_new_messages(world: World) -> None:

@@ -32,7 +32,7 @@ def json_schema() -> dict[str, Any]:
     >>> from streamlvq.config.document import json_schema
 
     >>> json_schema()["properties"]["integrator"]["properties"]["window"]
-    {'type': 'integer', 'minimum': 1, 'maximum': 1000000, 'default': 5,
+    {'type': 'integer', 'minimum': 1, 'maximum': 100000, 'default': 5,
      'description': 'Readings that are combined, the current one included.', 'examples': [5]}
 
     """
