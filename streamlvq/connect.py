@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
@@ -208,6 +209,16 @@ class UnknownConnectorError(StreamLVQError, ValueError):
 def links() -> dict[str, type[Link]]:
     """The installed links, by the scheme of the URLs that they serve."""
     return _installed("streamlvq.links")
+
+
+def link_for(url: str) -> type[Link]:
+    """The link that serves a URL; raises `UnknownConnectorError`."""
+    known = links()
+    scheme = urlsplit(url).scheme
+    if scheme not in known:
+        names = ", ".join(f"{name}://" for name in sorted(known))
+        raise UnknownConnectorError(f"broker.url: expected {names}, got {url!r}")
+    return known[scheme]
 
 
 def logs() -> dict[str, type[Log]]:

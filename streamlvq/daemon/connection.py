@@ -6,12 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from streamlvq.config import Config
-from streamlvq.connect import Link, Outgoing, Subscription, UnknownConnectorError, links
+from streamlvq.connect import Link, Outgoing, Subscription, link_for
 from streamlvq.daemon.instruments import Instruments, link_totals
 from streamlvq.daemon.lock import FILE_MODE
 from streamlvq.daemon.publisher import Publisher
@@ -163,16 +162,9 @@ def lasting(config: Config) -> bool:
 
 def make_link(config: Config, status: Status | None) -> Link:
     """A link to the broker, subscribed to readings and labels; with a will if there is a status."""
-    scheme = urlsplit(config.broker.url).scheme
-    known = links()
-    if scheme not in known:
-        raise UnknownConnectorError(
-            f"broker.url: expected a URL that begins with one of {', '.join(sorted(known))}, "
-            f"got {config.broker.url!r}"
-        )
     will = None if status is None else status.will()
     birth = None if status is None else status.message("online")
-    return known[scheme](config.broker, subscriptions(config), will, birth)
+    return link_for(config.broker.url)(config.broker, subscriptions(config), will, birth)
 
 
 def subscriptions(config: Config) -> list[Subscription]:

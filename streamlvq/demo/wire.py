@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from streamlvq.config import Broker
-from streamlvq.connect import Link, Subscription, UnknownConnectorError, links
+from streamlvq.connect import Link, Subscription, link_for
 
 STATUS = "streamlvq/streamlvq-demo/status"
 CHAPTER = "demo/story"
@@ -65,10 +65,6 @@ def truth_topic(device: str) -> str:
 
 def open_link(url: str, name: str, filters: Sequence[str] = ()) -> Link:
     """A connection to the broker of the demo."""
-    scheme = url.partition(":")[0]
-    known = links()
-    if scheme not in known:
-        raise UnknownConnectorError(f"expected a connector for {scheme}://, got {sorted(known)}")
     broker = Broker(
         url=url,
         client_id=f"streamlvq-demo-{name}",
@@ -76,4 +72,4 @@ def open_link(url: str, name: str, filters: Sequence[str] = ()) -> Link:
         session_expiry_seconds=0,
         reconnect_max_seconds=1.0,
     )
-    return known[scheme](broker, [Subscription(one, 0) for one in filters])
+    return link_for(url)(broker, [Subscription(one, 0) for one in filters])

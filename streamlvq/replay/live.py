@@ -7,12 +7,11 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 import msgspec
 
 from streamlvq.config import Config
-from streamlvq.connect import Link, Subscription, UnknownConnectorError, links
+from streamlvq.connect import Link, Subscription, link_for
 from streamlvq.errors import StreamLVQError
 
 log = logging.getLogger(__name__)
@@ -47,23 +46,20 @@ def connected(
         told to forget us.
 
     """
-    scheme, known = urlsplit(config.broker.url).scheme, links()
-    if scheme not in known:
-        names = ", ".join(f"{name}://" for name in sorted(known))
-        raise UnknownConnectorError(f"broker.url: expected {names}, got {config.broker.url!r}")
+    make = link_for(config.broker.url)
     broker = msgspec.structs.replace(
         config.broker,
         client_id=f"{config.broker.client_id}-{purpose}-{os.getpid()}",
         session_expiry_seconds=session_seconds,
     )
-    link = known[scheme](broker, subscriptions)
+    link = make(broker, subscriptions)
     try:
         yield link
     finally:
         link.close()
         if session_seconds and link.counters["connects"]:
             passing = msgspec.structs.replace(broker, session_expiry_seconds=0)
-            _end_session(known[scheme](passing, ()))
+            _end_session(make(passing, ()))
 
 
 def _end_session(link: Link) -> None:
