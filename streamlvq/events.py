@@ -104,6 +104,12 @@ class Refused(NamedTuple):
     text: str  # what was expected and what came
 
 
+def failure(source: int, error: Exception) -> Refused:
+    """A message that brought out a defect of ours."""
+    text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
+    return Refused(source, "failure", text)
+
+
 REFUSALS = (
     "topic",  # no template matches
     "payload",  # not what the format says, or too large
@@ -226,5 +232,6 @@ __all__ = [
     "Readings",
     "Refused",
     "Rows",
+    "failure",
     "label_text",
 ]

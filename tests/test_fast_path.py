@@ -63,7 +63,7 @@ def assert_same(a: Columns, b: Columns) -> None:
 
 
 def step(pipeline: Pipeline, part: Any, again: list[bool]) -> Columns:
-    return pipeline.step(part.features, part.rows, part.labels, part.devices, part.times, again)
+    return pipeline.step(part, again)
 
 
 @pytest.mark.parametrize("rejector", REJECTORS)

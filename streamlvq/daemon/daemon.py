@@ -30,11 +30,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 0.2  # seconds that the loop waits for messages before it looks after itself
 TENDING = 0.05  # seconds between two looks, however much comes
-FEW, OFTEN, GATHER = (
-    16,
-    0.01,
-    0.002,
-)  # messages in a batch; seconds since the last; to wait for more
+FEW = 16  # messages: a batch of fewer is small
+OFTEN = 0.01  # seconds since the last batch: sooner, and more is to be expected
+GATHER = 0.002  # seconds to wait for more of it
 COUNTING = 1.0  # seconds between two looks how many devices and models there are
 LONGEST_RETRY = 30.0  # seconds between two attempts to write the journal
 MORE_TIME = 60.0  # seconds that systemd is asked for while the journal is read

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streamlvq.connect import Message
 from streamlvq.daemon.acquaintance import Acquaintance
-from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused
+from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, failure
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 
@@ -76,8 +76,7 @@ def _failures(event: Event, error: Exception) -> list[Refused]:
     """Every message of an event that could not be taken."""
     sources = [event.source] if isinstance(event, LateLabel) else event.sources
     log.error("a defect cost %d messages", len(sources), exc_info=error)
-    text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
-    return [Refused(source, "failure", text) for source in dict.fromkeys(sources)]
+    return [failure(source, error) for source in dict.fromkeys(sources)]
 
 
 __all__ = ["Effect", "Intake"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Label, Rows
+from streamlvq.events import Label, Readings, Rows
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.columns import Columns
 from streamlvq.robustness import _is_beyond
@@ -74,9 +74,9 @@ class FastPath:
             return None
         return cls(model, integrator, rejector)
 
-    def is_ready(self, features: tuple[str, ...], label: Label | None) -> bool:
-        """Whether a reading with these features and this label has nothing new about it."""
-        model = self._model
+    def is_ready(self, readings: Readings, k: int) -> bool:
+        """Whether there is nothing new about the features and the label of a reading."""
+        model, features, label = self._model, readings.features, readings.labels[k]
         if len(model._labels) < 2 or (label is not None and label not in model._codes):
             return False
         if features == self._features:
@@ -89,22 +89,14 @@ class FastPath:
         return True
 
     def run(
-        self,
-        columns: Columns,
-        start: int,
-        features: tuple[str, ...],
-        rows: Rows,
-        labels: Sequence[Label | None],
-        devices: Sequence[str],
-        times: Sequence[float | None],
-        duplicates: Sequence[bool],
+        self, columns: Columns, start: int, readings: Readings, duplicates: Sequence[bool]
     ) -> int:
         """Go on from row `start` up to the first one with a new label; returns how far."""
-        kinds = self._kinds(labels, duplicates, start)
+        kinds = self._kinds(readings.labels, duplicates, start)
         end = start + len(kinds)
-        arranged = self._model._vectorizer.arrange(rows[start:end], features)
-        places, fresh = self._enter(kinds, devices, times, duplicates, start)
-        self._watch(columns, start, np.ascontiguousarray(arranged), kinds, places, fresh)
+        rows = self._model._vectorizer.arrange(readings.rows[start:end], readings.features)
+        places, fresh = self._enter(start, end, readings, duplicates)
+        self._watch(columns, start, np.ascontiguousarray(rows), kinds, places, fresh)
         return end
 
     def _kinds(
@@ -126,24 +118,17 @@ class FastPath:
         return np.array(kinds, np.int64)
 
     def _enter(
-        self,
-        kinds: Ints,
-        devices: Sequence[str],
-        times: Sequence[float | None],
-        duplicates: Sequence[bool],
-        start: int,
+        self, start: int, end: int, readings: Readings, duplicates: Sequence[bool]
     ) -> tuple[Ints, Ints]:
         """The window of each row, and whether it begins there."""
         windows = self._windows
         if windows is None:
-            return np.zeros(len(kinds), np.int64), np.zeros(len(kinds), np.int64)
+            return np.zeros(end - start, np.int64), np.zeros(end - start, np.int64)
         assert self._integrator is not None
         places, fresh = [], []
         find, enter = windows.find, windows.enter
-        end = start + len(kinds)
-        for device, t, again in zip(
-            devices[start:end], times[start:end], duplicates[start:end], strict=True
-        ):
+        columns = (readings.devices, readings.times, duplicates)
+        for device, t, again in zip(*(column[start:end] for column in columns), strict=True):
             found = find(device, t)
             places.append(found if again else enter(device, t, found))
             fresh.append(found == NONE)

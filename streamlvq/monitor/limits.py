@@ -81,7 +81,7 @@ class _Judge:
             self._time(readings.times[k])
             or _values(readings, k)
             or self._group(group)
-            or self._features(features, readings.features)
+            or _more_features(self.config.model, features, readings.features)
             or self._label(self.classes.get(group, set()), label)
         )
         if wrong is None:
@@ -105,13 +105,6 @@ class _Judge:
             return None
         return "model", f"expected at most {limit} models (model.limit), got another for {group!r}"
 
-    def _features(self, known: set[Label], given: tuple[str, ...]) -> tuple[str, str] | None:
-        limit = self.config.model.max_features
-        count = len(known.union(given))
-        if count <= limit:
-            return None
-        return "model", f"expected at most {limit} features (model.max_features), got {count}"
-
     def _label(self, known: set[Label], label: Label | None) -> tuple[str, str] | None:
         if label is None:
             return None
@@ -124,6 +117,15 @@ def _values(readings: Readings, k: int) -> tuple[str, str] | None:
             text = f"expected a finite number of at most {LARGEST:g}, got {value}"
             return "value", f"feature {name!r}: {text}"
     return None
+
+
+def _more_features(
+    section: ModelSection, known: set[Label], given: tuple[str, ...]
+) -> tuple[str, str] | None:
+    limit, count = section.max_features, len(known.union(given))
+    if count <= limit:
+        return None
+    return "model", f"expected at most {limit} features (model.max_features), got {count}"
 
 
 def _another_class(
@@ -139,8 +141,7 @@ def refuse_late(
     config: Config, pipeline: Pipeline, features: tuple[str, ...], label: Label
 ) -> tuple[str, str] | None:
     """Why a late label cannot be learnt, as a reason and a text; None if it can."""
-    judge = _Judge(config, {})
-    known = set(pipeline.model.features)
-    return judge._features(known, features) or _another_class(
-        config.model, set(pipeline.classes), label
+    section, model = config.model, pipeline.model
+    return _more_features(section, set(model.features), features) or _another_class(
+        section, set(model.classes), label
     )

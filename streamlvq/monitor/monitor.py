@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamlvq.config import Config, build_classifier
-from streamlvq.events import NEVER, Decisions, Event, Label, LateLabel, Readings, Refused
+from streamlvq.events import NEVER, Decisions, Event, Label, LateLabel, Readings, Refused, failure
 from streamlvq.monitor import checkpoint, limits
 from streamlvq.monitor.checkpoint import Checkpoint
 from streamlvq.monitor.columns import Columns
@@ -104,9 +104,7 @@ class Monitor:
         again = twice if indices is None else [twice[k] for k in indices]
         try:
             pipeline = self._pipeline(group)
-            columns = pipeline.step(
-                part.features, part.rows, part.labels, part.devices, part.times, again
-            )
+            columns = pipeline.step(part, again)
         except Exception as error:  # other groups shall not suffer from a defect
             return (), Columns.failed(len(part), error)
         return pipeline.classes, columns
@@ -164,11 +162,14 @@ class Monitor:
 
     def compile(self) -> None:
         """Make the kernels ready, so that the first reading need not wait."""
-        pipeline = Pipeline(build_classifier(self.config))
         rows = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.2], [0.1, 0.9]])
-        pipeline.step(
-            ("a", "b"), rows, ["x", "y", None, "x"], [""] * 4, [0.0, 1.0, 2.0, 3.0], [False] * 4
+        times: list[float | None] = [0.0, 1.0, 2.0, 3.0]
+        labels: list[Label | None] = ["x", "y", None, "x"]
+        blank, numbers = [""] * 4, [0] * 4
+        readings = Readings(
+            ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
+        Pipeline(build_classifier(self.config)).step(readings, [False] * 4)
 
     @property
     def devices(self) -> int:
@@ -212,5 +213,4 @@ class Monitor:
 
 def _failure(source: int, error: Exception) -> Refused:
     _LOG.error("a reading or a label brought out a defect", exc_info=error)
-    text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
-    return Refused(source, "failure", text)
+    return failure(source, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamlvq.events import Label, Rows
+from streamlvq.events import Label, Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.columns import Columns
@@ -46,26 +46,17 @@ class Pipeline:
 
     # --- readings --------------------------------------------------------------------------------
 
-    def step(
-        self,
-        features: tuple[str, ...],
-        rows: Rows,
-        labels: Sequence[Label | None],
-        devices: Sequence[str],
-        times: Sequence[float | None],
-        duplicates: Sequence[bool],
-    ) -> Columns:
-        """Decide on each row, then learn it if it has a label; duplicates change nothing."""
-        new = {y for y in labels if y is not None}.difference(self.classes)
-        columns = Columns.empty(len(rows), len(self.classes) + len(new))
+    def step(self, readings: Readings, duplicates: Sequence[bool]) -> Columns:
+        """Decide on each reading, then learn it if it has a label; duplicates change nothing."""
+        new = {y for y in readings.labels if y is not None}.difference(self.classes)
+        columns = Columns.empty(len(readings), len(self.classes) + len(new))
         k = 0
-        while k < len(rows):
-            if self._fast is not None and self._fast.is_ready(features, labels[k]):
-                k = self._fast.run(columns, k, features, rows, labels, devices, times, duplicates)
+        while k < len(readings):
+            if self._fast is not None and self._fast.is_ready(readings, k):
+                k = self._fast.run(columns, k, readings, duplicates)
             else:
-                x = dict(zip(features, rows[k].tolist(), strict=True))
                 try:
-                    self._step_one(columns, k, x, labels[k], devices[k], times[k], duplicates[k])
+                    self._step_one(columns, k, readings, duplicates[k])
                 except Exception as error:  # the other readings shall not suffer from a defect
                     columns.failures[k] = error
                 k += 1
@@ -73,17 +64,12 @@ class Pipeline:
         columns.probabilities = columns.probabilities[:, : len(self.classes)]
         return columns
 
-    def _step_one(
-        self,
-        columns: Columns,
-        k: int,
-        x: dict[str, float],
-        label: Label | None,
-        device: str,
-        t: float | None,
-        duplicate: bool,
-    ) -> None:
-        keywords = {} if self.classifier is self.model else {"device": device, "t": t}
+    def _step_one(self, columns: Columns, k: int, readings: Readings, duplicate: bool) -> None:
+        x = dict(zip(readings.features, readings.rows[k].tolist(), strict=True))
+        label = readings.labels[k]
+        keywords: dict[str, Any] = {}
+        if self.classifier is not self.model:
+            keywords = {"device": readings.devices[k], "t": readings.times[k]}
         decision = self._decide(x, keywords)
         known = len(self.classes)
         if decision.label is not None:
