@@ -48,7 +48,6 @@ class Publisher:
             self.file.check()
         self.discovery = Discovery(config)
         self.dead_letters = own_topic(config.status.dead_letters, config)
-        self._largest = config.broker.max_payload_bytes
         self._strangers = 0
         self._publishes = section.topic is not None
         self._encoder = Encoder(_with_topic(config) if section.file is not None else config)
@@ -128,7 +127,6 @@ class Publisher:
             yield from self.discovery.announce(decisions.devices)
 
     def _letters(self, refused: Sequence[Refused], messages: Sequence[Message]) -> list[Outgoing]:
-        refused = [self._honest(each, messages[each.source]) for each in refused]
         for each in refused:
             self._complain(messages[each.source].topic, each)
         if self.dead_letters is None:
@@ -137,13 +135,6 @@ class Publisher:
             Outgoing(self.dead_letters, dead_letter(messages[each.source], each))
             for each in refused
         ]
-
-    def _honest(self, refused: Refused, message: Message) -> Refused:
-        """Links cut a payload that is too large after one byte too many: its size is not known."""
-        if refused.reason != "payload" or len(message.payload) != self._largest + 1:
-            return refused
-        text = f"expected at most {self._largest} bytes, got more than {self._largest} bytes"
-        return refused._replace(text=text)
 
     def _complain(self, topic: str, refused: Refused) -> None:
         """Each reason and kind of text by itself: an old complaint must not hide a new one."""

@@ -164,7 +164,11 @@ class Decoder:
                 f"characters, got {shorten(message.topic)}"
             )
             return Refused(source, "device", text)
-        text = f"expected at most {self._largest} bytes, got {len(message.payload)}"
+        size = len(message.payload)
+        if size == self._largest + 1:  # links cut after one byte too many: it may have been longer
+            text = f"expected at most {self._largest} bytes, got more than {self._largest} bytes"
+        else:
+            text = f"expected at most {self._largest} bytes, got {size}"
         return Refused(source, "payload", text)
 
     def _flush(self, run: list[int], batch: Batch, decoded: Decoded) -> None:
