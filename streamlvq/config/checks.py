@@ -7,6 +7,7 @@ would complain about a default that nobody chose.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from streamlvq.config import check_broker, check_topics
@@ -238,23 +239,22 @@ def _shard(config: Config) -> Iterator[Problem]:
 
 
 def _duplicates(config: Config) -> Iterator[Problem]:
-    window, kept = config.broker.receive_maximum, config.state.duplicates
-    if config.readings.qos and kept < window:
-        yield Problem(
-            ("state", "duplicates"),
-            f"expected at least broker.receive_maximum ({window}), got {kept}: after a crash the "
-            f"broker sends so many again",
-        )
+    if config.readings.qos:
+        why = "after a crash the broker sends so many again"
+        yield from _at_least_the_window(config, ("state", "duplicates"), why)
 
 
 def _outgoing(config: Config) -> Iterator[Problem]:
-    window, kept = config.broker.receive_maximum, config.broker.outgoing_limit
-    if config.decisions.qos and kept < window:
-        yield Problem(
-            ("broker", "outgoing_limit"),
-            f"expected at least broker.receive_maximum ({window}), got {kept}: with decisions of "
-            f"QoS 1, those on so many readings may be on their way",
-        )
+    if config.decisions.qos:
+        why = "with decisions of QoS 1, those on so many readings may be on their way"
+        yield from _at_least_the_window(config, ("broker", "outgoing_limit"), why)
+
+
+def _at_least_the_window(config: Config, path: Path, why: str) -> Iterator[Problem]:
+    window, kept = config.broker.receive_maximum, attrgetter(".".join(path))(config)
+    if kept < window:
+        expected = f"expected at least broker.receive_maximum ({window})"
+        yield Problem(path, f"{expected}, got {kept}: {why}")
 
 
 def _ages(config: Config) -> Iterator[Problem]:

@@ -42,7 +42,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    made_of: dict[str, Any]
+    made_of: dict[str, dict[str, Any] | None]
     groups: list[_Group]
     pending: dict[str, Any] | None
 
@@ -128,10 +128,11 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     if now == before:
         return classifier
     *wrappers, model = links(classifier)
-    if now["model"]["per"] != before.get("model", {}).get("per"):
+    per = (before.get("model") or {}).get("per")
+    if now["model"]["per"] != per:
         raise OtherModelError(
-            f"model.per: the state was made with {before['model']['per']!r}, the configuration "
-            f"says {now['model']['per']!r}; {ANEW}"
+            f"model.per: the state was made with {per!r}, the configuration says "
+            f"{now['model']['per']!r}; {ANEW}"
         )
     adapt(config.model, model, "the state is that of")
     if now["integrator"] != before.get("integrator"):
