@@ -130,7 +130,7 @@ def test_what_brings_out_a_defect_in_publishing_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the broker would deliver it again after every start, for ever."""
-    monkeypatch.setattr("streamlvq.daemon.connection.links", lambda: {"memory": Choosy})
+    monkeypatch.setattr("streamlvq.connect.links", lambda: {"memory": Choosy})
     far = MemoryLink.broker_named(tmp_path.name)
     session = far.sessions["streamlvq"] = Session({"r/+": 1})
     for n in range(3):

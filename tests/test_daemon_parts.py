@@ -677,7 +677,7 @@ def test_subscriptions_and_links() -> None:
     wrong = msgspec.structs.replace(
         config, broker=msgspec.structs.replace(config.broker, url="carrier-pigeon://x")
     )
-    with pytest.raises(StreamLVQError, match=r"expected a URL that begins with one of .*mqtt"):
+    with pytest.raises(StreamLVQError, match=r"broker\.url: expected .*mqtt://"):
         make_link(wrong, None)
 
 
@@ -719,7 +719,7 @@ class Tended:
 
 @pytest.fixture
 def telling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamlvq.daemon.connection.links", lambda: {"memory": Telling})
+    monkeypatch.setattr("streamlvq.connect.links", lambda: {"memory": Telling})
 
 
 LOST = "the broker did not keep our session: readings that came while we were away may be lost"
@@ -765,7 +765,7 @@ def test_who_wants_no_session_misses_none(tmp_path: Path, caplog: pytest.LogCapt
 def test_a_link_that_cannot_tell_is_believed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamlvq.daemon.connection.links", lambda: {"memory": Mute})
+    monkeypatch.setattr("streamlvq.connect.links", lambda: {"memory": Mute})
     tended = Tended(tmp_path)
     tended.look()
     tended.reconnect(forget=True)

@@ -38,7 +38,7 @@ def test_examples_run(page: Path) -> None:
     failed, tried = doctest.testfile(
         str(ROOT / page), module_relative=False, optionflags=flags, encoding="utf-8"
     )
-    assert tried > 10
+    assert tried > (10 if page.name == "daemon.md" else 15)
     assert failed == 0, "see the differences above"
 
 

@@ -22,7 +22,7 @@ from streamlvq_connectors.mqtt.outbox import WINDOW, Outbox
 from streamlvq_connectors.mqtt.packets import LONGEST
 from streamlvq_connectors.mqtt.stock import DECODING
 from streamlvq_connectors.mqtt.topics import sendable
-from streamlvq_connectors.mqtt.waiting import buffered, wait
+from streamlvq_connectors.mqtt.waiting import buffered, lingering, wait
 
 log = logging.getLogger("streamlvq.mqtt")
 
@@ -147,11 +147,12 @@ class MqttLink(Link):
         while self._accepted and time.monotonic() < deadline and self._owes():
             self._turn(0.1)
         self._closed = True
-        if self._accepted:
-            self._client.disconnect()  # for MQTT 5 too, this is what makes it forget the will
-        while self._accepted and time.monotonic() < deadline:
-            self._turn(0.1)
-        self._hang_up("closed")
+        with lingering(self._client.socket() if self._accepted else None, deadline):
+            if self._accepted:
+                self._client.disconnect()  # for MQTT 5 too, this is what makes it forget the will
+            while self._accepted and time.monotonic() < deadline:
+                self._turn(0.1)
+            self._hang_up("closed")
         self._outbox.close()
         self._accepted, self._trouble = False, "closed"
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+log = logging.getLogger("streamlvq.mqtt")
 
 if hasattr(select, "poll"):
 
@@ -30,3 +37,26 @@ def buffered(sock: Any) -> bool:
     """Whether TLS has decrypted more than was read, which waiting for the socket does not tell."""
     pending = getattr(sock, "pending", None)
     return pending is not None and pending() > 0
+
+
+@contextmanager
+def lingering(sock: Any, deadline: float) -> Iterator[None]:
+    """Say goodbye inside; afterwards wait until the other side has read it and hung up.
+
+    Who closes a socket and comes back at once may otherwise overtake its own last words: Mosquitto
+    reads a packet of each client in turn, and throws away what is left of a session's old
+    connection when a new one arrives.
+    """
+    if sock is None:
+        yield
+        return
+    with socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM) as kept:
+        yield
+        try:
+            kept.shutdown(socket.SHUT_WR)
+            while time.monotonic() < deadline:
+                kept.settimeout(max(0.01, deadline - time.monotonic()))
+                if not kept.recv(65536):
+                    return
+        except OSError as error:
+            log.debug("the other side hung up in its own way: %s", error)
