@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from replays import chain_config, plain_config, rows, write_csv
+from streamlvq.plot.colours import colours_of
 from streamlvq.replay import Report, load_monitor, page, replay
 from streamlvq.replay.axis import moment, time_axis
-from streamlvq.replay.colours import colours_of
 from streamlvq.replay.strips import course_drawing, track_drawing
 
 pytest.importorskip("matplotlib")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from streamlvq.plot.colours import colours_of
+from streamlvq.plot.html import document, number, section, table, tiles
 from streamlvq.replay.axis import moment
-from streamlvq.replay.colours import colours_of
 from streamlvq.replay.pictures import calibration_picture, curve_picture, model_pictures
 from streamlvq.replay.report import Report
 from streamlvq.replay.strips import course_drawing, track_drawing
-from streamlvq.replay.text import feature_lines, number, percent
+from streamlvq.replay.text import feature_lines, percent
 
-STYLE = Path(__file__).with_name("page.css")
 MATRIX = 40  # classes; a larger matrix is not read by anyone
 ROWS = 200  # of the table of devices
 MODELS = 6
@@ -32,42 +32,17 @@ def page(report: Report, models: Mapping[str, Any] | None = None) -> str:
         HATCH,
         _head(report),
         _tiles(report),
-        _section("Decisions over time", _tracks(report)),
-        _section("All devices together", _course(report)),
-        _section("Labels and decisions", _confusion(report)),
-        _section("Certainty", _certainty(report)),
-        _section("Classes", _classes(report)),
-        _section("Devices", _devices(report)),
-        _section("Refused", _refused(report)),
+        section("Decisions over time", _tracks(report)),
+        section("All devices together", _course(report)),
+        section("Labels and decisions", _confusion(report)),
+        section("Certainty", _certainty(report)),
+        section("Classes", _classes(report)),
+        section("Devices", _devices(report)),
+        section("Refused", _refused(report)),
         *_models(models or {}),
         f"<footer>streamlvq {escape(report.streamlvq)}</footer>",
     ]
-    title = escape(f"Replay of {Path(report.log).name}")
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE.read_text(encoding='utf-8')}</style></head>"
-        f"<body>\n{chr(10).join(part for part in body if part)}\n</body></html>\n"
-    )
-
-
-def _section(title: str, *parts: str) -> str:
-    inside = "\n".join(part for part in parts if part)
-    return f"<section><h2>{escape(title)}</h2>\n{inside}\n</section>" if inside else ""
-
-
-def _table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """A table whose first row is its head; cells are text."""
-    head, *body = [[escape(cell) for cell in row] for row in rows]
-    titles = "".join(f"<th>{cell}</th>" for cell in head)
-    lines = "\n".join(
-        f"<tr><th>{row[0]}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>"
-        for row in body
-    )
-    return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{titles}</tr></thead>'
-        f"<tbody>\n{lines}\n</tbody></table></div>"
-    )
+    return document(f"Replay of {Path(report.log).name}", body)
 
 
 # --- numbers -------------------------------------------------------------------------------------
@@ -87,7 +62,7 @@ def _head(report: Report) -> str:
 def _tiles(report: Report) -> str:
     told = "decided before its label was learnt" if report.learning else "nothing was learnt"
     devices = f"of {number(report.devices_seen)} devices" if report.devices_seen > 1 else ""
-    tiles = [
+    shown = [
         (number(report.readings), "readings", devices),
         (number(report.labelled), "labelled", f"{number(report.learnt)} learnt"),
         (percent(report.accuracy), "accuracy", told),
@@ -95,14 +70,10 @@ def _tiles(report: Report) -> str:
         (percent(report.accuracy_of_accepted), "accuracy of accepted", ""),
     ]
     if report.calibration is not None:
-        tiles.append((percent(report.calibration.error), "calibration error", ""))
+        shown.append((percent(report.calibration.error), "calibration error", ""))
     if report.refused:
-        tiles.append((number(sum(report.refused.values())), "refused", "see below"))
-    cells = "".join(
-        f"<div><strong>{value}</strong><span>{name}</span><small>{escape(more)}</small></div>"
-        for value, name, more in tiles
-    )
-    return f'<div class="tiles">{cells}</div>'
+        shown.append((number(sum(report.refused.values())), "refused", "see below"))
+    return tiles(shown)
 
 
 def _reasons(report: Report) -> str:
@@ -198,7 +169,7 @@ def _classes(report: Report) -> str:
         accepted = percent(row.accepted / row.readings if row.readings else None)
         rows.append([row.label, number(row.readings), percent(row.recall), percent(row.precision),
                      accepted, percent(row.recall_of_accepted), row.taken_for or "-"])  # fmt: skip
-    return _table(rows)
+    return table(rows)
 
 
 def _devices(report: Report) -> str:
@@ -211,7 +182,7 @@ def _devices(report: Report) -> str:
                      percent(row.accuracy), percent(row.accuracy_of_accepted)])  # fmt: skip
     more = len(report.devices) - ROWS
     note = f"<p>{number(more)} more are in the JSON report.</p>" if more > 0 else ""
-    return _table(rows) + note
+    return table(rows) + note
 
 
 def _refused(report: Report) -> str:
@@ -219,7 +190,7 @@ def _refused(report: Report) -> str:
         return ""
     rows = [["reason", "rows"], *([name, number(n)] for name, n in report.refused.items())]
     examples = "".join(f"<li>{escape(text)}</li>" for text in report.refused_examples)
-    return f"{_table(rows)}<p>The first ones:</p><ul>{examples}</ul>"
+    return f"{table(rows)}<p>The first ones:</p><ul>{examples}</ul>"
 
 
 def _models(models: Mapping[str, Any]) -> list[str]:
@@ -227,6 +198,6 @@ def _models(models: Mapping[str, Any]) -> list[str]:
     for group, classifier in list(models.items())[:MODELS]:
         pictures = model_pictures(classifier)
         title = f"What the model of {group} has learnt" if group else "What the model has learnt"
-        shown.append(_section(title, f'<div class="pictures">{"".join(pictures)}</div>')
+        shown.append(section(title, f'<div class="pictures">{"".join(pictures)}</div>')
                      if pictures else "")  # fmt: skip
     return shown

@@ -10,7 +10,7 @@ import msgspec
 
 from streamlvq.config import Config
 from streamlvq.monitor import Monitor
-from streamlvq.replay.text import number
+from streamlvq.plot.html import number
 from streamlvq.snapshot import (
     Snapshot,
     SnapshotError,

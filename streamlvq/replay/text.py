@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from streamlvq.plot.html import number
 from streamlvq.replay.report import Curve, Report
 
 WIDE = 12  # more classes than this make a matrix that no terminal shows
@@ -36,11 +37,6 @@ def summary(report: Report) -> str:
         if block:
             lines += ["", *block]
     return "\n".join(lines)
-
-
-def number(value: int) -> str:
-    """With thin groups of three digits: 1 234 567."""
-    return f"{value:,}".replace(",", " ")
 
 
 def percent(value: float | None) -> str:

@@ -15,6 +15,7 @@ from streamlvq.config import Config, build_classifier
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, Label, LateLabel, Readings
 from streamlvq.monitor import Monitor
+from streamlvq.plot.html import number
 from streamlvq.replay.core import Bar, Replay
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report
@@ -23,7 +24,6 @@ from streamlvq.replay.text import (
     feature_lines,
     note_lines,
     nothing,
-    number,
     percent,
     refused_lines,
 )
