@@ -311,6 +311,9 @@ def with_example(path: str) -> Config:
         inner |= {"sequence": "n"} if name != "time" else {}
     if sections == ["rejector"] and name not in ("threshold", "target_accuracy", "reject_cost"):
         inner["target_rate"] = 0.1
+    if sections == ["fleet"]:
+        inner |= {"name": "f", "trust": "everyone", "key_file": "x"}
+        inner |= {"role": "member", "hub": "h"} if name in ("role", "hub") else {}
     if path == "broker.tls.key_file":
         inner["cert_file"] = "x"
     if path == "readings.columns":
@@ -466,6 +469,9 @@ def test_editors_accept_what_we_accept(path: Path) -> None:
         ({"rejector": {"threshold": {"a": 0.1}}}, True),
         ({"rejector": {"threshold": {"a": 2}}}, False),
         ({"health": {"port": None}}, True),
+        ({"fleet": {"name": "ovens", "trust": "everyone"}}, True),
+        ({"fleet": {"name": "ovens"}}, False),
+        ({"fleet": {"name": "ovens", "trust": "everyone", "role": "boss"}}, False),
     ],
 )
 def test_editors_refuse_what_we_refuse(values: dict[str, Any], accepted: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamlvq.config.build import build_classifier
 from streamlvq.config.check_broker import Address, broker_address, broker_password
 from streamlvq.config.checks import check
+from streamlvq.config.fleet_topics import FleetTopics
 from streamlvq.config.load import load, loads
 from streamlvq.config.problems import ConfigError, Problem
 from streamlvq.config.sample import describe, minimal_sample, sample
@@ -13,6 +14,7 @@ from streamlvq.config.schema import (
     Config,
     DecisionsSection,
     Fields,
+    FleetSection,
     HealthSection,
     IntegratorSection,
     LabelsSection,
@@ -33,6 +35,8 @@ __all__ = [
     "ConfigError",
     "DecisionsSection",
     "Fields",
+    "FleetSection",
+    "FleetTopics",
     "HealthSection",
     "IntegratorSection",
     "LabelsSection",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from streamlvq.config import check_broker, check_topics
+from streamlvq.config import check_broker, check_fleet, check_topics
 from streamlvq.config.build import build_classifier, build_model
 from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
 from streamlvq.config.schema import Config, Fields
@@ -306,6 +306,14 @@ _RULES = (
         ),
     ),
     _Rule(_shard, ("shard",)),
+    _Rule(check_fleet.names, ("fleet", "broker.client_id")),
+    _Rule(check_fleet.trust, ("fleet",)),
+    _Rule(check_fleet.model, ("fleet", "model.per")),
+    _Rule(check_fleet.times, ("fleet",)),
+    _Rule(
+        check_fleet.topics,
+        ("fleet", "readings.topic", "labels", "decisions.topic", "status"),
+    ),
     _Rule(_duplicates, ("broker.receive_maximum", "readings.qos", "state.duplicates")),
     _Rule(_outgoing, ("broker.receive_maximum", "broker.outgoing_limit", "decisions.qos")),
     _Rule(_ages, ("health.port", "health.snapshot_age_seconds", "state.snapshot_seconds")),

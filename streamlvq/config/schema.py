@@ -150,6 +150,27 @@ class ShardSection(Section, kw_only=True, frozen=True):
     count: Annotated[int, Meta(ge=1, le=65_535)] = 1
 
 
+class FleetSection(Section, kw_only=True, frozen=True):
+    name: str
+    trust: str  # "everyone", or the file of the keys that are trusted
+    role: Literal["peer", "hub", "member"] = "peer"
+    node: str | None = None  # None: broker.client_id
+    hub: str | None = None  # whose models a member takes
+    key_file: str | None = None
+    serve: Literal["fused", "local", "better"] = "fused"
+    topic_prefix: str = "streamlvq"
+    publish_seconds: Seconds = 300.0
+    publish_after: Count = 200
+    publish_pause_seconds: Seconds = 10.0
+    min_samples: Count = 20
+    fuse_seconds: Seconds = 2.0
+    max_age_seconds: Seconds = 604_800.0
+    max_snapshot_bytes: Annotated[int, Meta(ge=1024, le=67_108_864)] = 1_048_576
+    weighting: Literal["samples", "uniform"] = "samples"
+    drift: Literal["auto", "none", "tree", "least_squares", "scale_shift"] = "auto"
+    rule: Literal["mean", "median", "trimmed_mean", "geometric_median"] = "mean"
+
+
 class LoggingSection(Section, kw_only=True, frozen=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -167,4 +188,5 @@ class Config(Section, kw_only=True, frozen=True):
     status: StatusSection = StatusSection()
     health: HealthSection = HealthSection()
     shard: ShardSection = ShardSection()
+    fleet: FleetSection | None = None
     logging: LoggingSection = LoggingSection()

@@ -35,6 +35,10 @@ SECTIONS = {
     "status": "What the daemon says about itself, on the broker.",
     "health": "What the daemon says about itself, over HTTP: /healthz and Prometheus' /metrics.",
     "shard": "One of several daemons that share the devices of one topic tree.",
+    "fleet": (
+        "Several nodes that share what they learnt, but no reading: each publishes its model, and "
+        "decides with what all of them know. Leave it out to be alone."
+    ),
     "logging": "What the daemon writes to standard error.",
 }
 
@@ -329,6 +333,87 @@ KEYS = {
     "shard.index": Word("Which of the daemons this is, from 0 to count - 1.", 0),
     "shard.count": Word(
         "How many daemons share the devices; each needs its own client_id and state.folder.", 4
+    ),
+    # --- fleet -----------------------------------------------------------------------------------
+    "fleet.name": Word(
+        "The fleet: letters, digits, dots, hyphens and underscores. Its nodes share this name, "
+        "topic_prefix and the broker.",
+        "ovens",
+    ),
+    "fleet.trust": Word(
+        "Whose models count: the file of the public keys of all nodes (`streamlvq keys trust` "
+        "writes it), or everyone, which believes whoever may publish to the broker. There is no "
+        f"default: it must be said. {_PATHS}",
+        "/etc/streamlvq/trusted-keys.txt",
+    ),
+    "fleet.role": Word(
+        "peer: fuses by itself whatever the others publish; needs no further process. hub: has no "
+        "readings and no model, fuses for all nodes and publishes a model for each. member: "
+        "publishes its own model and takes the fused one from the hub.",
+        "member",
+    ),
+    "fleet.node": Word(
+        "The name of this node (or of the hub), which no other one of the fleet has. Left out: "
+        "broker.client_id.",
+        "oven-3",
+    ),
+    "fleet.hub": Word("The name of the hub; members need it, and only they.", "hub"),
+    "fleet.key_file": Word(
+        "Our private key, to sign what we publish (`streamlvq keys new` makes one). Needed unless "
+        f"trust is everyone. {_PATHS}",
+        "/etc/streamlvq/oven-3.key",
+    ),
+    "fleet.serve": Word(
+        "Who decides: fused, the model of the whole fleet. local, our own. better, whichever was "
+        "right more often on our latest labels. Our own always learns from our readings alone.",
+        "better",
+    ),
+    "fleet.topic_prefix": Word(
+        "What the topics of the fleet begin with: PREFIX/fleet/NAME/nodes/NODE has the model of a "
+        "node, PREFIX/fleet/NAME/models/NODE what the hub made for it.",
+        "streamlvq",
+    ),
+    "fleet.publish_seconds": Word(
+        "Seconds from one publication of our model to the next, if something was learnt meanwhile.",
+        300.0,
+    ),
+    "fleet.publish_after": Word(
+        "Labelled readings after which our model is published without waiting for that time.", 200
+    ),
+    "fleet.publish_pause_seconds": Word(
+        "Seconds between two publications at least, however much is learnt.", 10.0
+    ),
+    "fleet.min_samples": Word(
+        "Labelled readings that our model must have learnt before it is published at all.", 20
+    ),
+    "fleet.fuse_seconds": Word(
+        "Seconds to wait for more when a model of the fleet has changed, before all are fused.", 2.0
+    ),
+    "fleet.max_age_seconds": Word(
+        "Seconds after which the model of a node that is not heard of any more is left out. Who is "
+        "there publishes often enough, even with nothing new to say.",
+        604_800.0,
+    ),
+    "fleet.max_snapshot_bytes": Word(
+        "Bytes of the largest message of the fleet that is looked at or sent. It does not depend "
+        "on broker.max_payload_bytes, but the broker must let it through.",
+        1_048_576,
+    ),
+    "fleet.weighting": Word(
+        "How much each node counts in a class: by the samples that it saw (samples), or all alike "
+        "(uniform). The hub's word counts where there is one, as for drift and rule.",
+        "uniform",
+    ),
+    "fleet.drift": Word(
+        "How the difference between the nodes' sensors is corrected: none, a shift along a tree or "
+        "by least_squares, a gain and a shift (scale_shift), or whichever of these predicts best "
+        "(auto).",
+        "least_squares",
+    ),
+    "fleet.rule": Word(
+        "How models become one: mean, or median, trimmed_mean and geometric_median, which one node "
+        "that lies cannot carry away.",
+        "geometric_median",
     ),
     # --- logging ---------------------------------------------------------------------------------
     "logging.level": Word("The least that is worth a line: debug, info, warning or error.", "info"),

@@ -1,0 +1,157 @@
+"""Whether a node can be part of a fleet in the way that a configuration describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from streamlvq.config.fleet_topics import FleetTopics, own_name
+from streamlvq.config.problems import Problem
+from streamlvq.config.schema import Config
+from streamlvq.topics import Template, TemplateError
+
+EVERYONE = "everyone"
+LONGEST = 200  # characters of a node's name, as in snapshots
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def names(config: Config) -> Iterator[Problem]:
+    """What is wrong with the names of the fleet, of this node and of the hub."""
+    fleet = config.fleet
+    if fleet is None:
+        return
+    if not _NAME.fullmatch(fleet.name):
+        yield _wrong(
+            "name",
+            f"expected 1 to 64 letters, digits, dots, hyphens and underscores, "
+            f"got {fleet.name[:80]!r}",
+        )
+    node = own_name(config)
+    if not _is_name(node):
+        origin = "" if fleet.node is not None else ", which is broker.client_id"
+        yield _wrong("node", f"expected {_NODE}, got {node[:80]!r}{origin}")
+    yield from _hub(config)
+
+
+def _hub(config: Config) -> Iterator[Problem]:
+    fleet = config.fleet
+    assert fleet is not None
+    if fleet.role != "member":
+        if fleet.hub is not None:
+            why = "fuses by itself" if fleet.role == "peer" else "is the hub, named by fleet.node"
+            yield _wrong("hub", f"expected none with role: {fleet.role}, which {why}")
+        return
+    if fleet.hub is None:
+        yield _wrong("hub", "missing; a member needs the name of the hub that it takes models from")
+    elif not _is_name(fleet.hub):
+        yield _wrong("hub", f"expected {_NODE}, got {fleet.hub[:80]!r}")
+    elif fleet.hub == own_name(config):
+        yield _wrong("hub", f"expected another name than this node's, got {fleet.hub!r}")
+
+
+def trust(config: Config) -> Iterator[Problem]:
+    """What is wrong with the keys, as far as one can say without looking at them."""
+    fleet = config.fleet
+    if fleet is None:
+        return
+    if not fleet.trust:
+        yield _wrong("trust", "expected the file of trusted keys, or everyone, got ''")
+    if fleet.key_file == "":
+        yield _wrong("key_file", "expected the name of a file, got ''")
+    if fleet.trust not in ("", EVERYONE) and fleet.key_file is None:
+        yield _wrong(
+            "key_file",
+            "missing; who trusts keys only must sign as well (`streamlvq keys new` makes one), "
+            "unless trust is everyone",
+        )
+
+
+def model(config: Config) -> Iterator[Problem]:
+    """A node has one model, which it can share."""
+    fleet = config.fleet
+    if fleet is None or fleet.role == "hub":  # it has none
+        return
+    if config.model.per != "all":
+        yield Problem(
+            ("model", "per"),
+            f"expected all: a node of a fleet shares one model, got {config.model.per!r}; run a "
+            f"daemon for each model, or leave the section 'fleet:' out",
+        )
+
+
+def times(config: Config) -> Iterator[Problem]:
+    """Times that would never let anything happen, or leave out who is there."""
+    fleet = config.fleet
+    if fleet is None:
+        return
+    for key in ("publish_seconds", "publish_pause_seconds"):
+        seconds = getattr(fleet, key)
+        if 2 * seconds > fleet.max_age_seconds:
+            yield _wrong(
+                "max_age_seconds",
+                f"expected at least twice {key} ({seconds:g}), got {fleet.max_age_seconds:g}: "
+                f"nodes would be left out between two publications",
+            )
+    if fleet.publish_pause_seconds > fleet.publish_seconds:
+        yield _wrong(
+            "publish_pause_seconds",
+            f"expected at most publish_seconds ({fleet.publish_seconds:g}), "
+            f"got {fleet.publish_pause_seconds:g}",
+        )
+
+
+def topics(config: Config) -> Iterator[Problem]:
+    """The topics of the fleet are nobody else's."""
+    fleet = config.fleet
+    if fleet is None:
+        return
+    try:
+        prefix = Template(fleet.topic_prefix, publish=True)
+    except TemplateError as error:
+        yield _wrong("topic_prefix", str(error))
+        return
+    if prefix.placeholders:
+        yield _wrong("topic_prefix", f"expected a plain topic, got {fleet.topic_prefix!r}")
+        return
+    if not _NAME.fullmatch(fleet.name):
+        return  # said elsewhere
+    own = FleetTopics(fleet)
+    for key, text in _others(config):
+        for filter_ in (own.snapshots, own.models):
+            yield from _apart(key, text, filter_)
+
+
+def _others(config: Config) -> Iterator[tuple[str, str]]:
+    """The other topics, by key."""
+    if config.fleet is not None and config.fleet.role != "hub":  # it has neither
+        yield "readings.topic", config.readings.topic
+        if config.labels is not None:
+            yield "labels.topic", config.labels.topic
+        if config.decisions.topic is not None:
+            yield "decisions.topic", config.decisions.topic
+    for key in ("topic", "dead_letters"):
+        if (text := getattr(config.status, key)) is not None:
+            yield f"status.{key}", text
+
+
+def _apart(key: str, text: str, filter_: str) -> Iterator[Problem]:
+    try:
+        overlap = Template(text).overlaps(Template(filter_))
+    except TemplateError:
+        return  # said elsewhere
+    if overlap:
+        yield Problem(
+            tuple(key.split(".")),
+            f"expected topics that are none of the fleet's ({filter_!r}), got {text!r}",
+        )
+
+
+_NODE = f"a name of 1 to {LONGEST} printable characters"
+
+
+def _is_name(node: str) -> bool:
+    return 1 <= len(node) <= LONGEST and node.isprintable()
+
+
+def _wrong(key: str, message: str) -> Problem:
+    return Problem(("fleet", key), message)
