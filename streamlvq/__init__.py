@@ -22,7 +22,7 @@ from streamlvq.models import (
     PairwiseLVQ,
 )
 from streamlvq.records import Decision, Integrated
-from streamlvq.wrappers import ProbabilityRejector, RelSimRejector, TimeIntegrator
+from streamlvq.wrappers import FeatureTransform, ProbabilityRejector, RelSimRejector, TimeIntegrator
 
 __version__ = "0.1.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "OLVQ1",
     "RSLVQ",
     "Decision",
+    "FeatureTransform",
     "Integrated",
     "LVQCommittee",
     "Monitor",

@@ -20,7 +20,7 @@ from streamlvq.snapshot.parameters import COMPLAINTS, construct, pack_parameters
 from streamlvq.snapshot.tags import tag, untag_all
 from streamlvq.snapshot.verify import MOST_ROOM, Array, Numbers
 from streamlvq.vectorize import Vectorizer
-from streamlvq.wrappers import TimeIntegrator
+from streamlvq.wrappers import FeatureTransform, TimeIntegrator
 from streamlvq.wrappers.wrapper import ClassifierWrapper
 
 Arrays = dict[str, Array]
@@ -32,7 +32,7 @@ MODELS: dict[str, type[Any]] = {
 }
 WRAPPERS: dict[str, type[Any]] = {name: getattr(wrappers, name) for name in wrappers.__all__}
 MEMBERS = ("learner", "follower")
-DEEPEST = 3  # rejector, integrator, model
+DEEPEST = 4  # transform, rejector, integrator, model
 
 
 class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -251,6 +251,7 @@ def _check_fitted(fitted: Array) -> None:
 
 
 def _describe_wrapper(wrapper: ClassifierWrapper, readings: bool, room: int) -> tuple[Arrays, Meta]:
+    _refuse_transform(type(wrapper.classifier).__name__)
     arrays, inner = describe(wrapper.classifier, readings=readings, room=room)
     meta: Meta = {
         "type": type(wrapper).__name__,
@@ -271,12 +272,19 @@ def _rebuild_wrapper(arrays: Arrays, meta: WrapperMeta, depth: int, room: int) -
     own, parts = split(arrays, ("classifier", "memory"))
     if own or (parts["memory"] and meta.memory is None):
         raise SnapshotError(f"{meta.type}: expected no arrays of its own, got {sorted(own)[:9]}")
+    _refuse_transform(meta.classifier.get("type"))
     inner = _rebuild(parts["classifier"], meta.classifier, depth - 1, room)
     cls = WRAPPERS[meta.type]
     wrapper: ClassifierWrapper = construct(cls, meta.parameters, classifier=inner)
     if meta.memory is not None:
         _restore(wrapper, parts["memory"], meta.memory)
     return wrapper
+
+
+def _refuse_transform(inner: Any) -> None:
+    """What is inside a wrapper sees readings as the transform makes them, so that comes first."""
+    if inner == FeatureTransform.__name__:
+        raise SnapshotError(f"expected {inner} as the outermost wrapper, got another around it")
 
 
 def _restore(wrapper: Any, arrays: Arrays, extra: Meta) -> None:

@@ -21,6 +21,7 @@ from streamlvq.snapshot.container import LIMIT, decode, encode
 from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.files import read, write_atomically
 from streamlvq.state import State
+from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.chain import links
 
 LONGEST_NODE = 200
@@ -38,6 +39,9 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 class Snapshot:
     """All that a classifier has learnt at one moment, in the units of the sensors.
+
+    Where the classifier is a `FeatureTransform`, numbers are those that the model inside sees, such
+    as logarithms; `transform` says so, and `in_sensor_units` gives them back.
 
     It is complete enough to go on learning: what is rebuilt from it decides and learns exactly as
     the original would have. It stays as it is while the original goes on.
@@ -171,6 +175,22 @@ class Snapshot:
         """The classifier's type, such as LGMLVQ or RelSimRejector(TimeIntegrator(LGMLVQ))."""
         names = [type(link).__name__ for link in links(self._built)]
         return "(".join(names) + ")" * (len(names) - 1)
+
+    @property
+    def transform(self) -> tuple[str, tuple[Hashable, ...] | None] | None:
+        """The function that readings go through first, and of which features (None: of all).
+
+        None if they do not go through any.
+        """
+        wrapper = self._built
+        if not isinstance(wrapper, FeatureTransform):
+            return None
+        return wrapper.transform, None if wrapper.features is None else tuple(wrapper.features)
+
+    def in_sensor_units(self, values: ByFeature) -> ByFeature:
+        """What the sensors would have to read for the model to see these values."""
+        wrapper = self._built
+        return wrapper.inverse_one(values) if isinstance(wrapper, FeatureTransform) else {**values}
 
     @property
     def members(self) -> dict[str, LVQClassifier]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Prototype
@@ -11,6 +12,7 @@ from streamlvq.snapshot.snapshot import Snapshot
 
 BAR = 30  # characters of the longest bar
 LONGEST_NAME = 24
+MOST_NAMES = 4  # of transformed features
 GAP = "  "
 
 
@@ -59,7 +61,7 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
         if name:
             weight = snapshot.weights[name]
             blocks.append([f"{name}: {type(model).__name__}, weight {weight:.2f}"])
-        blocks += _of_model(model, max(1, features), width)
+        blocks += _of_model(snapshot, model, max(1, features), width)
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -72,7 +74,21 @@ def _header(snapshot: Snapshot, width: int | None) -> list[str]:
         f"{len(snapshot.labels)} classes"
     )
     kept = "with the readings that are rehearsed" if snapshot.has_readings else "without readings"
-    return [*lines, f"{sizes}; {kept}"]
+    return [*lines, f"{sizes}; {kept}", *_transform(snapshot)]
+
+
+def _transform(snapshot: Snapshot) -> list[str]:
+    if snapshot.transform is None:
+        return []
+    name, features = snapshot.transform
+    of = "all features" if features is None else _listed(features)
+    return [f"learnt from {name} of {of}; prototypes are shown in the units of the sensors"]
+
+
+def _listed(features: Sequence[Hashable]) -> str:
+    shown = ", ".join(map(_name, features[:MOST_NAMES]))
+    more = len(features) - MOST_NAMES
+    return f"{shown} and {more} more features" if more > 0 else shown
 
 
 def _classes(snapshot: Snapshot) -> list[str]:
@@ -82,14 +98,19 @@ def _classes(snapshot: Snapshot) -> list[str]:
     return _aligned([["class", "samples"], *([_name(k), str(n)] for k, n in counts.items())])
 
 
-def _of_model(model: LVQClassifier, features: int, width: int | None) -> list[list[str]]:
+def _of_model(
+    snapshot: Snapshot, model: LVQClassifier, features: int, width: int | None
+) -> list[list[str]]:
     if not model.classes:
         return [["nothing learnt yet"]]
     relevances = model.relevances()
     ranked = sorted(relevances, key=lambda name: -relevances[name])
     left_out = len(ranked) - features
+    prototypes = [
+        replace(each, values=snapshot.in_sensor_units(each.values)) for each in model.prototypes()
+    ]
     blocks = [
-        _prototypes(model.prototypes(), ranked[:features], width),
+        _prototypes(prototypes, ranked[:features], width),
         _bars(relevances, ranked[:features], width),
     ]
     if left_out > 0:

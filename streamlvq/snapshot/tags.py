@@ -95,6 +95,8 @@ def pack(value: Any, what: str) -> Any:
         return {"mapping": [[tag(key, what), pack(each, what)] for key, each in value.items()]}
     if value is None or type(value) in {bool, int, float, str}:
         return value
+    if isinstance(value, (list, tuple)):
+        return {"names": [tag(name, what) for name in value]}
     raise SnapshotError(f"{what}: {_EXPECTED} to put into a snapshot, got {str(value)[:80]!r}")
 
 
@@ -108,6 +110,8 @@ def unpack(packed: Any, what: str) -> Any:
             return timedelta(days, seconds, microseconds)
         if isinstance(packed, dict) and packed.keys() == {"mapping"}:
             return {untag(key, what): unpack(each, what) for key, each in packed["mapping"]}
+        if isinstance(packed, dict) and packed.keys() == {"names"}:
+            return untag_all(packed["names"], what)
     except (TypeError, ValueError, OverflowError) as error:
         raise SnapshotError(f"{what}: expected a parameter, got {packed!r}") from error
     raise SnapshotError(f"{what}: expected a parameter, got {str(packed)[:80]!r}")

@@ -1,0 +1,343 @@
+"""FeatureTransform."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+from river import base
+
+from streamlvq.models.array_classifier import Label
+from streamlvq.records import Decision, Explanation, Integrated, Prototype
+from streamlvq.vectorize import Reading, Rows, to_number, to_rows
+from streamlvq.wrappers.chain import is_pipeline, links, reach
+from streamlvq.wrappers.if_inside import if_inside, if_wrapped
+from streamlvq.wrappers.transform import Transform
+from streamlvq.wrappers.windows import Time
+from streamlvq.wrappers.wrapper import ClassifierWrapper
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class FeatureTransform(ClassifierWrapper):
+    """Lets a classifier see the logarithm, or another monotone function, of its readings.
+
+    Two sensors of one kind may differ by gain: one reads 1.3 times what the other does. For their
+    logarithms that is a shift, the same for all readings, and a shift is what models can be
+    corrected for when they are fused. Logarithms also suit readings that span orders of magnitude.
+
+    It is the outermost wrapper: all methods take readings in the units of the sensors, and
+    explanations and `prototypes` come back in them. Distances, scales and metrics are those of the
+    transformed readings.
+
+    A reading that the function is not defined for is refused and changes nothing. What is missing
+    stays missing.
+
+    Parameters
+    ----------
+    classifier
+        What to wrap: a model, alone or in an integrator, a rejector, or both; or any other
+        classifier.
+    transform
+        `"log"` for numbers above 0, where sensors differ by gain; `"log1p"`, log(1 + x), for counts
+        and others from 0 up; `"sqrt"` for counts whose noise grows with them; `"asinh"`, a logarithm
+        on either side that is straight about 0, for numbers of any sign.
+    features
+        The names of the features to transform; the others stay as they are. None: all.
+
+    Examples
+    --------
+
+    Two sensors see the same, but the second one is more sensitive by 30 %:
+
+    >>> import numpy as np
+    >>> import streamlvq
+
+    >>> random = np.random.default_rng(1)
+    >>> def read(state, gain=1.0):
+    ...     typical = {"idle": (2.0, 30.0), "busy": (5.0, 20.0)}[state]
+    ...     return dict(zip(("current", "speed"), gain * random.lognormal(np.log(typical), 0.1)))
+
+    >>> first, second = (streamlvq.FeatureTransform(streamlvq.GLVQ()) for _ in range(2))
+    >>> for k in range(400):
+    ...     state = "busy" if k % 2 else "idle"
+    ...     first.learn_one(read(state), state)
+    ...     second.learn_one(read(state, gain=1.3), state)
+    >>> first.predict_one({"current": 4.6, "speed": 21.0})
+    'busy'
+
+    To the models inside, all classes are shifted by log(1.3) = 0.26:
+
+    >>> one, other = (streamlvq.Snapshot.of(model).means for model in (first, second))
+    >>> [other[state]["speed"] - one[state]["speed"] for state in ("idle", "busy")]
+    [0.26, 0.25]
+
+    Prototypes are shown as the sensors would read them:
+
+    >>> {p.label: p.values["speed"] for p in first.prototypes()}
+    {'idle': 29.6, 'busy': 20.3}
+
+    >>> first.learn_one({"current": 0.0, "speed": 21.0}, "idle")
+    Traceback (most recent call last):
+    ...
+    ValueError: feature 'current': expected a number above 0 for transform='log', got 0.0; ...
+
+    """
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        transform: str = "log",
+        features: Sequence[Hashable] | None = None,
+    ) -> None:
+        super().__init__(classifier)
+        self.transform = transform
+        self.features = features
+        owner = type(self).__name__
+        try:
+            self._transform = Transform(transform, features)
+        except ValueError as error:
+            raise ValueError(f"{owner}{error}") from error
+        for link in links(classifier):
+            if issubclass(type(link), FeatureTransform):  # `isinstance` sees through pipelines
+                raise ValueError(
+                    f"{owner}(classifier=...): expected a classifier that transforms nothing "
+                    f"itself, got {link}"
+                )
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from streamlvq.models import GLVQ  # noqa: PLC0415
+
+        yield {"classifier": GLVQ(rehearsal=2), "transform": "asinh"}
+
+    # --- numbers ---------------------------------------------------------------------------------
+
+    def transform_one(self, x: Reading) -> dict[Hashable, Any]:
+        """A reading as the classifier inside sees it; raises if it cannot be."""
+        return self._transform.one(x)
+
+    def inverse_one(self, x: Mapping[Any, float]) -> dict[Hashable, float]:
+        """The opposite; of numbers that no reading has, such as a prototype's, the closest one."""
+        return self._transform.inverse_one(x)
+
+    def transform_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
+        """An array with a row for each reading, as the classifier inside sees it.
+
+        Parameters
+        ----------
+        rows
+            Numbers in the units of the sensors; NaN where one is missing.
+        names
+            The features that the columns stand for. They may be left out if all are transformed.
+
+        """
+        return self._transform.rows(rows, names)
+
+    def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
+        """The opposite of `transform_rows`."""
+        return self._transform.inverse_rows(rows, names)
+
+    # --- one by one ------------------------------------------------------------------------------
+
+    def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
+        """Learn a labelled reading."""
+        self.classifier.learn_one(self.transform_one(x), y, **self._chosen("learn_one", kwargs))
+
+    def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
+        """Show a reading without a label to whoever inside can make use of it.
+
+        With `scales=False` it leaves the innermost model as it is.
+        """
+        x = self.transform_one(x)
+        if scales:
+            self._observe(x, kwargs)
+        elif issubclass(type(self.classifier), ClassifierWrapper):
+            self._observe(x, {**kwargs, "scales": False})
+
+    def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
+        """What the classifier says; None if it says nothing."""
+        keywords = self._chosen("predict_one", kwargs)
+        label: Label | None = self.classifier.predict_one(self.transform_one(x), **keywords)
+        return label
+
+    def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
+        """The probability of every class."""
+        keywords = self._chosen("predict_proba_one", kwargs)
+        probabilities: dict[Label, float] = self.classifier.predict_proba_one(
+            self.transform_one(x), **keywords
+        )
+        return probabilities
+
+    def explain_one(self, x: Reading) -> Explanation:
+        """The explanation of the innermost model, with numbers as the sensors read them."""
+        model, inside = reach(self.classifier, self.transform_one(x))
+        explanation: Explanation = model.explain_one(inside)
+        if not self._sees_directly():
+            return explanation
+        runner_up = explanation.runner_up
+        return replace(
+            explanation,
+            winner=self._shown(explanation.winner),
+            runner_up=None if runner_up is None else self._shown(runner_up),
+            reading={name: to_number(name, x.get(name)) for name in explanation.reading},
+        )
+
+    def _sees_directly(self) -> bool:
+        """Whether the model's units are ours; what pipelines do cannot be undone here."""
+        return not any(is_pipeline(link) for link in links(self.classifier))
+
+    # --- what only some have ---------------------------------------------------------------------
+
+    def _owner(self, method: str) -> Any:
+        """The first inside that has a method."""
+        return next(link for link in links(self.classifier) if hasattr(link, method))
+
+    def _ask(self, method: str, x: Reading, keywords: dict[str, Any]) -> Any:
+        """Ask the first inside that has a method about a reading."""
+        x = self.transform_one(x)
+        for link in links(self.classifier):
+            if hasattr(link, method):
+                return getattr(link, method)(x, **keywords)
+            if is_pipeline(link):
+                x = link.transform_one(x)
+        raise AttributeError(method)  # nobody gets here, see `if_inside`
+
+    @if_inside
+    def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
+        """The decision of the rejector inside, with its certainty and reason."""
+        decision: Decision = self._ask("decide_one", x, kwargs)
+        return decision
+
+    @if_inside
+    def threshold_for(self, label: Label = None) -> float:
+        """The rejector's threshold in force for a predicted label."""
+        threshold: float = self._owner("threshold_for").threshold_for(label)
+        return threshold
+
+    @if_inside
+    def hear_late(self, label: Label | None, certainty: float, y: Label) -> None:
+        """Tell the rejector how a decision ended whose reading was observed without its label."""
+        self._owner("hear_late").hear_late(label, certainty, y)
+
+    @if_inside
+    def integrated_one(
+        self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
+    ) -> Integrated | None:
+        """The answer of the integrator inside, with everything that belongs to it."""
+        keywords = {"device": device, "t": t, **kwargs}
+        answer: Integrated | None = self._ask("integrated_one", x, keywords)
+        return answer
+
+    @if_inside
+    def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
+        """Whether a reading at this time would start the window of its device afresh."""
+        starts: bool = self._owner("starts_segment").starts_segment(device, t)
+        return starts
+
+    @if_inside
+    def finish(self, device: Hashable = None) -> list[Integrated]:
+        """The answers that a centred window still owes; then it is emptied."""
+        owed: list[Integrated] = self._owner("finish").finish(device)
+        return owed
+
+    @if_inside
+    def reset(self, device: Hashable = None) -> None:
+        """Empty the window of a device."""
+        self._owner("reset").reset(device)
+
+    @if_inside
+    def relsim_one(self, x: Reading) -> float | None:
+        """How clearly a reading belongs to its closest class; see the models."""
+        relsim: float | None = self._ask("relsim_one", x, {})
+        return relsim
+
+    @if_inside
+    def prototypes(self) -> list[Prototype]:
+        """The prototypes of the innermost model, in the units of the sensors."""
+        found: list[Prototype] = self._owner("prototypes").prototypes()
+        return [self._shown(each) for each in found] if self._sees_directly() else found
+
+    def _shown(self, prototype: Prototype) -> Prototype:
+        return replace(prototype, values=self.inverse_one(prototype.values))
+
+    # --- arrays and data frames ------------------------------------------------------------------
+
+    @if_wrapped
+    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+        """Learn the rows of an array one after the other, exactly as `learn_one` would."""
+        rows, names = self._rows(X, features)
+        self.classifier.learn_array(rows, y, features=names)
+
+    @if_wrapped
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Class probabilities, a row for each reading."""
+        rows, names = self._rows(X, features)
+        probabilities: Rows = self.classifier.predict_proba_array(rows, features=names)
+        return probabilities
+
+    @if_wrapped
+    def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
+        """The most probable class of each row."""
+        rows, names = self._rows(X, features)
+        labels: npt.NDArray[Any] = self.classifier.predict_array(rows, features=names)
+        return labels
+
+    @if_wrapped
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn a data frame, row by row."""
+        self.classifier.learn_many(self._transform.frame(X), y)
+
+    @if_wrapped
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Class probabilities, a column for each class."""
+        return self.classifier.predict_proba_many(self._transform.frame(X))
+
+    @if_wrapped
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """The most probable class of each row."""
+        return self.classifier.predict_many(self._transform.frame(X))
+
+    @if_wrapped
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 30,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Several shuffled passes over a recorded training set; see the models."""
+        rows, names = self._rows(X, features)
+        self.classifier.train(rows, y, epochs=epochs, seed=seed, features=names, progress=progress)
+
+    def _rows(
+        self, X: Any, features: Sequence[Hashable] | None
+    ) -> tuple[Any, Sequence[Hashable] | None]:
+        """A batch as the classifier inside sees it, and the names that its columns were given."""
+        if len(X) == 0:
+            return X, features
+        rows, given = to_rows(X, features)
+        return self._transform.rows(rows, given or self._names(rows.shape[1])), given
+
+    def _names(self, width: int) -> Sequence[Hashable]:
+        """What the model calls the columns of an array without names."""
+        *_, model = links(self.classifier)
+        first = model.members[0] if hasattr(model, "members") else model
+        names: Sequence[Hashable] = first._names(width, None)
+        return names
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """It remembers nothing; see `streamlvq.snapshot`."""
+        return {}, {}
+
+    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        if arrays or extra:
+            raise ValueError(f"expected nothing to remember, got {sorted({*arrays, *extra})[:9]}")

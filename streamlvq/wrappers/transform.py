@@ -1,0 +1,168 @@
+"""A monotone function of some features, for readings and for arrays of them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.state import Floats
+from streamlvq.vectorize import Reading, Rows, Vectorizer, to_number
+from streamlvq.wrappers.monotone import MONOTONE, Monotone
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Transform:
+    """What a `FeatureTransform` does with numbers, without a classifier.
+
+    Parameters
+    ----------
+    name
+        Which function.
+    features
+        The names of the features to transform; the others stay as they are. None: all.
+
+    Examples
+    --------
+
+    >>> import numpy as np
+    >>> from streamlvq.wrappers.transform import Transform
+
+    >>> transform = Transform("sqrt", features=["counts"])
+    >>> rows = np.array([[16.0, 20.5], [np.nan, 21.0]])
+    >>> inside = transform.rows(rows, ["counts", "degrees"])
+    >>> inside.tolist()
+    [[4.0, 20.5], [nan, 21.0]]
+    >>> transform.inverse_rows(inside, ["counts", "degrees"]).tolist()
+    [[16.0, 20.5], [nan, 21.0]]
+
+    """
+
+    def __init__(self, name: str, features: Sequence[Hashable] | None = None) -> None:
+        self._check(name, features)
+        self.name = name
+        self.features = None if features is None else tuple(features)
+        self._selected = None if features is None else frozenset(features)
+
+    @staticmethod
+    def _check(name: Any, features: Any) -> None:
+        if not isinstance(name, str) or name not in MONOTONE:
+            known = ", ".join(MONOTONE)
+            raise ValueError(f"(transform=...): expected one of {known}, got {name!r}")
+        if features is None:
+            return
+        try:
+            good = not isinstance(features, str) and len(features) == len(set(features)) > 0
+        except TypeError:
+            good = False
+        if not good:
+            raise ValueError(
+                f"(features=...): expected names of features that differ, or None for all, "
+                f"got {features!r}"
+            )
+
+    @property
+    def monotone(self) -> Monotone:
+        """The function, its inverse, and the numbers that it takes."""
+        return MONOTONE[self.name]
+
+    # --- arrays ----------------------------------------------------------------------------------
+
+    def _columns(self, names: Sequence[Hashable] | None) -> list[int] | None:
+        """Where the features to transform are; None: everywhere."""
+        if self._selected is None:
+            return None
+        if names is None:
+            raise ValueError(
+                f"expected the names of the columns because of features={self.features!r}, got none"
+            )
+        return [column for column, name in enumerate(names) if name in self._selected]
+
+    def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
+        """Which numbers of an array would be refused; `complaint` says why."""
+        columns = self._columns(names)
+        if columns is None:
+            return self.monotone.outside(rows)
+        outside = np.zeros(np.shape(rows), np.bool_)
+        outside[:, columns] = self.monotone.outside(rows[:, columns])
+        return outside
+
+    def complaint(self, name: Hashable, value: float, row: int | None = None) -> str:
+        """What to say about a number that is outside."""
+        where = "" if row is None else f" of row {row}"
+        return f"feature {name!r}{where}: {self.monotone.complaint(value)}"
+
+    def rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
+        """An array with a row for each reading, transformed; raises if it cannot be.
+
+        Parameters
+        ----------
+        rows
+            Numbers in the units of the sensors; NaN where one is missing.
+        names
+            The features that the columns stand for. They may be left out if all are transformed.
+
+        """
+        outside = self.outside(rows, names)
+        if outside.any():
+            row, column = np.argwhere(outside)[0].tolist()
+            name = column if names is None else names[column]
+            raise ValueError(self.complaint(name, float(rows[row, column]), row))
+        return self._mapped(self.monotone.apply, rows, names)
+
+    def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
+        """The opposite; of numbers that no reading has, the closest reading."""
+        return self._mapped(self.monotone.invert, rows, names)
+
+    def _mapped(
+        self, function: Callable[[Floats], Floats], rows: Rows, names: Sequence[Hashable] | None
+    ) -> Rows:
+        columns = self._columns(names)
+        if columns is None:
+            return function(rows)
+        out = np.array(rows, np.float64, order="C")
+        out[:, columns] = function(out[:, columns])
+        return out
+
+    def frame(self, X: pd.DataFrame) -> pd.DataFrame:
+        """A data frame, transformed; columns that are not may hold anything."""
+        columns = self._columns(list(X.columns))
+        names = list(X.columns) if columns is None else [X.columns[k] for k in columns]
+        inside = self.rows(X[names].to_numpy(dtype=np.float64, na_value=np.nan), names)
+        frame = X.copy()
+        for name, column in zip(names, inside.T, strict=True):
+            frame[name] = column
+        return frame
+
+    # --- readings --------------------------------------------------------------------------------
+
+    def one(self, x: Reading) -> dict[Hashable, Any]:
+        """A reading, transformed; raises if it cannot be."""
+        Vectorizer.refuse_others(x)
+        names, values = self._values(x)
+        outside = self.monotone.outside(values)
+        if outside.any():
+            k = int(outside.argmax())
+            raise ValueError(self.complaint(names[k], float(values[k])))
+        changed = dict(zip(names, self.monotone.apply(values).tolist(), strict=True))
+        return changed if self._selected is None else {**x, **changed}
+
+    def inverse_one(self, x: Mapping[Any, float]) -> dict[Hashable, float]:
+        """The opposite, also for a prototype."""
+        names, values = self._values(x)
+        return {**x, **dict(zip(names, self.monotone.invert(values).tolist(), strict=True))}
+
+    def _values(self, x: Reading) -> tuple[list[Hashable], Floats]:
+        """The features to transform and their numbers; NaN where one is missing."""
+        selected = self._selected
+        names = list(x) if selected is None else [name for name in x if name in selected]
+        try:
+            numbers = array("d", [x[name] for name in names])
+        except (TypeError, ValueError, OverflowError):  # None, or not a number: the slow way knows
+            numbers = array("d", [to_number(name, x[name]) for name in names])
+        return names, np.frombuffer(numbers, np.float64)
