@@ -1,6 +1,6 @@
 """Pictures of what a model has learnt, how well, and of what it decides (extra `plot`).
 
-Every function takes a model that has learnt something, a metric or decisions, and returns
+Every function takes a model that has learnt something, a metric, decisions or a report, and returns
 matplotlib's axes. Colours are told apart by colour-blind readers too (Okabe and Ito), and classes
 have markers of their own.
 """
@@ -8,6 +8,7 @@ have markers of their own.
 from __future__ import annotations
 
 from streamlvq.plot.curves import accuracy_reject_curve, reliability_diagram
+from streamlvq.plot.graphs import sharing_graph
 from streamlvq.plot.maps import decision_map
 from streamlvq.plot.profiles import prototype_profiles, relevance_profile
 from streamlvq.plot.projections import projection
@@ -21,4 +22,5 @@ __all__ = [
     "prototype_profiles",
     "relevance_profile",
     "reliability_diagram",
+    "sharing_graph",
 ]

@@ -1,0 +1,219 @@
+"""A fusion as a page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import streamlvq
+from streamlvq.fleet.page_graph import graph_drawing, graph_words
+from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawings
+from streamlvq.fleet.page_rows import DRIFTS, amount, node_rows, share, treatments
+from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
+from streamlvq.fleet.page_units import Offsets, of_features, rms, shift_offsets, shift_sizes
+from streamlvq.plot.html import document, number, section, table, tiles
+
+if TYPE_CHECKING:
+    from streamlvq.fusion import FusionReport
+    from streamlvq.snapshot import Snapshot
+
+__all__ = ["page", "shift_sizes"]
+
+STYLE = Path(__file__).with_name("page.css")
+MATRIX = (60, 40)  # nodes and classes; a larger table is not read by anyone
+SHORT = {"none": "nothing", "tree": "shifts", "least_squares": "shifts", "scale_shift": "gains"}
+BAR = 20.0  # rem of the longest bar
+
+
+def page(
+    report: FusionReport, snapshots: Sequence[Snapshot] = (), common: Snapshot | None = None
+) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    report
+        `Fused.report`.
+    snapshots
+        Those that were fused: their prototypes are drawn, and their spreads are the unit of shifts.
+    common
+        `Fused.snapshot()`: its prototypes are drawn.
+
+    """
+    offsets = shift_offsets(report, snapshots)
+    sizes = {name: rms(values) for name, values in offsets.items()}
+    body = [
+        _head(report, snapshots),
+        _tiles(report),
+        section("Warnings", _list(report.warnings)),
+        section("Who shares classes with whom",
+                f"<p>{escape(graph_words(report))}</p>", graph_drawing(report, sizes)),
+        section("Nodes", _nodes(report, snapshots), _list(treatments(report))),
+        section("How far the sensors are off", _offsets(report, offsets)),
+        section("Gains", _gains(report)),
+        section("Prototypes before and after", _prototypes(report, snapshots, common)),
+        section("Which correction", _trials(report)),
+        section("Weights", _weights(report)),
+        f"<footer>streamlvq {escape(streamlvq.__version__)}</footer>",
+    ]  # fmt: skip
+    title = f"Fusion of {len(report.nodes)} nodes"
+    return document(title, body, STYLE.read_text(encoding="utf-8"))
+
+
+def _head(report: FusionReport, snapshots: Sequence[Snapshot]) -> str:
+    kinds = ", ".join(dict.fromkeys(snapshot.type_name for snapshot in snapshots))
+    about = f"{kinds}, " if kinds else ""
+    about += f"{len(report.features)} features, {len(report.labels)} classes"
+    how = f"weighted by {report.weighting}, {report.rule.replace('_', ' ')}"
+    return (
+        f"<header><h1>Fusion of {len(report.nodes)} nodes</h1>"
+        f"<p>{escape(about)}; {escape(how)}<br>{escape(report.why)}</p></header>"
+    )
+
+
+def _tiles(report: FusionReport) -> str:
+    out = sum(node.left_out is not None for node in report.nodes.values())
+    gained = sum(len(node.gained) for node in report.nodes.values())
+    samples = sum(node.samples for node in report.nodes.values())
+    parts = len(report.components)
+    shown = [
+        (number(len(report.nodes)), "nodes", f"{out} left out" if out else "all of them used"),
+        (number(samples), "labelled samples", "learnt by the nodes, not shared"),
+        (number(len(report.labels)), "classes", f"{gained} gained by nodes" if gained else ""),
+        (SHORT.get(report.drift, report.drift), "corrected", DRIFTS.get(report.drift, "")),
+    ]
+    if parts > 1:
+        shown.append((str(parts), "parts", "that share no class"))
+    if report.cycle_residual is not None:
+        around = "around cycles, in within-class deviations"
+        shown.append((amount(report.cycle_residual), "disagreement", around))
+    if report.rank_loss > 0.0005:
+        shown.append((share(report.rank_loss), "of the metric lost", "to keep its rank"))
+    return tiles(shown)
+
+
+def _list(lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="warnings">{items}</ul>' if items else ""
+
+
+def _nodes(report: FusionReport, snapshots: Sequence[Snapshot]) -> str:
+    words = (
+        "Off by: how far the sensors of a node are from the common coordinates. Left over: how far "
+        "its class means remain from those of all after the correction. Both in within-class "
+        "deviations, over all features. Weight: the mean over its classes."
+    )
+    return f"<p>{words}</p>{table(node_rows(report, snapshots), 'nodes')}"
+
+
+# --- shifts and prototypes -----------------------------------------------------------------------
+
+
+def _offsets(report: FusionReport, offsets: Offsets) -> str:
+    if report.drift == "none" or not report.features:
+        return "<p>Nothing was corrected.</p>"
+    if not any(np.isfinite(values).any() for values in offsets.values()):
+        return ""  # without snapshots there is no unit
+    legend = (
+        '<p class="legend"><span><i class="above-key"></i>reads too much</span>'
+        '<span><i class="below-key"></i>reads too little</span></p>'
+    )
+    words = "Each feature of each node, in within-class deviations; point at a cell for its number."
+    more = map_words(report.features, len(offsets))
+    return f"<p>{words}{more}</p>{legend}{offsets_drawing(report.features, offsets)}"
+
+
+def _gains(report: FusionReport) -> str:
+    gains = {
+        name: of_features(report.features, node.gain, 1.0) for name, node in report.nodes.items()
+    }
+    if all((gain == 1.0).all() for gain in gains.values()):
+        return ""
+    words = "What the common reading is multiplied by at each node, before the shift is added."
+    more = map_words(report.features, len(gains))
+    return f"<p>{words}{more}</p>{gains_drawing(report.features, gains)}"
+
+
+def _prototypes(
+    report: FusionReport, snapshots: Sequence[Snapshot], common: Snapshot | None
+) -> str:
+    if not snapshots:
+        return ""
+    words = (
+        "Lines over the features, in within-class deviations from the mean prototype. On the left "
+        "as each node knows the class, on the right in the common coordinates: the closer the "
+        "lines, the better the correction."
+    )
+    drawings = prototype_drawings(report, snapshots, common)
+    if len(drawings) < len(report.labels):
+        words += f" {len(drawings)} of {len(report.labels)} classes."
+    parts = [f"<p>{words}</p>", _legend(report, common is not None)]
+    for label, drawing in drawings:
+        lacking = [name for name, node in report.nodes.items() if label in node.gained]
+        new = f"new to {', '.join(lacking)}" if lacking else ""
+        parts.append(f"<h3>{escape(label)} <small>{escape(new)}</small></h3>{drawing}")
+    return "\n".join(parts)
+
+
+def _legend(report: FusionReport, fused: bool) -> str:
+    keys = [
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+        for name, colour in node_colours(report).items()
+    ]
+    keys += ['<span><i class="fused-key"></i>fused</span>'] if fused else []
+    used = sum(node.left_out is None for node in report.nodes.values())
+    keys += [f"<span>and {used - NODES} more, not drawn</span>"] if used > NODES else []
+    return f'<p class="legend">{"".join(keys)}</p>'
+
+
+# --- what was chosen -----------------------------------------------------------------------------
+
+
+def _trials(report: FusionReport) -> str:
+    if not report.trials:
+        return f"<p>{escape(report.why)}</p>"
+    words = (
+        "Every shared class was left out in turn, and where its mean lies in each node was "
+        "predicted from the other classes. How far the prediction was off, in within-class "
+        "deviations:"
+    )
+    known = [error for error in report.trials.values() if math.isfinite(error)]
+    rows = "".join(_trial(report, name, max(known, default=0.0)) for name in report.trials)
+    return (
+        f'<p>{words}</p><table class="trials"><tbody>{rows}</tbody></table>'
+        f"<p>{escape(report.why)}</p>"
+    )
+
+
+def _trial(report: FusionReport, name: str, worst: float) -> str:
+    error = report.trials[name]
+    width = BAR * error / worst if worst > 0 and math.isfinite(error) else 0.0
+    kind = ' class="chosen"' if name == report.drift else ""
+    said = escape(DRIFTS.get(name, name)) + (" (chosen)" if kind else "")
+    bar = f'<i style="width:{width:.2f}rem"></i>'
+    return f"<tr{kind}><th>{said}</th><td>{amount(error)}</td><td>{bar}</td></tr>"
+
+
+def _weights(report: FusionReport) -> str:
+    """How much each node had to say about each class."""
+    if len(report.nodes) > MATRIX[0] or len(report.labels) > MATRIX[1]:
+        return ""
+    head = "".join(f"<th>{escape(label)}</th>" for label in report.labels)
+    rows = []
+    for name, node in report.nodes.items():
+        cells = "".join(_weight(node.weights.get(label, 0.0)) for label in report.labels)
+        rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+    return (
+        "<p>How much each node had to say about each class.</p>"
+        '<div class="scroll"><table class="weights"><thead><tr><th>node</th>'
+        f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _weight(weight: float) -> str:
+    return f'<td style="--share:{100 * weight:.0f}%">{share(weight) if weight else ""}</td>'

@@ -1,0 +1,233 @@
+"""Prototypes of each class before and after the correction, as lines over the features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streamlvq.fleet.page_units import Floats, deviations, of_features
+from streamlvq.plot.colours import colours_of
+from streamlvq.plot.looks import short
+
+if TYPE_CHECKING:
+    from streamlvq.fusion import FusionReport
+    from streamlvq.snapshot import Snapshot
+
+CLASSES, NODES = 12, 24
+POINTS = 200  # of a line; more features are averaged in groups
+WIDTH, PANEL, HEIGHT, LEFT, GAP = 1000, 450, 150, 46, 54
+NAMES = 30  # below the lines
+DOTTED = 40  # features whose points are marked
+
+
+class Lines(NamedTuple):
+    """The prototypes of a class: a row for each, in within-class deviations."""
+
+    before: dict[str, Floats]  # by node
+    after: dict[str, Floats]
+    fused: Floats
+
+
+def prototype_drawings(
+    report: FusionReport, snapshots: Iterable[Snapshot], common: Snapshot | None
+) -> list[tuple[str, str]]:
+    """Each class with its drawing: on the left as the nodes know it, on the right corrected.
+
+    Parameters
+    ----------
+    report
+        The report.
+    snapshots
+        Those that were fused.
+    common
+        What came of it, in the common coordinates; None: it is not drawn.
+
+    """
+    known = {snapshot.node: snapshot for snapshot in snapshots}
+    unit = np.nan_to_num(deviations(report, known.values()), nan=1.0)
+    middle = _middle(report, known, common)
+    colours = node_colours(report)
+    return [
+        (label, _drawing(report, _lines(report, label, known, common, middle, unit), colours))
+        for label in shown_classes(report)
+    ]
+
+
+def shown_classes(report: FusionReport) -> list[str]:
+    """All, or those that most is to be seen of: gained by somebody, learnt from many samples."""
+    gained = {label for node in report.nodes.values() for label in node.gained}
+    count = {label: sum(node.counts.get(label, 0) for node in report.nodes.values())
+             for label in report.labels}  # fmt: skip
+    ranked = sorted(report.labels, key=lambda label: (label not in gained, -count[label]))
+    chosen = set(ranked[:CLASSES])
+    return [label for label in report.labels if label in chosen]
+
+
+def node_colours(report: FusionReport) -> dict[str, str]:
+    """A colour for each node that is drawn: those that were used, as far as they can be told."""
+    used = [name for name, node in report.nodes.items() if node.left_out is None]
+    return colours_of(used[:NODES])
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def _rows(features: Sequence[str], snapshot: Snapshot, label: str | None = None) -> Floats:
+    """The prototypes of a class, or of all."""
+    rows = [
+        of_features(features, {str(k): v for k, v in prototype.values.items()}, math.nan)
+        for prototype in snapshot.prototypes
+        if label is None or str(prototype.label) == label
+    ]
+    return np.array(rows, np.float64).reshape(-1, len(features))
+
+
+def _corrected(report: FusionReport, name: str, rows: Floats) -> Floats:
+    node = report.nodes[name]
+    shift, gain = (
+        of_features(report.features, values, absent)
+        for values, absent in ((node.shift, 0.0), (node.gain, 1.0))
+    )
+    return (rows - shift) / gain
+
+
+def _middle(report: FusionReport, known: Mapping[str, Snapshot], common: Snapshot | None) -> Floats:
+    """The mean prototype: what all lines are measured from."""
+    if common is not None:
+        rows = _rows(report.features, common)
+    else:
+        used = [name for name in known if report.nodes[name].left_out is None]
+        own = [_corrected(report, name, _rows(report.features, known[name])) for name in used]
+        rows = np.concatenate([np.empty((0, len(report.features))), *own])
+    known_rows = np.where(np.isfinite(rows), rows, 0.0)
+    return known_rows.sum(axis=0) / np.maximum(np.isfinite(rows).sum(axis=0), 1)
+
+
+def _lines(
+    report: FusionReport,
+    label: str,
+    known: Mapping[str, Snapshot],
+    common: Snapshot | None,
+    middle: Floats,
+    unit: Floats,
+) -> Lines:
+    before, after = {}, {}
+    for name in node_colours(report):
+        if name in known:
+            rows = _rows(report.features, known[name], label)
+            before[name] = _thinned((rows - middle) / unit)
+            after[name] = _thinned((_corrected(report, name, rows) - middle) / unit)
+    fused = np.empty((0, len(report.features)))
+    if common is not None:
+        fused = _rows(report.features, common, label)
+    return Lines(before, after, _thinned((fused - middle) / unit))
+
+
+def _thinned(rows: Floats) -> Floats:
+    """At most so many points: the means of neighbouring features."""
+    if rows.shape[1] <= POINTS or not len(rows):
+        return rows
+    blocks = np.array_split(rows, POINTS, axis=1)
+    return np.stack([block.mean(axis=1) for block in blocks], axis=1)
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def _drawing(report: FusionReport, lines: Lines, colours: Mapping[str, str]) -> str:
+    everything = [*lines.before.values(), *lines.after.values(), lines.fused]
+    values = np.concatenate([rows.ravel() for rows in everything])
+    values = values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (-1.0, 1.0)
+    edge = 0.08 * max(high - low, 1e-9)
+    low, high = low - edge, high + edge
+    names, space = _feature_names(report.features)
+    panels = [
+        _panel(lines.before, None, colours, low, high, LEFT, "before"),
+        _panel(lines.after, lines.fused, colours, low, high, LEFT + PANEL + GAP, "after"),
+    ]
+    box = f'viewBox="0 0 {WIDTH} {HEIGHT + space}" role="img"'
+    return (
+        f'<svg class="lines" {box} aria-label="prototypes before and after the correction">'
+        f"{''.join(panels)}{names}</svg>"
+    )
+
+
+def _panel(
+    rows: Mapping[str, Floats],
+    fused: Floats | None,
+    colours: Mapping[str, str],
+    low: float,
+    high: float,
+    left: float,
+    title: str,
+) -> str:
+    parts = [_scale(low, high), f'<text class="title" x="6" y="14">{title}</text>']
+    for name, mine in rows.items():
+        look = f'class="node-line" stroke="{colours[name]}" fill="{colours[name]}"'
+        parts += [_path(row, low, high, look, name) for row in mine]
+    for row in () if fused is None else fused:
+        parts.append(_path(row, low, high, 'class="fused-line"', "fused"))
+    ticks = "".join(
+        f'<text class="tick" x="{left - 5:.0f}" y="{_y(value, low, high):.1f}">{value:g}</text>'
+        for value in _ticks(low, high)
+    )
+    place = f'x="{left}" y="0" width="{PANEL}" height="{HEIGHT}"'
+    return f"{ticks}<svg {place}>{''.join(parts)}</svg>"
+
+
+def _path(row: Floats, low: float, high: float, look: str, name: str) -> str:
+    """A line that breaks where a value is not known; few points are marked."""
+    pen, steps, dots = "M", [], []
+    for k, value in enumerate(row.tolist()):
+        if not math.isfinite(value):
+            pen = "M"
+            continue
+        x, y = _x(k, len(row)), _y(value, low, high)
+        steps.append(f"{pen}{x:.1f} {y:.1f}")
+        dots.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"/>')
+        pen = "L"
+    marks = "".join(dots) if len(row) <= DOTTED else ""
+    return f'<g {look}><title>{escape(name)}</title><path d="{"".join(steps)}"/>{marks}</g>'
+
+
+def _x(place: int, count: int) -> float:
+    return PANEL * (place + 0.5) / count
+
+
+def _y(value: float, low: float, high: float) -> float:
+    return HEIGHT * (high - value) / (high - low)
+
+
+def _scale(low: float, high: float) -> str:
+    frame = f'<rect class="frame" width="{PANEL}" height="{HEIGHT}"/>'
+    return frame + "".join(
+        f'<path class="grid" d="M0 {_y(value, low, high):.1f}H{PANEL}"/>'
+        for value in _ticks(low, high)
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to seven round numbers."""
+    raw = (high - low) / 5
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= raw)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{k * step:.6g}") for k in range(first, last + 1)]
+
+
+def _feature_names(features: Sequence[str]) -> tuple[str, int]:
+    """Names below both panels, and how much space they take."""
+    every = -(-len(features) // NAMES)
+    texts = []
+    for left in (LEFT, LEFT + PANEL + GAP):
+        for k in range(0, len(features), every):
+            x = left + _x(k, len(features))
+            texts.append(f'<text class="column" transform="translate({x:.1f} {HEIGHT + 9}) '
+                         f'rotate(-45)">{escape(short(features[k], 12))}</text>')  # fmt: skip
+    longest = max((len(short(features[k], 12)) for k in range(0, len(features), every)), default=0)
+    return "".join(texts), 16 + round(5.2 * longest)

@@ -1,0 +1,134 @@
+"""sharing_graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streamlvq.plot.looks import COLOURS, new_axes, short
+from streamlvq.plot.rings import Spot, ring_spots, upper_nodes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+AGREE, DISAGREE = COLOURS[0], COLOURS[3]
+LARGE = 1.0  # within-class deviations; what is left over should be far smaller
+THIN, THICK = 1.0, 7.0
+NODE_SIZE = 420
+EDGES = 1500  # the thickest; more are a blot
+
+
+class EdgeOfReport(Protocol):
+    """Two nodes that share classes."""
+
+    @property
+    def a(self) -> str: ...
+    @property
+    def b(self) -> str: ...
+    @property
+    def shared(self) -> Sequence[str]: ...
+    @property
+    def residual(self) -> float: ...
+
+
+class ReportOfFusion(Protocol):
+    """What is drawn of a `streamlvq.fusion.FusionReport`."""
+
+    @property
+    def nodes(self) -> Mapping[str, Any]: ...
+    @property
+    def components(self) -> Sequence[Sequence[str]]: ...
+    @property
+    def edges(self) -> Sequence[EdgeOfReport]: ...
+
+
+def sharing_graph(
+    report: ReportOfFusion, ax: Axes | None = None, *, sizes: Mapping[str, float] | None = None
+) -> Axes:
+    """Which nodes share classes, and how well a correction explains what lies between them.
+
+    Two nodes are joined where both know a class: the more classes, the thicker the line. Its colour
+    says how far the two still disagree after the correction. A node that was left out has a hollow
+    circle, one that was clipped a thick rim.
+
+    Parameters
+    ----------
+    report
+        `Fused.report`.
+    ax
+        Where to draw; a new figure by default.
+    sizes
+        How far the sensors of each node are off, in within-class deviations, to be written beside
+        it: `streamlvq.fleet.page.shift_sizes(report, snapshots)`.
+
+    """
+    spots = ring_spots(report.components)
+    axes = new_axes((8.0, 5.5)) if ax is None else ax
+    _draw_edges(axes, report, spots)
+    upper = upper_nodes(report.components, spots)
+    for name, spot in spots.items():
+        _draw_node(axes, report.nodes[name], spot)
+        lines = _lines(report.nodes[name], (sizes or {}).get(name))
+        _write(axes, lines, spot, above=name in upper)
+    axes.set_aspect("equal")
+    axes.margins(0.18)
+    axes.axis("off")
+    axes.set_title("Who shares classes with whom")
+    return axes
+
+
+def _draw_edges(axes: Axes, report: ReportOfFusion, spots: Mapping[str, Spot]) -> None:
+    from matplotlib.collections import LineCollection  # noqa: PLC0415
+    from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415
+
+    edges = sorted(report.edges, key=lambda edge: len(edge.shared))[-EDGES:]
+    if not edges:
+        return
+    most = max(len(edge.shared) for edge in edges)
+    lines = LineCollection(
+        [[spots[edge.a], spots[edge.b]] for edge in edges],
+        linewidths=[THIN + (THICK - THIN) * len(edge.shared) / most for edge in edges],
+        array=[edge.residual for edge in edges],
+        cmap=LinearSegmentedColormap.from_list("residual", [AGREE, "0.75", DISAGREE]),
+        zorder=1,
+    )
+    lines.set_clim(0.0, max(LARGE, *(edge.residual for edge in edges)))
+    axes.add_collection(lines)
+    bar = axes.figure.colorbar(lines, ax=axes, shrink=0.6, pad=0.02)
+    bar.set_label("left over after the correction,\nin within-class deviations")
+
+
+def _draw_node(axes: Axes, node: Any, spot: Spot) -> None:
+    out, clipped = node.left_out is not None, bool(node.clipped)
+    axes.scatter(
+        *spot,
+        s=NODE_SIZE,
+        facecolors="white" if out else "0.88",
+        edgecolors=DISAGREE if out or clipped else "0.2",
+        linewidths=3.0 if clipped else 1.3,
+        linestyles="--" if out else "-",
+        zorder=2,
+    )
+
+
+def _lines(node: Any, size: float | None) -> list[str]:
+    """What is written beside a node."""
+    lines = [short(node.node)]
+    lines += [f"off by {size:.1f}"] if size is not None else []
+    lines += [f"+ {short(', '.join(node.gained), 30)}"] if node.gained else []
+    return lines + (["left out"] if node.left_out is not None else [])
+
+
+def _write(axes: Axes, lines: Sequence[str], spot: Spot, above: bool) -> None:
+    axes.annotate(
+        "\n".join(lines),
+        spot,
+        (0, 14 if above else -14),
+        textcoords="offset points",
+        ha="center",
+        va="bottom" if above else "top",
+        fontsize=9,
+        zorder=3,
+        bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none",
+              "alpha": 0.75},
+    )  # fmt: skip
