@@ -20,6 +20,8 @@ _TRUTH = {"true": True, "false": False}
 def build_classifier(config: Config, model: Any = None) -> Any:
     """A fresh classifier: the model, in an integrator and a rejector where there are sections.
 
+    It sees readings as `model.transform` makes them; see `build_transform`.
+
     Parameters
     ----------
     config
@@ -50,6 +52,18 @@ def build_classifier(config: Config, model: Any = None) -> Any:
     if config.rejector is not None:
         classifier = _build_rejector(classifier, config.rejector)
     return classifier
+
+
+def build_transform(section: ModelSection, classifier: Any) -> Any:
+    """The classifier in the transform of the section `model`; itself if there is none.
+
+    `build_classifier` leaves it to whoever has readings in the units of the sensors.
+    """
+    from streamlvq.wrappers import FeatureTransform  # noqa: PLC0415
+
+    if section.transform is None:
+        return classifier
+    return FeatureTransform(classifier, section.transform)
 
 
 def build_model(section: ModelSection, path: Path = ("model",)) -> Any:

@@ -92,6 +92,7 @@ class ModelSection(Section, kw_only=True, frozen=True):
     type: str = "LGMLVQ"
     per: str = "all"  # "all", "device", or a placeholder of the readings' topic
     parameters: dict[str, Any] = {}
+    transform: Literal["log", "log1p", "sqrt", "asinh"] | None = None  # what the model sees
     start: str | None = None  # a snapshot to begin with
     limit: Annotated[int, Meta(ge=1, le=MOST_MODELS)] = 1000
     max_features: Count = 4096

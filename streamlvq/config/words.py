@@ -204,6 +204,13 @@ KEYS = {
         "Parameters of the model, by the names that its Python class has for them.",
         {"rank": 8, "half_life": 20_000},
     ),
+    "model.transform": Word(
+        "What the model sees of every feature instead of the number itself. log: for numbers above "
+        "0 and sensors that differ by gain, which logarithms turn into a shift. log1p: log(1 + x), "
+        "for counts. sqrt: for numbers from 0 up. asinh: like log, for numbers of any sign. Numbers "
+        "that it is not defined for are refused. Left out: the numbers themselves.",
+        "log",
+    ),
     "model.start": Word(
         "The snapshot that every model begins with, such as `streamlvq train` writes; left out: "
         f"they begin with nothing. What state.folder knows already comes first. {_PATHS}",
