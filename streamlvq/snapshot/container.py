@@ -20,7 +20,7 @@ import numpy.typing as npt
 import safetensors
 from safetensors.numpy import save
 
-from streamlvq.snapshot.errors import SnapshotError
+from streamlvq.snapshot.errors import SnapshotError, SnapshotSchemaError
 from streamlvq.snapshot.header import (
     MOST_ARRAYS,
     Header,
@@ -222,7 +222,7 @@ def _open(data: bytes, limit: int) -> tuple[Header, dict[str, Any]]:
         raise SnapshotError(f"metadata: expected an object, got {type(envelope).__name__}")
     schema = envelope.get("schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise SnapshotError(
+        raise SnapshotSchemaError(
             f"expected schema {SCHEMA}, got {schema!r}; a newer one needs a newer streamlvq"
         )
     return header, envelope

@@ -20,6 +20,7 @@ from streamlvq.snapshot.classifiers import Arrays, Meta, describe, rebuild
 from streamlvq.snapshot.container import LIMIT, decode, encode
 from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.files import read, write_atomically
+from streamlvq.snapshot.verify import MOST_ROOM
 from streamlvq.state import State
 from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.chain import links
@@ -114,17 +115,36 @@ class Snapshot:
         when = created.timestamp() if isinstance(created, datetime) else created
         return cls(arrays, _checked(_File(_named(node), when, readings, meta)))
 
-    def classifier(self) -> Any:
-        """A classifier that goes on from here; a new and independent one each time."""
-        return rebuild(self._arrays, self._file.classifier)
+    def classifier(self, *, room: int = MOST_ROOM) -> Any:
+        """A classifier that goes on from here; a new and independent one each time.
+
+        Parameters
+        ----------
+        room
+            The most numbers that it may ask memory for.
+
+        """
+        return rebuild(self._arrays, self._file.classifier, room=room)
 
     def to_bytes(self, *, limit: int = LIMIT) -> bytes:
         """As the bytes of a safetensors file; raises `SnapshotError` if it would be too large."""
         return encode(self._arrays, msgspec.structs.asdict(self._file), limit=limit)
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, limit: int = LIMIT) -> Self:
-        """The opposite of `to_bytes`; raises `SnapshotError` for what is damaged or cannot be."""
+    def from_bytes(cls, data: bytes, *, limit: int = LIMIT, room: int = MOST_ROOM) -> Self:
+        """The opposite of `to_bytes`; raises `SnapshotError` for what is damaged or cannot be.
+
+        Parameters
+        ----------
+        data
+            The bytes of a file.
+        limit
+            The most bytes that are looked at.
+        room
+            The most numbers that its classifier may ask memory for: a short snapshot from a
+            stranger can describe a large one.
+
+        """
         arrays, metadata = decode(data, limit=limit)
         try:
             file = msgspec.convert(metadata, _File)
@@ -132,7 +152,7 @@ class Snapshot:
             raise SnapshotError(f"metadata: {error}") from error
         _named(file.node)
         snapshot = cls(arrays, _checked(file))
-        snapshot._built = snapshot.classifier()  # what cannot be rebuilt is no snapshot
+        snapshot._built = snapshot.classifier(room=room)  # what cannot be rebuilt is no snapshot
         return snapshot
 
     def save(self, path: str | Path, *, limit: int = LIMIT) -> None:

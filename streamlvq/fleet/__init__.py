@@ -1,0 +1,28 @@
+"""Sharing between nodes that need not trust the way: signed envelopes, keys, numbers, a roster."""
+
+from __future__ import annotations
+
+from streamlvq.fleet.envelope import Sealed, seal, unseal
+from streamlvq.fleet.errors import MEANINGS, REASONS, EnvelopeRefused, KeyFileError
+from streamlvq.fleet.header import Header, Kind
+from streamlvq.fleet.keys import PrivateKey, TrustedKeys
+from streamlvq.fleet.numbering import Numbering
+from streamlvq.fleet.roster import Member, Roster, Taken
+
+__all__ = [
+    "MEANINGS",
+    "REASONS",
+    "EnvelopeRefused",
+    "Header",
+    "KeyFileError",
+    "Kind",
+    "Member",
+    "Numbering",
+    "PrivateKey",
+    "Roster",
+    "Sealed",
+    "Taken",
+    "TrustedKeys",
+    "seal",
+    "unseal",
+]
