@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 
 from streamlvq.config import Config, build_classifier
+from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
-from streamlvq.events import Event, Label, LateLabel, Readings
+from streamlvq.events import Event, Label, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.plot.html import number
 from streamlvq.replay.core import Bar, Replay
@@ -28,6 +29,8 @@ from streamlvq.replay.text import (
     refused_lines,
 )
 from streamlvq.snapshot import Snapshot
+from streamlvq.vectorize import Rows
+from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.chain import links
 
 
@@ -134,7 +137,7 @@ def train(
     if epochs == 1:
         learnt = _shown(head, Replay(config, monitor)).report(**about)
     else:
-        _train_model(monitor, head, epochs, seed, progress)
+        _train_model(monitor, head, epochs, seed, progress, refused)
     held_out = None
     if tail:
         judge = Replay(config, copy.deepcopy(monitor), learn=False)
@@ -193,19 +196,42 @@ def _shown(events: Iterable[Event], replay: Replay) -> Replay:
 
 
 def _train_model(
-    monitor: Monitor, events: Sequence[Event], epochs: int, seed: int, progress: bool | None
+    monitor: Monitor,
+    events: Sequence[Event],
+    epochs: int,
+    seed: int,
+    progress: bool | None,
+    refused: Statistics,
 ) -> None:
-    """Train the model on all labelled readings."""
+    """Train the model on all labelled readings; `refused` counts those that it cannot see."""
     readings = [_labelled(one) for one in _with_late_labels(events, monitor.config)]
     features = list(dict.fromkeys(name for one in readings for name in one.features))
     labels = [label for one in readings for label in one.labels]
     if labels:
         rows = np.concatenate([_arranged(one, features) for one in readings])
-        classifier = build_classifier(monitor.config)
+        classifier = build_transform(monitor.config.model, build_classifier(monitor.config))
+        if isinstance(classifier, FeatureTransform):
+            rows, labels = _transformed(classifier, rows, labels, features, refused)
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
         monitor.adopt("", classifier)
+
+
+def _transformed(
+    transform: FeatureTransform,
+    rows: Rows,
+    labels: list[Label],
+    features: Sequence[str],
+    refused: Statistics,
+) -> tuple[Rows, list[Label]]:
+    """What the model sees; a monitor would have refused the others one by one."""
+    bad = transform.refusals(rows, features)
+    refused.refuse([Refused(row, "value", text) for row, text in bad.items()])
+    if len(bad) == len(rows):
+        raise StreamLVQError(f"expected readings that model.transform takes, got none: {bad[0]}")
+    keep = [row for row in range(len(rows)) if row not in bad]
+    return transform.transform_rows(rows[keep], features), [labels[row] for row in keep]
 
 
 def _model(classifier: Any) -> Any:

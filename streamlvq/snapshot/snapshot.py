@@ -22,6 +22,7 @@ from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.files import read, write_atomically
 from streamlvq.snapshot.verify import MOST_ROOM
 from streamlvq.state import State
+from streamlvq.vectorize import name_order
 from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.chain import links
 
@@ -200,12 +201,14 @@ class Snapshot:
     def transform(self) -> tuple[str, tuple[Hashable, ...] | None] | None:
         """The function that readings go through first, and of which features (None: of all).
 
-        None if they do not go through any.
+        None if they do not go through any. The features are in an order that does not depend on
+        the one in which they were given.
         """
         wrapper = self._built
         if not isinstance(wrapper, FeatureTransform):
             return None
-        return wrapper.transform, None if wrapper.features is None else tuple(wrapper.features)
+        features = wrapper.features
+        return wrapper.transform, None if features is None else tuple(name_order(features))
 
     def in_sensor_units(self, values: ByFeature) -> ByFeature:
         """What the sensors would have to read for the model to see these values."""

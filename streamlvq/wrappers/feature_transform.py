@@ -137,6 +137,10 @@ class FeatureTransform(ClassifierWrapper):
         """
         return self._transform.rows(rows, names)
 
+    def refusals(self, rows: Rows, names: Sequence[Hashable]) -> dict[int, str]:
+        """The rows that `transform_rows` would raise for, and what is wrong with each."""
+        return self._transform.refusals(rows, names)
+
     def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
         """The opposite of `transform_rows`."""
         return self._transform.inverse_rows(rows, names)

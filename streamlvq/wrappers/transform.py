@@ -84,7 +84,7 @@ class Transform:
         return [column for column, name in enumerate(names) if name in self._selected]
 
     def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
-        """Which numbers of an array would be refused; `complaint` says why."""
+        """Which numbers of an array would be refused."""
         columns = self._columns(names)
         if columns is None:
             return self.monotone.outside(rows)
@@ -92,10 +92,15 @@ class Transform:
         outside[:, columns] = self.monotone.outside(rows[:, columns])
         return outside
 
-    def complaint(self, name: Hashable, value: float, row: int | None = None) -> str:
-        """What to say about a number that is outside."""
-        where = "" if row is None else f" of row {row}"
-        return f"feature {name!r}{where}: {self.monotone.complaint(value)}"
+    def refusals(self, rows: Rows, names: Sequence[Hashable]) -> dict[int, str]:
+        """The rows that cannot be transformed, and what is wrong with the first number of each."""
+        outside = self.outside(rows, names)
+        bad = np.flatnonzero(outside.any(axis=1)).tolist()
+        first = outside[bad].argmax(axis=1).tolist()
+        return {
+            row: f"feature {names[column]!r}: {self.monotone.complaint(float(rows[row, column]))}"
+            for row, column in zip(bad, first, strict=True)
+        }
 
     def rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
         """An array with a row for each reading, transformed; raises if it cannot be.
@@ -112,7 +117,8 @@ class Transform:
         if outside.any():
             row, column = np.argwhere(outside)[0].tolist()
             name = column if names is None else names[column]
-            raise ValueError(self.complaint(name, float(rows[row, column]), row))
+            complaint = self.monotone.complaint(float(rows[row, column]))
+            raise ValueError(f"feature {name!r} of row {row}: {complaint}")
         return self._mapped(self.monotone.apply, rows, names)
 
     def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
@@ -148,7 +154,8 @@ class Transform:
         outside = self.monotone.outside(values)
         if outside.any():
             k = int(outside.argmax())
-            raise ValueError(self.complaint(names[k], float(values[k])))
+            complaint = self.monotone.complaint(float(values[k]))
+            raise ValueError(f"feature {names[k]!r}: {complaint}")
         changed = dict(zip(names, self.monotone.apply(values).tolist(), strict=True))
         return changed if self._selected is None else {**x, **changed}
 
