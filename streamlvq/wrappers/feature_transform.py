@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 from river import base
 
@@ -14,6 +15,7 @@ from streamlvq.records import Decision, Explanation, Integrated, Prototype
 from streamlvq.vectorize import Reading, Rows, to_number, to_rows
 from streamlvq.wrappers.chain import is_pipeline, links, reach
 from streamlvq.wrappers.if_inside import if_inside, if_wrapped
+from streamlvq.wrappers.monotone import Monotone
 from streamlvq.wrappers.transform import Transform
 from streamlvq.wrappers.windows import Time
 from streamlvq.wrappers.wrapper import ClassifierWrapper
@@ -136,6 +138,15 @@ class FeatureTransform(ClassifierWrapper):
 
         """
         return self._transform.rows(rows, names)
+
+    @property
+    def monotone(self) -> Monotone:
+        """The function, its inverse, and the numbers that it takes."""
+        return self._transform.monotone
+
+    def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
+        """Which numbers `transform_rows` would raise for."""
+        return self._transform.outside(rows, names)
 
     def refusals(self, rows: Rows, names: Sequence[Hashable]) -> dict[int, str]:
         """The rows that `transform_rows` would raise for, and what is wrong with each."""
