@@ -11,7 +11,7 @@ from streamlvq.config.schema import Config
 from streamlvq.topics import Template, TemplateError
 
 EVERYONE = "everyone"
-LONGEST = 200  # characters of a node's name, as in snapshots
+LONGEST, LONGEST_BYTES = 200, 255  # of a node's name, as in snapshots and envelopes
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -146,11 +146,12 @@ def _apart(key: str, text: str, filter_: str) -> Iterator[Problem]:
         )
 
 
-_NODE = f"a name of 1 to {LONGEST} printable characters"
+_NODE = f"a name of 1 to {LONGEST} printable characters and at most {LONGEST_BYTES} bytes"
 
 
 def _is_name(node: str) -> bool:
-    return 1 <= len(node) <= LONGEST and node.isprintable()
+    fits = 1 <= len(node) <= LONGEST and node.isprintable()
+    return fits and len(node.encode()) <= LONGEST_BYTES
 
 
 def _wrong(key: str, message: str) -> Problem:
