@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import structs
 
-from streamlvq.config import Config, ModelSection, build_classifier
+from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_model
 from streamlvq.errors import StreamLVQError
 from streamlvq.models.base import LVQClassifier
+from streamlvq.monitor.building import build_whole, empty_transform
 from streamlvq.monitor.duplicates import Duplicates
 from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.monitor.servable import transform_of
+from streamlvq.monitor.served import Served
+from streamlvq.monitor.served_pipeline import ServedPipeline
+from streamlvq.monitor.standing import SPAN, Standing
 from streamlvq.snapshot import (
     OWN_LIMIT,
     OWN_ROOM,
@@ -27,6 +33,7 @@ from streamlvq.snapshot import (
 from streamlvq.snapshot.classifiers import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.feature_transform import FeatureTransform
 
 KIND = "checkpoint"
 ANEW = "change it back, or give state.folder another name to begin anew"
@@ -36,15 +43,31 @@ class OtherModelError(StreamLVQError):
     """A checkpoint is good, but of a model that the configuration does not ask for."""
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=True):
+class _Served(msgspec.Struct, forbid_unknown_fields=True):
+    classifier: dict[str, Any]
+    standing: Standing
+
+
+# Where nothing was ever served, a file is as it was before there was serving.
+class _Group(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     classifier: dict[str, Any]
+    served: _Served | None = None
+    given: Annotated[int, msgspec.Meta(ge=0)] = 0  # models that were ever served
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     made_of: dict[str, dict[str, Any] | None]
     groups: list[_Group]
     pending: dict[str, Any] | None
+
+
+class Groups(NamedTuple):
+    """What there is of each group: who learns, who is served beside it, and how many were."""
+
+    pipelines: dict[str, Pipeline]
+    served: dict[str, Served]
+    given: dict[str, int]
 
 
 def made_of(config: Config) -> dict[str, Any]:
@@ -54,11 +77,22 @@ def made_of(config: Config) -> dict[str, Any]:
     return plain
 
 
+class Kept(NamedTuple):
+    """A group: what its classifier knows, and the one that is served."""
+
+    name: str
+    arrays: dict[str, Any]
+    meta: dict[str, Any]
+    served_arrays: dict[str, Any]
+    served: _Served | None
+    given: int
+
+
 class Checkpoint(NamedTuple):
     """What a monitor knew at one moment, in copies; it may be put into bytes in another thread."""
 
     made_of: dict[str, Any]
-    classifiers: list[tuple[str, dict[str, Any], dict[str, Any]]]  # group, arrays, metadata
+    groups: list[Kept]
     duplicates: list[int]
     pending: Pending | None
 
@@ -66,9 +100,10 @@ class Checkpoint(NamedTuple):
         """The same knowledge always gives the same bytes."""
         arrays: dict[str, Any] = {"duplicates": np.array(self.duplicates, np.int64)}
         groups = []
-        for number, (name, own, meta) in enumerate(self.classifiers):
-            arrays |= prefixed(f"group{number}", own)
-            groups.append(_Group(name, meta))
+        for number, each in enumerate(self.groups):
+            arrays |= prefixed(f"group{number}", each.arrays)
+            arrays |= prefixed(f"served{number}", each.served_arrays)
+            groups.append(_Group(each.name, each.meta, each.served, each.given))
         extra = None
         if self.pending is not None:
             own, extra = self.pending.memory()
@@ -79,47 +114,85 @@ class Checkpoint(NamedTuple):
 
 def capture(
     config: Config,
-    pipelines: dict[str, Pipeline],
+    groups: Groups,
     duplicates: Duplicates,
     pending: Pending | None,
 ) -> Checkpoint:
     """All that is known now; raises `SnapshotError` for a model that cannot be kept."""
-    classifiers = [
-        (name, *describe(pipeline.classifier, room=OWN_ROOM))
-        for name, pipeline in sorted(pipelines.items())
-    ]
+    kept = [_keep(name, groups) for name in sorted(groups.pipelines)]
     copy = None if pending is None else pending.copy()
-    return Checkpoint(made_of(config), classifiers, duplicates.copy(), copy)
+    return Checkpoint(made_of(config), kept, duplicates.copy(), copy)
 
 
-def load(
-    config: Config, data: bytes, duplicates: Duplicates, pending: Pending | None
-) -> dict[str, Pipeline]:
-    """Fill the memories and return the pipelines; raises `SnapshotError` for what cannot be."""
+def _keep(name: str, groups: Groups) -> Kept:
+    arrays, meta = describe(groups.pipelines[name].classifier, room=OWN_ROOM)
+    served, given = groups.served.get(name), groups.given.get(name, 0)
+    if served is None:
+        return Kept(name, arrays, meta, {}, None, given)
+    own, own_meta = describe(served.pipeline.classifier, room=OWN_ROOM)
+    standing = replace(served.standing)
+    return Kept(name, arrays, meta, own, _Served(own_meta, standing), given)
+
+
+def load(config: Config, data: bytes, duplicates: Duplicates, pending: Pending | None) -> Groups:
+    """Fill the memories and return the groups; raises `SnapshotError` for what cannot be."""
     arrays, metadata = decode(data, kind=KIND, limit=OWN_LIMIT)
     try:
         file = msgspec.convert(metadata, _File)
     except msgspec.ValidationError as error:
         raise SnapshotError(f"checkpoint: {error}") from error
-    prefixes = [f"group{number}" for number in range(len(file.groups))]
+    numbers = range(len(file.groups))
+    prefixes = [f"{what}{number}" for what in ("group", "served") for number in numbers]
     own, parts = split(arrays, [*prefixes, "pending"])
-    if own.keys() != {"duplicates"} or own["duplicates"].ndim != 1:
-        raise SnapshotError(f"checkpoint: expected the array duplicates, got {sorted(own)}")
-    if own["duplicates"].dtype.kind != "i":
-        raise SnapshotError("checkpoint: expected whole numbers in the array duplicates")
-    pipelines = {
-        group.name: Pipeline(
-            _adapted(config, file.made_of, rebuild(parts[p], group.classifier, room=OWN_ROOM))
-        )
-        for p, group in zip(prefixes, file.groups, strict=True)
-    }
+    _check_own(own)
+    groups = Groups({}, {}, {})
+    for number, group in enumerate(file.groups):
+        _load_group(config, file.made_of, group, groups, parts, number)
     duplicates.restore(own["duplicates"])
     if pending is not None and file.pending is not None:
         try:
             pending.restore(parts["pending"], file.pending)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise SnapshotError(f"checkpoint: readings that wait for a label: {error}") from error
-    return pipelines
+    return groups
+
+
+def _check_own(own: dict[str, Any]) -> None:
+    if own.keys() != {"duplicates"} or own["duplicates"].ndim != 1:
+        raise SnapshotError(f"checkpoint: expected the array duplicates, got {sorted(own)}")
+    if own["duplicates"].dtype.kind != "i":
+        raise SnapshotError("checkpoint: expected whole numbers in the array duplicates")
+
+
+def _load_group(
+    config: Config,
+    before: dict[str, Any],
+    group: _Group,
+    groups: Groups,
+    parts: dict[str, dict[str, Any]],
+    number: int,
+) -> None:
+    name, arrays = group.name, parts[f"group{number}"]
+    local = rebuild(arrays, group.classifier, room=OWN_ROOM)
+    groups.pipelines[name] = Pipeline(_adapted(config, before, local))
+    if group.given:
+        groups.given[name] = group.given
+    if group.served is not None:
+        arrays = parts[f"served{number}"]
+        chain = rebuild(arrays, group.served.classifier, room=OWN_ROOM)
+        pipeline = ServedPipeline(_rewrapped(config, before, chain), group.given)
+        _check_served(name, group, pipeline)
+        groups.served[name] = Served(pipeline, group.served.standing)
+
+
+def _check_served(name: str, group: _Group, pipeline: ServedPipeline) -> None:
+    assert group.served is not None
+    if group.given < 1 or len(pipeline.classes) < 2:
+        raise SnapshotError(f"checkpoint: expected a model to serve to {name!r}, got none")
+    standing = group.served.standing
+    right = standing.local, standing.fused
+    if not 0.0 <= min(right) <= max(right) <= standing.weight <= SPAN or standing.labels < 0:
+        raise SnapshotError(f"checkpoint: expected how models have done, got {standing}")
 
 
 def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
@@ -127,7 +200,7 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     now = made_of(config)
     if now == before:
         return classifier
-    *wrappers, model = links(classifier)
+    *_, model = links(classifier)
     per = (before.get("model") or {}).get("per")
     if now["model"]["per"] != per:
         raise OtherModelError(
@@ -135,11 +208,19 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
             f"{now['model']['per']!r}; {ANEW}"
         )
     adapt(config.model, model, "the state is that of")
+    check_transform(empty_transform(config.model), classifier, "the state is that of a model")
+    return _rewrapped(config, before, classifier)
+
+
+def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
+    """The model of a classifier in the wrappers that the configuration wants now."""
+    now = made_of(config)
+    *wrappers, model = links(classifier)
     if now["integrator"] != before.get("integrator"):
-        return build_classifier(config, model)  # what windows and thresholds knew is of no use now
+        return build_whole(config, model)  # what windows and thresholds knew is of no use now
     if now["rejector"] != before.get("rejector"):
         inner = next((w for w in wrappers if isinstance(w, TimeIntegrator)), model)
-        return build_classifier(structs.replace(config, integrator=None), inner)
+        return build_whole(structs.replace(config, integrator=None), inner)
     return classifier
 
 
@@ -164,3 +245,13 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
                 f"says {now!r}, and this cannot change in a model that has begun to learn; {ANEW}"
             )
         setattr(model, name, now)
+
+
+def check_transform(wanted: FeatureTransform | None, classifier: Any, what: str) -> None:
+    """Raise `OtherModelError` unless a classifier has the transform that is asked for."""
+    ours, theirs = transform_of(wanted), transform_of(classifier)
+    if ours != theirs:
+        raise OtherModelError(
+            f"{what} with the transform {theirs!r}, but the configuration asks for {ours!r} "
+            f"(model.transform); {ANEW}"
+        )

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Rows
+from streamlvq.events import Label, Rows
 
 Ints = npt.NDArray[np.int64]
+Opinion = tuple[Label | None, float]  # a label and how certain it was; -1: there was no model
+
+
+class Opinions(NamedTuple):
+    """What two models say of a reading, whoever decides."""
+
+    local: Opinion
+    fused: Opinion
 
 
 @dataclass(slots=True)
@@ -24,6 +33,7 @@ class Columns:
     probabilities: Rows
     versions: Ints
     failures: dict[int, Exception] = field(default_factory=dict)  # by row: a defect of ours
+    opinions: dict[int, Opinions] = field(default_factory=dict)  # by row, if two were asked
 
     @classmethod
     def empty(cls, rows: int, classes: int) -> Columns:
@@ -43,3 +53,15 @@ class Columns:
         columns = cls.empty(rows, 0)
         columns.failures = dict.fromkeys(range(rows), error)
         return columns
+
+    def select(self, rows: list[int]) -> Columns:
+        """Only these rows, without failures and opinions."""
+        return Columns(
+            codes=self.codes[rows],
+            certainties=self.certainties[rows],
+            thresholds=self.thresholds[rows],
+            accepted=self.accepted[rows],
+            reasons=[self.reasons[k] for k in rows],
+            probabilities=self.probabilities[rows],
+            versions=self.versions[rows],
+        )

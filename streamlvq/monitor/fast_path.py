@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -63,16 +63,18 @@ class FastPath:
     @classmethod
     def through(
         cls, model: Any, integrator: TimeIntegrator | None, rejector: Rejector | None
-    ) -> FastPath | None:
+    ) -> Self | None:
         """A fast path, if there is one."""
         if not isinstance(model, LVQClassifier):
             return None
         if integrator is not None and integrator.delay:
             return None
+        return cls(model, integrator, rejector) if cls._can_reject(rejector) else None
+
+    @staticmethod
+    def _can_reject(rejector: Rejector | None) -> bool:
         thresholds = None if rejector is None else rejector._thresholds
-        if isinstance(thresholds, Adaptive) and thresholds.per_class:
-            return None
-        return cls(model, integrator, rejector)
+        return not (isinstance(thresholds, Adaptive) and thresholds.per_class)
 
     def is_ready(self, readings: Readings, k: int) -> bool:
         """Whether there is nothing new about the features and the label of a reading."""
@@ -96,7 +98,10 @@ class FastPath:
         end = start + len(kinds)
         rows = self._model._vectorizer.arrange(readings.rows[start:end], readings.features)
         places, fresh = self._enter(start, end, readings, duplicates)
-        self._watch(columns, start, np.ascontiguousarray(rows), kinds, places, fresh)
+        verdicts, found = self._watch(
+            columns, start, np.ascontiguousarray(rows), kinds, places, fresh
+        )
+        self._conclude(columns, start, verdicts, found)
         return end
 
     def _kinds(
@@ -139,7 +144,7 @@ class FastPath:
 
     def _watch(
         self, columns: Columns, start: int, rows: Rows, kinds: Ints, places: Ints, fresh: Ints
-    ) -> None:
+    ) -> tuple[Ints, Rows]:
         """Let the kernel go through the rows, and make room for it whenever it asks."""
         watch = kernels()
         engine = self._model._engine
@@ -181,7 +186,7 @@ class FastPath:
                 engine.make_room_for_prototypes()
         if recent is not None:
             recent.seen, recent.threshold = int(seen[0]), None
-        self._conclude(columns, start, verdicts, found)
+        return verdicts, found
 
     def _settings(self) -> tuple[Any, Any, Recent | None]:
         """What the kernel is to go by: settings, thresholds of all classes, what they adapt to."""

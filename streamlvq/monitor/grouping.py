@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,16 @@ def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:
     return list(indices.items())
 
 
-Part = tuple[list[int] | None, tuple[tuple[Label, ...], Columns]]
+Decided = tuple[tuple[Label, ...], Columns]  # the classes that the columns are about
+Part = tuple[list[int] | None, Decided]
 
 
-def assemble(
-    readings: Readings, twice: list[bool], parts: list[Part]
-) -> tuple[Decisions, dict[int, Exception]]:
-    """Decisions in the order of the readings, whatever group they belong to; and what failed."""
+def assemble(readings: Readings, twice: list[bool], parts: list[Part]) -> tuple[Decisions, Columns]:
+    """Decisions in the order of the readings, whatever group they belong to; and their columns."""
     if len(parts) == 1 and parts[0][0] is None:
         classes, columns = parts[0][1]
     else:
-        classes, columns = _merge(len(readings), parts)
+        classes, columns = merge(len(readings), parts)
     decisions = Decisions(
         classes=classes,
         devices=readings.devices,
@@ -50,7 +50,7 @@ def assemble(
         duplicates=twice,
         sources=readings.sources,
     )
-    return decisions, columns.failures
+    return decisions, columns
 
 
 def without(decisions: Decisions, keep: list[int]) -> Decisions:
@@ -64,7 +64,8 @@ def without(decisions: Decisions, keep: list[int]) -> Decisions:
     return Decisions(classes=decisions.classes, **columns)
 
 
-def _merge(rows: int, parts: list[Part]) -> tuple[tuple[Label, ...], Columns]:
+def merge(rows: int, parts: Sequence[Part]) -> Decided:
+    """The parts as one, each row in its place."""
     classes = tuple(dict.fromkeys(label for _, (known, _) in parts for label in known))
     place = {label: code for code, label in enumerate(classes)}
     merged = Columns.empty(rows, len(classes))
@@ -80,6 +81,7 @@ def _merge(rows: int, parts: list[Part]) -> tuple[tuple[Label, ...], Columns]:
         if len(places):
             merged.probabilities[np.ix_(np.array(indices), places)] = columns.probabilities
         merged.failures |= {indices[k]: error for k, error in columns.failures.items()}
+        merged.opinions |= {indices[k]: said for k, said in columns.opinions.items()}
         for k, reason in zip(indices, columns.reasons, strict=True):
             merged.reasons[k] = reason
     return classes, merged

@@ -11,19 +11,26 @@ from streamlvq.config import Config, ModelSection
 from streamlvq.events import Label, Readings, Refused
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.wrappers.feature_transform import FeatureTransform
 
 Pipelines = Mapping[str, Pipeline]
 
 
-def refuse(config: Config, pipelines: Pipelines, readings: Readings) -> list[Refused]:
+def refuse(
+    config: Config,
+    pipelines: Pipelines,
+    readings: Readings,
+    transform: FeatureTransform | None = None,
+) -> list[Refused]:
     """What is wrong with readings, at most one thing with each, before anything is done with any.
 
     Each is judged as if those before it had been learnt, so that it does not matter how readings
     are cut into batches.
     """
-    if _are_harmless(config, pipelines, readings):
+    outside = {} if transform is None else transform.refusals(readings.rows, readings.features)
+    if not outside and _are_harmless(config, pipelines, readings):
         return []
-    judge = _Judge(config, pipelines)
+    judge = _Judge(config, pipelines, outside)
     verdicts = ((k, judge.refuse(readings, k)) for k in range(len(readings)))
     return [Refused(readings.sources[k], *why) for k, why in verdicts if why is not None]
 
@@ -66,8 +73,9 @@ def _has_room(
 class _Judge:
     """Looks at readings one by one, and remembers what models would know by then."""
 
-    def __init__(self, config: Config, pipelines: Pipelines) -> None:
+    def __init__(self, config: Config, pipelines: Pipelines, outside: Mapping[int, str]) -> None:
         self.config = config
+        self.outside = outside  # by row: what is wrong with it, to the transform
         self.needs_times = _needs_times(config)
         self.groups = set(pipelines)
         self.features = {group: set(p.model.features) for group, p in pipelines.items()}
@@ -80,6 +88,7 @@ class _Judge:
         wrong = (
             self._time(readings.times[k])
             or _values(readings, k)
+            or self._domain(k)
             or self._group(group)
             or _more_features(self.config.model, features, readings.features)
             or self._label(self.classes.get(group, set()), label)
@@ -98,6 +107,9 @@ class _Judge:
         if t is not None and not isfinite(t):
             return "field", f"expected a time, got {t!r}"
         return None
+
+    def _domain(self, k: int) -> tuple[str, str] | None:
+        return ("value", self.outside[k]) if k in self.outside else None
 
     def _group(self, group: str) -> tuple[str, str] | None:
         limit = self.config.model.limit

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from streamlvq.config import Config, build_classifier
+from streamlvq.config import Config
+from streamlvq.config.build import build_transform
 from streamlvq.events import NEVER, Decisions, Event, Label, LateLabel, Readings, Refused, failure
 from streamlvq.monitor import checkpoint, limits
-from streamlvq.monitor.checkpoint import Checkpoint
-from streamlvq.monitor.columns import Columns
+from streamlvq.monitor.building import build_whole, empty_transform
+from streamlvq.monitor.checkpoint import Checkpoint, Groups
+from streamlvq.monitor.columns import Columns, Opinions
 from streamlvq.monitor.duplicates import Duplicates
-from streamlvq.monitor.grouping import assemble, by_group, without
+from streamlvq.monitor.grouping import Decided, assemble, by_group, without
 from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.monitor.served import Served
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.chain import links
 
@@ -53,9 +56,14 @@ class Monitor:
     def __init__(self, config: Config, start: Snapshot | None = None) -> None:
         self.config = config
         self._start = start
+        fleet = getattr(config, "fleet", None)
+        self._mode = "fused" if fleet is None else fleet.serve
+        self._transform = empty_transform(config.model)
         if start is not None:
             self._fresh()  # whether it can be, better now than with the first reading
         self._pipelines: dict[str, Pipeline] = {}
+        self._served: dict[str, Served] = {}
+        self._given: dict[str, int] = {}  # models that were ever served, by group
         self._duplicates = Duplicates(config.state.duplicates)
         labels = config.labels
         self._pending = (
@@ -71,7 +79,7 @@ class Monitor:
         return self._decide(event)
 
     def _decide(self, readings: Readings) -> Outcome:
-        refused = limits.refuse(self.config, self._pipelines, readings)
+        refused = limits.refuse(self.config, self._pipelines, readings, self._transform)
         if refused:
             bad = {r.source for r in refused}
             keep = [k for k, source in enumerate(readings.sources) if source not in bad]
@@ -84,13 +92,15 @@ class Monitor:
             (indices, self._step_group(group, readings, indices, twice))
             for group, indices in by_group(readings.groups)
         ]
-        decisions, failures = assemble(readings, twice, parts)
+        decisions, columns = assemble(readings, twice, parts)
+        failures, opinions = columns.failures, columns.opinions
         if failures:
             refused += [_failure(readings.sources[k], error) for k, error in failures.items()]
             keep = [k for k in range(len(readings)) if k not in failures]
             readings, decisions = readings.select(keep), without(decisions, keep)
+            opinions = {new: opinions[k] for new, k in enumerate(keep) if k in opinions}
         if self._pending is not None:
-            self._remember(readings, decisions)
+            self._remember(readings, decisions, opinions)
         learnt = sum(
             y is not None and not again
             for y, again in zip(readings.labels, decisions.duplicates, strict=True)
@@ -99,11 +109,14 @@ class Monitor:
 
     def _step_group(
         self, group: str, readings: Readings, indices: list[int] | None, twice: list[bool]
-    ) -> tuple[tuple[Label, ...], Columns]:
+    ) -> Decided:
         part = readings if indices is None else readings.select(indices)
         again = twice if indices is None else [twice[k] for k in indices]
         try:
             pipeline = self._pipeline(group)
+            served = self._served.get(group)
+            if served is not None:
+                return served.step(pipeline, part, again, self._mode, self._pending is not None)
             columns = pipeline.step(part, again)
         except Exception as error:  # other groups shall not suffer from a defect
             return (), Columns.failed(len(part), error)
@@ -117,18 +130,26 @@ class Monitor:
 
     def _fresh(self) -> Pipeline:
         if self._start is None:
-            return Pipeline(build_classifier(self.config))
-        *_, model = links(self._start.classifier())
+            return Pipeline(build_whole(self.config))
+        classifier = self._start.classifier()
+        checkpoint.check_transform(self._transform, classifier, "model.start: this is a snapshot")
+        *_, model = links(classifier)
         checkpoint.adapt(self.config.model, model, "model.start: this is a snapshot of")
-        return Pipeline(build_classifier(self.config, model))
+        return Pipeline(build_whole(self.config, model))
 
-    def _remember(self, readings: Readings, decisions: Decisions) -> None:
+    def _remember(
+        self, readings: Readings, decisions: Decisions, opinions: dict[int, Opinions]
+    ) -> None:
         assert self._pending is not None
         labels, certainties = decisions.labels(), decisions.certainties.tolist()
         for k, (y, again) in enumerate(zip(readings.labels, decisions.duplicates, strict=True)):
-            if y is None and not again:
+            if y is not None or again:
+                continue
+            if k in opinions:
+                self._pending.remember(readings, k, *opinions[k])
+            else:
                 certainty = certainties[k] if decisions.reasons[k] != "no_model" else -1.0
-                self._pending.remember(readings, k, labels[k], certainty)
+                self._pending.remember(readings, k, (labels[k], certainty))
 
     def _learn_late(self, late: LateLabel) -> Outcome:
         waiting = None if self._pending is None else self._pending.find(late)
@@ -140,6 +161,8 @@ class Monitor:
             if wrong is not None:
                 return Outcome(refused=[Refused(late.source, *wrong)])
             pipeline.learn_late(waiting, late.label)
+            if waiting.group in self._served:
+                self._served[waiting.group].learn_late(waiting, late.label)
         except Exception as error:
             return Outcome(refused=[_failure(late.source, error)])
         assert self._pending is not None
@@ -158,23 +181,94 @@ class Monitor:
         )
         return Outcome(refused=[Refused(late.source, "label", text)])
 
+    # --- serving ---------------------------------------------------------------------------------
+
+    def serve(self, group: str, model: Any) -> None:
+        """Decide on the readings of a group with another model from now on.
+
+        The local model goes on learning every label, just as if nothing were served, and nothing
+        of the served model ever gets into it. Windows of devices and thresholds live on: their
+        columns follow each class to its place in the new model. Who decides is said by
+        `fleet.serve` of the configuration; without that section it is the served model.
+
+        Decisions of the n-th model that a group is served have the version -n; to serve again just
+        what is served changes nothing. Raises ValueError for a model that cannot decide here.
+
+        Parameters
+        ----------
+        group
+            The name of the local model; "" for the one that all share.
+        model
+            A model that knows at least two classes, in a `FeatureTransform` if the configuration
+            says so, and in nothing else. It is not copied: teach it no more. None: the local model
+            decides again.
+
+        """
+        if model is None:
+            self._served.pop(group, None)
+            return
+        before = self._served.get(group)
+        if before is not None and before.is_given(model):
+            return
+        if group not in self._pipelines and len(self._pipelines) >= self.config.model.limit:
+            limit = self.config.model.limit
+            raise ValueError(f"expected at most {limit} models (model.limit), got also {group!r}")
+        local, number = self._pipelines.get(group), self._given.get(group, 0) + 1
+        local = self._fresh() if local is None else local
+        self._served[group] = Served.beside(local, before, model, number)
+        self._pipelines[group], self._given[group] = local, number
+
+    def local(self, group: str) -> Any:
+        """The model that learns in a group, in its `FeatureTransform` if there is one.
+
+        For a group that nothing was heard of it is the model that it would begin with.
+        """
+        pipeline = self._pipelines.get(group)
+        pipeline = self._fresh() if pipeline is None else pipeline
+        return build_transform(self.config.model, pipeline.model)
+
+    def serving(self, group: str) -> Any:
+        """The model that is served to a group, whether or not it decides; None if there is none."""
+        served = self._served.get(group)
+        return None if served is None else build_transform(self.config.model, served.pipeline.model)
+
+    def standing(self, group: str) -> dict[str, Any]:
+        """How well the local and the served model have done of late, and which one decides.
+
+        `local` and `fused` are their accuracies on labelled readings, about the last 200 of them,
+        before these were learnt; None before the first label. `labels` is how many labels have
+        come since something is served, `decides` is "local" or "fused".
+        """
+        served = self._served.get(group)
+        if served is None:
+            return {"local": None, "fused": None, "labels": 0, "decides": "local"}
+        local, fused = served.standing.accuracies()
+        decides = "fused" if served.decides(self._mode) else "local"
+        return {
+            "local": local,
+            "fused": fused,
+            "labels": served.standing.labels,
+            "decides": decides,
+        }
+
     # --- state -----------------------------------------------------------------------------------
 
     def compile(self) -> None:
         """Make the kernels ready, so that the first reading need not wait."""
-        rows = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.2], [0.1, 0.9]])
+        rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.5, 1.2], [1.1, 1.9]])  # to any transform
         times: list[float | None] = [0.0, 1.0, 2.0, 3.0]
         labels: list[Label | None] = ["x", "y", None, "x"]
         blank, numbers = [""] * 4, [0] * 4
         readings = Readings(
             ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
-        Pipeline(build_classifier(self.config)).step(readings, [False] * 4)
+        Pipeline(build_whole(self.config)).step(readings, [False] * 4)
 
     @property
     def devices(self) -> int:
         """Devices that have a window."""
-        integrators = (pipeline.integrator for pipeline in self._pipelines.values())
+        deciding = {**self._pipelines, **{g: s.pipeline for g, s in self._served.items()}}
+        integrators = (pipeline.integrator for pipeline in deciding.values())
         return sum(len(each._windows) for each in integrators if each is not None)
 
     @property
@@ -183,12 +277,14 @@ class Monitor:
         return 0 if self._pending is None else len(self._pending)
 
     def models(self) -> dict[str, Any]:
-        """The classifier (with its wrappers) of each group; "" is the one that all share."""
+        """The classifier (with its wrappers) that learns in each group; "" is the one of all."""
         return {group: pipeline.classifier for group, pipeline in self._pipelines.items()}
 
     def adopt(self, group: str, classifier: Any) -> None:
-        """Let the readings of a group be decided by this classifier from now on."""
+        """Let a group learn with this classifier, and nothing be served to it, from now on."""
+        checkpoint.check_transform(self._transform, classifier, "this is a classifier")
         self._pipelines[group] = Pipeline(classifier)
+        self._served.pop(group, None)
 
     def checkpoint(self) -> bytes:
         """All that it knows; the same knowledge always gives the same bytes."""
@@ -196,7 +292,8 @@ class Monitor:
 
     def capture(self) -> Checkpoint:
         """The same as copies, which takes less time; another thread may put them into bytes."""
-        return checkpoint.capture(self.config, self._pipelines, self._duplicates, self._pending)
+        groups = Groups(self._pipelines, self._served, self._given)
+        return checkpoint.capture(self.config, groups, self._duplicates, self._pending)
 
     @classmethod
     def restore(cls, config: Config, data: bytes, start: Snapshot | None = None) -> Monitor:
@@ -207,7 +304,9 @@ class Monitor:
         anew around the old model.
         """
         monitor = cls(config, start)
-        monitor._pipelines = checkpoint.load(config, data, monitor._duplicates, monitor._pending)
+        monitor._pipelines, monitor._served, monitor._given = checkpoint.load(
+            config, data, monitor._duplicates, monitor._pending
+        )
         return monitor
 
 

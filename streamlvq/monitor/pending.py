@@ -9,18 +9,20 @@ import numpy as np
 
 from streamlvq.events import Label, LateLabel, Readings, Rows
 from streamlvq.kernels.layout import LARGEST
+from streamlvq.monitor.columns import Opinion
 
 Key = tuple[str, int | float]  # the device, and the number or the time of the reading
 
 
 class Waiting(NamedTuple):
-    """A reading, and what was said about it."""
+    """A reading, and what was said about it: by the local model, and by one that was served."""
 
     group: str
     features: tuple[str, ...]
     row: Rows
     label: Label | None
     certainty: float
+    fused: Opinion | None = None
 
 
 class Pending:
@@ -34,14 +36,16 @@ class Pending:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def remember(self, readings: Readings, k: int, label: Label | None, certainty: float) -> None:
+    def remember(
+        self, readings: Readings, k: int, local: Opinion, fused: Opinion | None = None
+    ) -> None:
         """Keep a reading; the oldest one is given up if there is no more room."""
         mark = readings.sequences[k] if self.by_sequence else readings.times[k]
         if mark is None:
             return
         key = (readings.devices[k], mark)
         row = readings.rows[k].copy()
-        self._waiting[key] = Waiting(readings.groups[k], readings.features, row, label, certainty)
+        self._waiting[key] = Waiting(readings.groups[k], readings.features, row, *local, fused)
         self._waiting.move_to_end(key)
         if len(self._waiting) > self.room:
             self._waiting.popitem(last=False)
@@ -80,6 +84,11 @@ class Pending:
                 for key, w in self._waiting.items()
             ],
         }
+        served = [
+            [k, *w.fused] for k, w in enumerate(self._waiting.values()) if w.fused is not None
+        ]
+        if served:  # files without it are as they were before models could be served
+            extra["fused"] = served
         rows = [w.row for w in self._waiting.values()]
         arrays = {
             "values": np.concatenate(rows) if rows else np.empty(0),
@@ -95,8 +104,9 @@ class Pending:
         values, certainties = arrays["values"], arrays["certainty"].tolist()
         if values.ndim != 1 or np.any(np.abs(values) > LARGEST):
             raise ValueError("expected values of ordinary size in one row")
-        for (device, mark, group, kind, label), certainty in zip(
-            extra["waiting"], certainties, strict=True
+        fused = {k: (label, float(certainty)) for k, label, certainty in extra.get("fused", ())}
+        for k, ((device, mark, group, kind, label), certainty) in enumerate(
+            zip(extra["waiting"], certainties, strict=True)
         ):
             features = kinds[kind]
             row = values[start : start + len(features)].astype(np.float64)
@@ -107,7 +117,8 @@ class Pending:
             if not (isinstance(group, str) and all(isinstance(f, str) for f in features)):
                 raise ValueError("expected names")
             start += len(features)
-            waiting[(device, mark)] = Waiting(group, features, row, label, certainty)
+            said = (label, certainty, fused.get(k))
+            waiting[(device, mark)] = Waiting(group, features, row, *said)
         self._waiting = waiting
         while len(waiting) > self.room:
             waiting.popitem(last=False)
