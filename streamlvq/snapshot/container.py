@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from typing import Any
 
@@ -24,6 +25,7 @@ from streamlvq.snapshot.errors import SnapshotError, SnapshotSchemaError
 from streamlvq.snapshot.header import (
     MOST_ARRAYS,
     Header,
+    Span,
     check_name,
     largest_header,
     largest_text,
@@ -116,7 +118,7 @@ def decode(
     if envelope.get("kind") != kind:
         raise SnapshotError(f"expected a {kind}, got a {envelope.get('kind')!r}")
     _verify(data, header)
-    arrays, metadata = _arrays(data), envelope.get("metadata")
+    arrays, metadata = _arrays(data, header), envelope.get("metadata")
     if metadata is None and METADATA in arrays:
         metadata = _long_metadata(arrays.pop(METADATA), limit)
     if not isinstance(metadata, dict):
@@ -245,12 +247,16 @@ def _verify(data: bytes, header: Header) -> None:
         raise SnapshotError(f"expected checksum {checksum}, got {found[1]}: the file is damaged")
 
 
-def _arrays(data: bytes) -> Arrays:
-    try:
-        found = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-    except safetensors.SafetensorError as error:
-        raise SnapshotError(f"expected arrays as safetensors, got {error}") from error
+def _arrays(data: bytes, header: Header) -> Arrays:
+    """Views of the data, which cannot be written to: the header has said where each is."""
     return {
-        name: np.frombuffer(each["data"], DTYPES[each["dtype"]]).reshape(each["shape"])
-        for name, each in sorted(found)
+        span.name: _aligned(data, header.end + span.begin, span)
+        for span in sorted(header.spans, key=lambda span: span.name)
     }
+
+
+def _aligned(data: bytes, place: int, span: Span) -> npt.NDArray[Any]:
+    array = np.frombuffer(data, DTYPES[span.dtype], math.prod(span.shape), place)
+    shaped = array.reshape(span.shape)
+    # Others may have written this file, with arrays at odd places; not all code is fond of those.
+    return shaped if shaped.flags.aligned else shaped.copy()

@@ -24,11 +24,22 @@ SIZES = {"F64": 8, "I64": 8, "U8": 1}
 METADATA = "__metadata__"
 
 
+class Span(NamedTuple):
+    """Where an array is, counted from where the arrays begin."""
+
+    begin: int
+    end: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
 class Header(NamedTuple):
-    """What was read: the text of the only piece of metadata, and where the arrays begin."""
+    """What was read: the text of the only piece of metadata, where the arrays begin, and each."""
 
     text: str
     end: int
+    spans: list[Span]
 
 
 def largest_header(limit: int, strangers: int) -> int:
@@ -56,8 +67,7 @@ def read_header(data: bytes, key: str, limit: int, largest: int = LARGEST_HEADER
         )
     entries = _parse(data[LENGTH:end])
     text = _only_text(entries.pop(METADATA, None), key)
-    _check_entries(entries, len(data) - end)
-    return Header(text, end)
+    return Header(text, end, _spans(entries, len(data) - end))
 
 
 def _parse(header: bytes) -> dict[str, Any]:
@@ -99,21 +109,24 @@ def check_name(name: Any) -> None:
         )
 
 
-def _check_entries(entries: dict[str, Any], size: int) -> None:
+def _spans(entries: dict[str, Any], size: int) -> list[Span]:
     """Arrays must fill the rest of the file: no overlap, no gap, nothing beyond the end."""
     if len(entries) > MOST_ARRAYS:
         raise SnapshotError(f"expected at most {MOST_ARRAYS} arrays, got {len(entries)}")
     spans = sorted(_span(name, entry) for name, entry in entries.items())
     place = 0
-    for begin, end, name in spans:
-        if begin != place:
-            raise SnapshotError(f"array {name!r}: expected to begin at {place}, got {begin}")
-        place = end
+    for span in spans:
+        if span.begin != place:
+            raise SnapshotError(
+                f"array {span.name!r}: expected to begin at {place}, got {span.begin}"
+            )
+        place = span.end
     if place != size:
         raise SnapshotError(f"expected {place} bytes of arrays, got {size}")
+    return spans
 
 
-def _span(name: str, entry: Any) -> tuple[int, int, str]:
+def _span(name: str, entry: Any) -> Span:
     """Where an array begins and ends."""
     check_name(name)
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
@@ -126,12 +139,12 @@ def _span(name: str, entry: Any) -> tuple[int, int, str]:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise SnapshotError(f"array {name!r}: expected two offsets, got {offsets!r}")
     begin, end = offsets
-    if end - begin != math.prod(shape) * SIZES[dtype]:
+    size = math.prod(shape) * SIZES[dtype]
+    if end - begin != size:
         raise SnapshotError(
-            f"array {name!r}: expected {math.prod(shape) * SIZES[dtype]} bytes for shape {shape}, "
-            f"got {end - begin}"
+            f"array {name!r}: expected {size} bytes for shape {shape}, got {end - begin}"
         )
-    return begin, end, name
+    return Span(begin, end, name, dtype, tuple(shape))
 
 
 def _are_sizes(values: Any) -> bool:

@@ -24,7 +24,7 @@ from streamlvq.snapshot.verify import (
     shape_of,
     sizes_of,
 )
-from streamlvq.state import State
+from streamlvq.state import FIXED, SECTIONS, State
 
 
 def describe_memory(
@@ -86,13 +86,21 @@ def rebuild_memory(
     design = derived_design(model, numbers.seed)
     verify(model, design, numbers, arrays, room)
     state = State(_header(model, design, numbers, arrays))
-    for name, array in arrays.items():
-        state[name][tuple(slice(0, n) for n in array.shape)] = array
+    _fill(state, arrays)
     state["class_size"][...] = class_sizes(arrays["label"], numbers.classes)
     engine = Engine.__new__(Engine)
     engine.__setstate__({"design": design, "state": state})
     engine.set_parameters(model._parameters(), model._switches())
     return engine
+
+
+def _fill(state: State, arrays: dict[str, Array]) -> None:
+    """Put arrays into their sections; only the first dimension of a section may have more room."""
+    for name, array in arrays.items():
+        number = FIXED[name][0] if name in FIXED else SECTIONS[name].number
+        section = state.floats if number < at.FLOAT_SECTIONS else state.ints
+        start = state.size(at.SECTIONS + number)
+        section[start : start + array.size] = array.reshape(-1)
 
 
 def _header(

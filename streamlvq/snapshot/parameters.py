@@ -14,9 +14,14 @@ from streamlvq.snapshot.verify import between
 COMPLAINTS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
 
+_NAMES: dict[type[Any], list[str]] = {}  # to look at a signature takes longer than all the rest
+
+
 def names_of(cls: type[Any]) -> list[str]:
     """The parameters of a class, without what it wraps."""
-    return [name for name in inspect.signature(cls).parameters if name != "classifier"]
+    if cls not in _NAMES:
+        _NAMES[cls] = [name for name in inspect.signature(cls).parameters if name != "classifier"]
+    return _NAMES[cls]
 
 
 def pack_parameters(estimator: Any) -> dict[str, Any]:

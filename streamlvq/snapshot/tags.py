@@ -49,6 +49,8 @@ def untag(tagged: Any, what: str) -> Hashable:
     """The opposite of `tag`."""
     if isinstance(tagged, list) and len(tagged) == 2:
         kind, value = tagged
+        if kind == "str" and type(value) is str and len(value) <= LONGEST:
+            return value  # by far the most
         try:
             restored = _restore(kind, value)
             if tag(restored, what) == tagged or kind == "float":
