@@ -49,13 +49,15 @@ __all__ = [
     "RelSimRejector",
     "Snapshot",
     "TimeIntegrator",
+    "fuse",
 ]
 
 # What not every program needs: modules, and classes with the modules that they are in.
-_MODULES = ("coupling", "metrics", "plot", "robustness", "synth")
-_CLASSES = {"Monitor": "monitor", "Snapshot": "snapshot"}
+_MODULES = ("coupling", "fusion", "metrics", "plot", "robustness", "synth")
+_CLASSES = {"Monitor": "monitor", "Snapshot": "snapshot", "fuse": "fusion"}
 
 if TYPE_CHECKING:
+    from streamlvq.fusion import fuse
     from streamlvq.monitor import Monitor
     from streamlvq.snapshot import Snapshot
 

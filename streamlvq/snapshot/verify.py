@@ -28,12 +28,13 @@ LARGEST_RANDOM = 2**31 - 2
 EXACT = 2**53  # samples are counted in floats as well
 HIGHEST = sys.float_info.max
 NORM = 1.001  # a metric has norm one, up to rounding
+FUSED = 1e6  # but one that was fused is a mean over nodes with other feature scales
 COLDEST, HOTTEST = 0.01, 100.0  # temperatures
 SLOPES, OFFSET = (-100.0, -0.01), 30.0  # of sigmoids
 DERIVED = ("parameters", "class_size")  # from the model's parameters and the labels
 NAMES = tuple(name for name in (*FIXED, *SECTIONS) if name not in DERIVED)
 
-ANY, COUNT, UNIT, METRIC = (-HIGHEST, HIGHEST), (0.0, HIGHEST), (-1.0, 1.0), (-NORM, NORM)
+ANY, COUNT, UNIT, METRIC = (-HIGHEST, HIGHEST), (0.0, HIGHEST), (-1.0, 1.0), (-FUSED, FUSED)
 # What follows from the largest reading, so that whatever is read can go on without overflow.
 VALUE = (-NORM * at.LARGEST, NORM * at.LARGEST)
 DEVIATION = (0.0, 2.0 * NORM * at.LARGEST)

@@ -1,0 +1,250 @@
+"""A fused model as arrays and metadata, in the coordinates of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamlvq.engine import Design
+from streamlvq.fusion.blend import Blended
+from streamlvq.fusion.brought import Model
+from streamlvq.fusion.metric import Fused as FusedMetric
+from streamlvq.fusion.metric import factor
+from streamlvq.fusion.pool import Ints
+from streamlvq.fusion.tables import Axes, Floats
+from streamlvq.kernels import layout as at
+from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
+from streamlvq.snapshot.parameters import construct
+from streamlvq.snapshot.tags import tag
+from streamlvq.snapshot.verify import LEAST_ROOM, NAMES, shape_of, sizes_of, Numbers
+from streamlvq.state import FIXED, SECTIONS
+
+START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of classes in common coordinates: samples, and weight, mean and variance of features."""
+
+    samples: Floats
+    weight: Floats
+    mean: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True)
+class Place:
+    """The coordinates that a model is wanted in: x = gain * common + shift."""
+
+    gain: Floats
+    shift: Floats
+
+
+def assemble(
+    blended: Blended,
+    statistics: Statistics,
+    axes: Axes,
+    visible: Ints,
+    place: Place,
+    template: Model,
+    rank: int,
+) -> tuple[Arrays, Meta]:
+    """Arrays and metadata that `snapshot.rebuild` makes a classifier of.
+
+    Parameters
+    ----------
+    blended, statistics
+        What was fused.
+    axes, visible
+        All features and labels, and which of the labels are wanted.
+    place
+        Where.
+    template
+        Whose parameters it shall have.
+    rank
+        Rows of its metrics.
+
+    """
+    parameters = dict(template.meta["parameters"])
+    width = len(axes.features)
+    if "rank" in parameters and min(parameters["rank"] or width, width) != rank:
+        parameters["rank"] = rank
+    model: Any = construct(MODELS[template.type], parameters)
+    design: Design = model._design()
+    part = _Part(blended, statistics, visible, place, design, width)
+    memory = template.meta["memory"]
+    numbers = Numbers(
+        slots=part.slots,
+        prototypes=len(part.label),
+        classes=part.classes,
+        buffer=model.buffer_size if design.buffer > 0 else 0,
+        stored=0,
+        samples=max(int(statistics.samples[visible].sum()), len(visible)),
+        random=1,
+        seed=0 if memory is None else memory["seed"],
+    )
+    sizes = sizes_of(numbers, design, width) | {at.BUFFER: 0}
+    arrays = {}
+    for name in NAMES:
+        shape = shape_of(name, sizes)
+        if np.prod(shape):
+            arrays[name] = _filled(name, shape, part.rows(name))
+    meta: Meta = {
+        "type": template.type,
+        "parameters": parameters,
+        "features": [tag(name, "feature") for name in axes.features],
+        "labels": [tag(axes.labels[k], "label") for k in visible],
+        "columns": None,
+        "memory": {name: getattr(numbers, name) for name in Numbers.__struct_fields__},
+    }
+    return arrays, meta
+
+
+def _filled(name: str, shape: tuple[int, ...], rows: Any) -> Any:
+    """An array of that shape that begins with these rows."""
+    start = SECTIONS[name].start if name not in FIXED else 0.0
+    dtype = np.int64 if name == "label" else np.float64
+    if name == "omega":
+        out = np.empty(shape)
+        out[:] = rows[-1]  # free slots start where every new metric does
+        rows = rows[:-1]
+    else:
+        out = np.full(shape, start, dtype)
+    rows = np.asarray(rows)
+    out[tuple(slice(0, n) for n in rows.shape)] = rows
+    return out
+
+
+class _Part:
+    """What of a blend is wanted, row by row."""
+
+    def __init__(
+        self,
+        blended: Blended,
+        statistics: Statistics,
+        visible: Ints,
+        place: Place,
+        design: Design,
+        width: int,
+    ) -> None:
+        self.blended, self.design, self.width = blended, design, width
+        self.place = place
+        self.statistics, self.visible = statistics, visible
+        code = {int(k): n for n, k in enumerate(visible)}
+        self.paired = design.rule == at.RULE_PAIRWISE
+        if self.paired:
+            self._take_pairs(code)
+        else:
+            self.chosen = np.flatnonzero(np.isin(blended.label, visible))
+            self.label = np.array([code[int(k)] for k in blended.label[self.chosen]], np.int64)
+            self.w = blended.w[self.chosen]
+            self.metrics = blended.metrics
+            if design.local and blended.metrics:
+                self.metrics = [blended.metrics[k] for k in self.chosen]
+        self.classes = max(LEAST_ROOM, len(visible))
+        self.slots = design.room(self.classes).get(at.SLOTS, max(LEAST_ROOM, len(self.label)))
+
+    def _take_pairs(self, code: dict[int, int]) -> None:
+        """All pairs of the classes in their order; what no node has is made of class means."""
+        blended = self.blended
+        found = {
+            (int(a), int(b)): k
+            for k, (a, b) in enumerate(zip(blended.label, blended.against, strict=True))
+        }
+        self.chosen, places, self.metrics, platt = [], [], [], []
+        label: list[int] = []
+        for high in range(1, len(self.visible)):
+            for low in range(high):
+                pair = int(self.visible[low]), int(self.visible[high])
+                label += [low, high]
+                k = found.get(pair)
+                if k is None:
+                    places += [self.statistics.mean[pair[0]], self.statistics.mean[pair[1]]]
+                    self.metrics.append(_usual(blended.metrics, self.width))
+                    platt.append(_usual_sigmoid(blended.platt))
+                else:
+                    places += [blended.w[k], blended.w[found[pair[::-1]]]]
+                    self.metrics.append(blended.metrics[k // 2])
+                    platt.append(blended.platt[k])
+        self.label = np.array(label, np.int64)
+        self.w = np.array(places).reshape(len(label), self.width)
+        self.platt = np.array(platt).reshape(-1, at.PLATT_COUNT)
+
+    def rows(self, name: str) -> Any:
+        """The content of an array, without room to grow."""
+        gain, shift = self.place.gain, self.place.shift
+        blended, stats = self.blended, self.statistics
+        if name in ("variance", "mean", "peak", "weight", "inverse"):
+            value = blended.scales[name]
+            known = blended.scales["weight"] > 0
+            moved = {
+                "mean": np.where(known, gain * value + shift, 0.0),
+                "variance": gain * gain * value,
+                "peak": gain * value,
+                "weight": value,
+                "inverse": value / gain,
+            }
+            return moved[name]
+        if name == "w":
+            return gain * self.w + shift
+        if name.startswith("class_"):
+            return self._class(name, stats, gain, shift)
+        if name in ("omega", "row_moment", "column_moment", "total_moment", "start"):
+            return self._metric(name)
+        if name == "label":
+            return self.label
+        if name == "platt":
+            return self.platt
+        if name == "calibration":
+            return blended.calibration
+        if name == "born" or self.paired:
+            return np.zeros(len(self.label)) if name != "w_moment" else np.zeros(self.w.shape)
+        if name == "w_moment":
+            return blended.moment[self.chosen]
+        return blended.numbers[name][self.chosen]
+
+    def _class(self, name: str, stats: Statistics, gain: Floats, shift: Floats) -> Any:
+        seen = stats.weight[self.visible] > 0
+        return {
+            "class_count": np.maximum(np.round(stats.samples[self.visible]), 1.0),
+            "class_weight": stats.weight[self.visible],
+            "class_mean": np.where(seen, gain * stats.mean[self.visible] + shift, 0.0),
+            "class_variance": np.where(seen, gain * gain * stats.variance[self.visible], 0.0),
+        }[name]
+
+    def _metric(self, name: str) -> Any:
+        rank = self.design.rows(self.width)
+        start = self.design.start_metric(self.width)
+        if name == "start":
+            return start
+        if name == "omega":
+            return np.array([_padded(each.omega, rank) for each in self.metrics] + [start])
+        if name == "row_moment":
+            return np.array([np.full(rank, each.total / rank) for each in self.metrics])
+        if name == "column_moment":
+            return np.array([each.columns for each in self.metrics])
+        return np.array([each.total for each in self.metrics])
+
+
+def _padded(omega: Floats, rank: int) -> Floats:
+    out = np.zeros((rank, omega.shape[1]))
+    out[: len(omega)] = omega
+    return out
+
+
+def _usual(metrics: list[FusedMetric], width: int) -> FusedMetric:
+    """The mean over all pairs, for a pair that no node has."""
+    if not metrics:
+        return FusedMetric(np.eye(width) / np.sqrt(width), 0.0, np.zeros(width), 0.0)
+    matrix = np.mean([each.omega.T @ each.omega for each in metrics], axis=0)
+    rows, loss = factor(matrix, len(metrics[0].omega))
+    columns = np.mean([each.columns for each in metrics], axis=0)
+    return FusedMetric(rows, loss, columns, float(np.mean([each.total for each in metrics])))
+
+
+def _usual_sigmoid(platt: Floats) -> Floats:
+    usual = np.zeros(at.PLATT_COUNT)
+    usual[at.PLATT_SLOPE] = platt[:, at.PLATT_SLOPE].mean() if len(platt) else START_SLOPE
+    return usual

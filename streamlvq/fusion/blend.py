@@ -1,0 +1,215 @@
+"""One model out of those of many nodes, in common coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamlvq.fusion import metric
+from streamlvq.fusion.drift import Correction
+from streamlvq.fusion.matching import matched
+from streamlvq.fusion.pool import OF_PROTOTYPES, Ints, Pool
+from streamlvq.fusion.rules import Rule, mean
+from streamlvq.fusion.screen import QUORUM, Screened
+from streamlvq.fusion.tables import Bools, Floats
+from streamlvq.kernels import layout as at
+
+LOOSE, WILD = (
+    3.0,
+    9.0,
+)  # times as far from its class as prototypes usually are: drawn back, left out
+NEAR = 3.0  # deviations from the class mean: no prototype is called wild for less
+TIMES_PEAK = 4.0  # a largest deviation beyond this many times the usual one counts only as that
+RELATIVE_ROUNDING = 1e-20  # see `kernels.scaling`
+
+
+@dataclass(frozen=True)
+class Voices:
+    """Who has how much to say, after everything was weighed."""
+
+    inside: Bools  # nodes that take part
+    cells: Floats  # nodes x classes
+    nodes: Floats  # of each node, for what is not about a class
+    rule: Rule
+    spread: Floats  # classes x features
+    centre: Floats  # classes x features
+    relevance: Floats  # of features
+    screened: Screened | None  # where to note what was clipped; None: nothing is
+    floor: float | None  # of scales, as a share of the largest deviation; None: there are none
+
+
+@dataclass(frozen=True)
+class Blended:
+    """Prototypes and metrics in common coordinates; metrics in units of `scales["inverse"]`."""
+
+    label: Ints
+    against: Ints
+    w: Floats
+    moment: Floats
+    numbers: dict[str, Floats]
+    metrics: list[metric.Fused]
+    scales: dict[str, Floats]
+    calibration: Floats
+    platt: Floats
+
+
+def blend(pool: Pool, correction: Correction, voices: Voices, full: int, rank: int) -> Blended:
+    """Fuse prototypes class by class, and metrics with them.
+
+    Parameters
+    ----------
+    pool, correction, voices
+        What all nodes have, how their sensors differ, and how much each has to say.
+    full
+        The kind of metric, as `layout` numbers them.
+    rank
+        Rows that a fused metric may have.
+
+    """
+    scales = fused_scales(pool, correction, voices)
+    w = (pool.w - correction.shift[pool.node]) / correction.gain[pool.node]
+    weights = _weights(pool, voices)
+    if voices.screened is not None:
+        w, weights = _tame(pool, w, weights, voices)
+    lambdas = metric.Lambdas(pool, correction, scales["inverse"], full, voices)
+    groups = _groups(pool, w, weights, voices)
+    local = len(pool.omega) > len(np.unique(pool.metric_node))
+    fused = [_fuse_group(pool, w, weights, group, voices) for group in groups]
+    paired = bool((pool.against >= 0).any())
+    if not pool.omega:
+        metrics = []
+    elif paired:
+        metrics = [lambdas.fused(pool.metric[g], weights[g], rank) for g in groups[::2]]
+    elif local:
+        metrics = [lambdas.fused(pool.metric[g], weights[g], rank) for g in groups]
+    else:
+        own = np.arange(len(pool.omega))
+        metrics = [lambdas.fused(own, voices.nodes[pool.metric_node], rank)]
+    return Blended(
+        label=np.array([pool.label[g[0]] for g in groups], np.int64),
+        against=np.array([pool.against[g[0]] for g in groups], np.int64),
+        w=np.array([each[0] for each in fused]).reshape(len(groups), -1),
+        moment=np.array([each[1] for each in fused]).reshape(len(groups), -1),
+        numbers={
+            name: np.array([each[2][name] for each in fused], float) for name in OF_PROTOTYPES
+        },
+        metrics=metrics,
+        scales=scales,
+        calibration=_calibration(pool, voices),
+        platt=np.array([mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
+            len(groups), at.PLATT_COUNT
+        ),
+    )
+
+
+def _weights(pool: Pool, voices: Voices) -> Floats:
+    """Of every prototype: its share of what its node has to say about its class (or pair)."""
+    cells = voices.cells[pool.node, pool.label]
+    paired = pool.against >= 0
+    if paired.any():
+        other = voices.cells[pool.node, np.maximum(pool.against, 0)]
+        return np.where(paired, np.minimum(cells, other), cells)
+    wins = pool.numbers["wins"] + 1.0
+    key = pool.node * (pool.label.max(initial=0) + 1) + pool.label
+    total = np.bincount(key, wins, minlength=int(key.max(initial=0)) + 1)[key]
+    return cells * wins / total
+
+
+def _groups(pool: Pool, w: Floats, weights: Floats, voices: Voices) -> list[Ints]:
+    groups: list[Ints] = []
+    counted = (weights > 0) & np.isfinite(w).any(axis=1)
+    for label, against in _kinds(pool, counted):
+        rows = np.flatnonzero(counted & (pool.label == label) & (pool.against == against))
+        found = matched(w[rows], pool.node[rows], weights[rows], voices.spread[label])
+        groups += [rows[group] for group in found]
+    return groups
+
+
+def _kinds(pool: Pool, counted: Bools) -> list[tuple[int, int]]:
+    """Classes, or both sides of every pair one after the other, in the order of a model's pairs."""
+    found = set(zip(pool.label[counted].tolist(), pool.against[counted].tolist(), strict=True))
+    return sorted(found, key=lambda kind: (max(kind), min(kind), kind[0]))
+
+
+def _fuse_group(
+    pool: Pool, w: Floats, weights: Floats, group: Ints, voices: Voices
+) -> tuple[Floats, Floats, dict[str, float]]:
+    unit = np.sqrt(voices.spread[pool.label[group[0]]])
+    share = weights[group][:, None]
+    place = voices.rule(w[group] / unit, share) * unit
+    moment = mean(pool.moment[group], share)
+    totals = {name: float(pool.numbers[name][group].sum()) for name in OF_PROTOTYPES}
+    totals["rate"] = float(mean(pool.numbers["rate"][group], weights[group]))
+    return place, moment, totals
+
+
+def _tame(pool: Pool, w: Floats, weights: Floats, voices: Voices) -> tuple[Floats, Floats]:
+    """Draw prototypes back to where those of others are, and leave out what is wild."""
+    w, weights = w.copy(), weights.copy()
+    apart = w - voices.centre[pool.label]
+    known = np.isfinite(apart)
+    worth = np.where(known, voices.relevance, 0.0)
+    squares = (worth * np.where(known, apart, 0.0) ** 2 / voices.spread[pool.label]).sum(axis=1)
+    total = worth.sum(axis=1)
+    far = np.sqrt(squares / np.where(total > 0, total, 1.0))
+    assert voices.screened is not None
+    for label in np.unique(pool.label):
+        rows = np.flatnonzero((pool.label == label) & (weights > 0))
+        if len(np.unique(pool.node[rows])) < QUORUM:
+            continue
+        usual = np.median(
+            [far[rows][pool.node[rows] == i].mean() for i in np.unique(pool.node[rows])]
+        )
+        loose, wild = (max(NEAR, times * usual) for times in (LOOSE, WILD))
+        for p in rows[far[rows] > loose].tolist():
+            node = int(pool.node[p])
+            if far[p] > wild:
+                weights[p] = 0.0
+                voices.screened.note(node, "a prototype far from all others was left out")
+            else:
+                w[p] = voices.centre[label] + (loose / far[p]) * apart[p]
+                voices.screened.note(node, "a prototype far from the others was drawn back")
+    return w, weights
+
+
+def fused_scales(pool: Pool, correction: Correction, voices: Voices) -> dict[str, Floats]:
+    """Mean, deviation, largest deviation and weight of every feature over all nodes."""
+    gain, shift = correction.gain, correction.shift
+    known = (pool.scales["weight"] > 0) & (voices.nodes > 0)[:, None]
+    share = np.where(known, voices.nodes[:, None], 0.0)
+    place = np.where(known, (pool.scales["mean"] - shift) / gain, np.nan)
+    inner = np.where(known, pool.scales["variance"] / gain**2, np.nan)
+    middle = np.nan_to_num(voices.rule(place, share))
+    within = np.nan_to_num(voices.rule(inner, share))
+    between = np.nan_to_num(voices.rule((place - middle) ** 2, share))
+    peaks = np.where(known, pool.scales["peak"] / gain, 0.0)
+    if voices.screened is not None and known.sum(axis=0).min(initial=0) >= QUORUM:
+        usual = np.nanmedian(np.where(known, peaks, np.nan), axis=0)
+        peaks = np.minimum(peaks, TIMES_PEAK * usual)
+    scales = {
+        "mean": middle,
+        "variance": within + between,
+        "peak": peaks.max(axis=0, initial=0.0),
+        "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
+    }
+    scales["inverse"] = _inverse(scales, voices)
+    return scales
+
+
+def _inverse(scales: dict[str, Floats], voices: Voices) -> Floats:
+    """As `kernels.scaling` has it, so that nothing jumps when the fused model learns."""
+    if voices.floor is None:
+        return np.where(scales["weight"] > 0, 1.0, 0.0)
+    squared = np.maximum(scales["variance"], (voices.floor * scales["peak"]) ** 2)
+    usable = squared > RELATIVE_ROUNDING * scales["mean"] ** 2
+    return np.where(usable, 1.0 / np.sqrt(np.where(usable, squared, 1.0)), 0.0)
+
+
+def _calibration(pool: Pool, voices: Voices) -> Floats:
+    share = voices.nodes * (pool.samples > 0)
+    if not share.any():
+        return np.array([1.0, 0.0])
+    logs = np.log(np.maximum(pool.calibration, 1e-300))
+    temperature = float(np.exp(voices.rule(logs[:, :1], share[:, None])[0]))
+    return np.array([temperature, float(mean(pool.calibration[:, 1], share))])

@@ -1,0 +1,368 @@
+"""fuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from streamlvq.fusion import describe
+from streamlvq.fusion.assemble import Place, Statistics
+from streamlvq.fusion.blend import Voices, blend
+from streamlvq.fusion.brought import Brought, agree, newest, unpack
+from streamlvq.fusion.choose import TRIED, choose, trials
+from streamlvq.fusion.drift import CORRECTIONS, Correction
+from streamlvq.fusion.errors import FusionError
+from streamlvq.fusion.fused import Component, Fused, Standing
+from streamlvq.fusion.joining import place_of
+from streamlvq.fusion.pool import Pool
+from streamlvq.fusion.rules import RULES, Rule, mean
+from streamlvq.fusion.screen import QUORUM, Screened, centres, screen
+from streamlvq.fusion.sharing import components
+from streamlvq.fusion.tables import Axes, Bools, Floats, Tables
+from streamlvq.fusion.weights import capped, liars_among
+from streamlvq.kernels import layout as at
+from streamlvq.snapshot import Snapshot
+from streamlvq.snapshot.classifiers import MODELS
+
+WEIGHTINGS = ("samples", "uniform")
+DRIFTS = ("auto", *CORRECTIONS)
+
+
+def fuse(
+    snapshots: Iterable[Snapshot],
+    *,
+    weighting: Literal["samples", "uniform"] = "samples",
+    drift: Literal["auto", "none", "tree", "least_squares", "scale_shift"] = "auto",
+    rule: Literal["mean", "median", "trimmed_mean", "geometric_median"] = "mean",
+    rank: Literal["keep", "full"] | int = "keep",
+    screen: bool = True,
+    liars: int | Literal["auto"] | None = "auto",
+    quorum: int | None = None,
+) -> Fused:
+    """Make one model out of those of many nodes, for each of them in its sensors' coordinates.
+
+    A pure function of the set of snapshots: their order does not matter, of a node's several
+    snapshots only the newest counts, and the same snapshots give the same bits.
+
+    Parameters
+    ----------
+    snapshots
+        Of nodes with models of the same type. They need not have seen the same classes.
+    weighting
+        How much a node has to say about a class: "samples", as much as it has learnt of it, or
+        "uniform", as much as everybody else who has it.
+    drift
+        How the sensors of nodes differ: "none", not at all; by a shift, along the "tree" of the
+        most reliable differences or by "least_squares" over all of them; "scale_shift", by a gain
+        and a shift of each feature; or "auto", whatever predicts class means best that it has not
+        seen. All of them need classes that nodes share.
+    rule
+        How values of nodes become one: their "mean", or one that a minority of nodes cannot
+        move far: "median", "trimmed_mean", "geometric_median".
+    rank
+        Of fused metrics: "keep" the largest of any node, "full", or a number.
+    screen
+        Whether to leave out class means, prototypes and metrics that contradict those of all other
+        nodes.
+    liars
+        The weight of so many nodes is limited: the largest together have at most a third of the
+        weight of a class, or their number's share. "auto" is one of five nodes, at least one; None
+        believes all counts, and only then the fusion of fusions is the fusion of all.
+    quorum
+        Nodes that must have a class before others are given it; by default one, and three for the
+        rules that withstand a minority.
+
+    Examples
+    --------
+
+    Two nodes whose sensors differ by an offset; the second has never seen an egg:
+
+    >>> import streamlvq
+    >>> from streamlvq import GLVQ, Snapshot, fuse
+
+    >>> first, second = GLVQ(), GLVQ()
+    >>> for k in range(20):
+    ...     for y, x in {"ham": 1.0, "spam": 4.0, "egg": 7.0}.items():
+    ...         first.learn_one({"x": x + k % 5 / 10}, y)
+    ...         if y != "egg":
+    ...             second.learn_one({"x": x + k % 5 / 10 + 2.0}, y)
+    >>> fused = fuse([Snapshot.of(first, "a"), Snapshot.of(second, "b")])
+    >>> fused.report.drift
+    'least_squares'
+    >>> fused.report.nodes["b"].shift["x"] - fused.report.nodes["a"].shift["x"]
+    2.0
+    >>> fused.report.nodes["b"].gained
+    ('egg',)
+    >>> fused.for_node("b").predict_one({"x": 9.0}), second.predict_one({"x": 9.0})
+    ('egg', 'spam')
+
+    References
+    ----------
+    - Brinkrolf, J., Hammer, B. (2021). Federated learning vector quantization. ESANN.
+    - Vaquet, V., Hinder, F., Brinkrolf, J., Menz, P., Seiffert, U., Hammer, B. (2022). Federated learning vector quantization for dealing with drift between nodes. ESANN.
+
+    """
+    _check("weighting", weighting, WEIGHTINGS)
+    _check("drift", drift, DRIFTS)
+    _check("rule", rule, tuple(RULES))
+    if quorum is None:
+        quorum = 1 if rule == "mean" else QUORUM
+    brought = [unpack(snapshot) for snapshot in newest(snapshots)]
+    agree(brought)
+    wishes = _Wishes(weighting, drift, RULES[rule], rule, rank, screen, liars, quorum)
+    return _Fusion(brought, wishes).run()
+
+
+def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise FusionError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    weighting: str
+    drift: str
+    rule: Rule
+    rule_name: str
+    rank: str | int
+    screen: bool
+    liars: int | str | None
+    quorum: int
+
+
+class _Fusion:
+    """One run of `fuse`."""
+
+    def __init__(self, brought: list[Brought], wishes: _Wishes) -> None:
+        self.brought, self.wishes = brought, wishes
+        self.axes = Axes.of([model for node in brought for model in node.models.values()])
+        if not self.axes.labels:
+            raise FusionError("expected a node that has learnt something, got none")
+        self.tables = Tables.of(brought, self.axes)
+        self.spread = self.tables.spread()
+        self.pools = {
+            member: Pool.of([node.models[member] for node in brought], self.axes)
+            for member in brought[0].models
+        }
+        self.relevance = _relevance(self._first, self.spread)
+        self.names = [str(label) for label in self.axes.labels]
+
+    @property
+    def _first(self) -> Pool:
+        return next(iter(self.pools.values()))
+
+    def run(self) -> Fused:
+        errors, drift, why = self._choose()
+        tables, correction, screened = self._correct(drift)
+        group = components(tables.held)
+        if drift == "none":  # one frame for all, whether they share classes or not
+            group = np.zeros(len(group), np.int64)
+        rank = self._rank()
+        parts, loss = [], 0.0
+        weights = np.zeros(self.tables.samples.shape)
+        for number in np.unique(group):
+            part, cells, lost = self._component(group == number, tables, correction, screened, rank)
+            parts.append(part)
+            weights += cells
+            loss = max(loss, lost)
+        standings = self._standings(group, parts, tables, correction, drift)
+        report = describe.report(
+            self.axes,
+            self.tables,
+            tables,
+            self.spread,
+            self.relevance,
+            {name: each.place for name, each in standings.items()},
+            [each.component for each in standings.values()],
+            weights,
+            screened,
+            [part.shared for part in parts],
+            (self.wishes.weighting, self.wishes.rule_name, drift, why),
+            errors,
+            loss,
+        )
+        return Fused(self.axes, rank, parts, standings, report)
+
+    # --- drift -----------------------------------------------------------------------------------
+
+    def _choose(self) -> tuple[dict[str, float], str, str]:
+        drift = self.wishes.drift
+        if drift == "scale_shift" and not self._scaled:
+            raise FusionError("drift='scale_shift': expected models with standardize=True")
+        if drift != "auto":
+            return {}, drift, f"{drift}: as asked for"
+        tried = TRIED if self._scaled else TRIED[:-1]
+        errors = trials(self.tables, self.spread, self.relevance, tried)
+        drift, why = choose(errors)
+        return {name: error**0.5 for name, error in errors.items()}, drift, why
+
+    @property
+    def _scaled(self) -> bool:
+        return all(
+            model.meta["parameters"].get("standardize", True)
+            for node in self.brought
+            for model in node.models.values()
+        )
+
+    def _correct(self, drift: str) -> tuple[Tables, Correction, Screened]:
+        """What counts, and how sensors differ according to what counts."""
+        estimate = CORRECTIONS[drift]
+        correction = estimate(self.tables, self.spread)
+        if not self.wishes.screen:
+            return self.tables, correction, Screened(self.tables.held)
+        screened = screen(self.tables, correction, self.spread, self.relevance, self.names)
+        if screened.keep.sum() == self.tables.held.sum():
+            return self.tables, correction, screened
+        tables = self.tables.only(screened.keep)
+        return tables, estimate(tables, self.spread), screened
+
+    # --- fusing ----------------------------------------------------------------------------------
+
+    def _component(
+        self,
+        inside: Bools,
+        tables: Tables,
+        correction: Correction,
+        screened: Screened,
+        rank: int,
+    ) -> tuple[Component, Floats, float]:
+        samples = np.where(inside[:, None], tables.samples, 0.0)
+        counts = np.stack([self._capped(column) for column in samples.T], axis=1)
+        uniform = self.wishes.weighting == "uniform"
+        cells = (counts > 0).astype(float) if uniform else counts
+        totals = self._capped(counts.sum(axis=1))
+        nodes = (totals > 0).astype(float) if uniform else totals
+        voices = Voices(
+            inside=inside,
+            cells=cells,
+            nodes=nodes,
+            rule=self.wishes.rule,
+            spread=self.spread,
+            centre=centres(tables, correction, self.spread),
+            relevance=self.relevance,
+            screened=screened if self.wishes.screen else None,
+            floor=self._floor,
+        )
+        kind = MODELS[self.brought[0].first.type]._kind
+        models = {
+            member: blend(pool, correction, voices, kind, rank)
+            for member, pool in self.pools.items()
+        }
+        shared = np.flatnonzero((cells > 0).sum(axis=0) >= self.wishes.quorum)
+        part = Component(
+            models=models,
+            statistics=_statistics(tables, correction, cells, counts, self.wishes.rule),
+            shared=shared,
+            fitted=self._fitted(nodes),
+            spread=self.spread,
+            usual_shift=_usual_shift(correction, nodes > 0),
+            samples=float(counts.sum()),
+        )
+        losses = [metric.loss for each in models.values() for metric in each.metrics]
+        total = cells.sum(axis=0)
+        return part, cells / np.where(total > 0, total, 1.0), max(losses, default=0.0)
+
+    def _capped(self, weights: Floats) -> Floats:
+        liars = self.wishes.liars
+        if liars == "auto":
+            liars = liars_among(int((weights > 0).sum()))
+        assert not isinstance(liars, str)
+        return capped(weights, liars)
+
+    @property
+    def _floor(self) -> float | None:
+        parameters = self.brought[0].first.meta["parameters"]
+        return float(parameters["scale_floor"]) if self._scaled else None
+
+    def _rank(self) -> int:
+        kind, width = MODELS[self.brought[0].first.type]._kind, len(self.axes.features)
+        if kind != at.MATRIX:
+            return 1 if kind == at.DIAGONAL else 0
+        if self.wishes.rank == "full":
+            return width
+        if self.wishes.rank == "keep":
+            ranks = [node.first.meta["parameters"]["rank"] or width for node in self.brought]
+            return min(max(ranks), width)
+        if not isinstance(self.wishes.rank, int) or self.wishes.rank < 1:
+            raise FusionError(
+                f"rank: expected 'keep', 'full' or a positive number, got {self.wishes.rank!r}"
+            )
+        return min(self.wishes.rank, width)
+
+    def _fitted(self, nodes: Floats) -> Floats | None:
+        if self.brought[0].committee is None:
+            return None
+        if not nodes.any():
+            return np.asarray(self.brought[0].fitted)
+        return mean(np.array([node.fitted for node in self.brought]), nodes[:, None])
+
+    # --- who gets what ---------------------------------------------------------------------------
+
+    def _standings(
+        self,
+        group: Any,
+        parts: list[Component],
+        tables: Tables,
+        correction: Correction,
+        drift: str,
+    ) -> dict[str, Standing]:
+        largest = max(range(len(parts)), key=lambda c: parts[c].samples)
+        standings = {}
+        for i, node in enumerate(self.brought):
+            number, place = int(group[i]), Place(correction.gain[i], correction.shift[i])
+            if not tables.held[i].any():  # left out, or nothing learnt
+                number = largest
+                place = place_of(self.tables, i, parts[largest], drift)
+            own = np.flatnonzero(tables.held[i])
+            standings[node.node] = Standing(node, number, place, own)
+        return standings
+
+
+def _relevance(pool: Pool, spread: Floats) -> Floats:
+    """How much each feature counts in the metrics of most nodes, in deviations within classes."""
+    node = pool.metric_node
+    inverse = pool.scales["inverse"]
+    if len(pool.omega) == 0:
+        diagonal = inverse**2
+    else:
+        squares = np.array([(omega**2).sum(axis=0) for omega in pool.omega])
+        total = np.zeros_like(inverse)
+        np.add.at(total, node, squares)
+        diagonal = total * inverse**2
+    size = diagonal.sum(axis=1, keepdims=True)
+    known = diagonal / np.where(size > 0, size, 1.0)
+    weights = known[size[:, 0] > 0].mean(axis=0) if (size > 0).any() else np.ones(spread.shape[1])
+    relevance = weights * np.median(spread, axis=0)
+    if not relevance.sum() > 0:
+        relevance = np.ones_like(relevance)
+    share: Floats = relevance / relevance.sum()
+    return share
+
+
+def _statistics(
+    tables: Tables, correction: Correction, cells: Floats, counts: Floats, rule: Rule
+) -> Statistics:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cut = np.where(tables.samples > 0, counts / tables.samples, 0.0)
+    weight = tables.count * cut[:, :, None]
+    share = np.where(weight > 0, cells[:, :, None], 0.0)
+    if rule is mean:  # as if all readings had been in one place
+        share = np.where(cells[:, :, None] > 0, weight, 0.0)
+    place = np.where(share > 0, correction.align(tables.mean), np.nan)
+    inner = np.where(share > 0, tables.variance / correction.gain[:, None, :] ** 2, np.nan)
+    middle = rule(place, share)
+    variance = rule(inner, share) + rule((place - middle) ** 2, share)
+    return Statistics(
+        samples=counts.sum(axis=0),
+        weight=weight.sum(axis=0),
+        mean=np.nan_to_num(middle),
+        variance=np.nan_to_num(variance),
+    )
+
+
+def _usual_shift(correction: Correction, inside: Bools) -> Floats:
+    shifts = correction.shift[inside]
+    return (shifts**2).mean(axis=0) if len(shifts) else np.zeros(correction.shift.shape[1])

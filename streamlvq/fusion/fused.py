@@ -1,0 +1,142 @@
+"""Fused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamlvq.fusion.assemble import Place, Statistics, assemble
+from streamlvq.fusion.blend import Blended
+from streamlvq.fusion.brought import Brought
+from streamlvq.fusion.errors import FusionError
+from streamlvq.fusion.pool import Ints
+from streamlvq.fusion.report import FusionReport
+from streamlvq.fusion.tables import Axes, Floats
+from streamlvq.snapshot import Snapshot
+from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
+from streamlvq.snapshot.snapshot import _File
+
+COMMON = "fused"  # the node of a snapshot in common coordinates
+
+
+@dataclass(frozen=True)
+class Component:
+    """What nodes that share classes have in common."""
+
+    models: dict[str, Blended]  # of each member
+    statistics: Statistics
+    shared: Ints  # classes that enough nodes have
+    fitted: Floats | None  # weights of a committee
+    spread: Floats
+    usual_shift: Floats  # variance of shifts between nodes, of each feature
+    samples: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is needed to give a node its model."""
+
+    brought: Brought
+    component: int
+    place: Place
+    own: Ints  # classes that it has
+
+
+class Fused:
+    """What nodes know together, for each of them in the coordinates of its own sensors.
+
+    Made by `fuse`. `report` says what was done to whom.
+    """
+
+    def __init__(
+        self,
+        axes: Axes,
+        rank: int,
+        components: list[Component],
+        standings: dict[str, Standing],
+        report: FusionReport,
+    ) -> None:
+        self._axes, self._rank = axes, rank
+        self._components, self._standings = components, standings
+        self.report = report
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All that took part, by name."""
+        return tuple(self._standings)
+
+    def for_node(self, name: str) -> Any:
+        """A new classifier for a node: all shared classes, in the units of its sensors."""
+        return self.snapshot(name).classifier()
+
+    def snapshot(self, name: str | None = None) -> Snapshot:
+        """The same as a snapshot, to be kept or sent.
+
+        Parameters
+        ----------
+        name
+            Of a node. None for common coordinates, to be fused again with other groups of nodes.
+
+        """
+        if name is None:
+            return self._snapshot(COMMON, self._common())
+        if name not in self._standings:
+            known = ", ".join(map(repr, list(self._standings)[:9]))
+            raise FusionError(f"expected a node that took part ({known}), got {name!r}")
+        return self._snapshot(name, self._standings[name])
+
+    def _common(self) -> Standing:
+        groups = [g for g in self.report.components if len(g) > 1]
+        if len(groups) > 1 and self.report.drift != "none":
+            raise FusionError(
+                f"expected nodes that share classes, got {len(groups)} groups that share none: "
+                "there are no common coordinates. Ask for a node, or use drift='none'"
+            )
+        largest = max(range(len(self._components)), key=lambda c: self._components[c].samples)
+        member = next(s for s in self._standings.values() if s.component == largest)
+        width = len(self._axes.features)
+        place = Place(np.ones(width), np.zeros(width))
+        return Standing(member.brought, largest, place, np.zeros(0, np.int64))
+
+    def _snapshot(self, node: str, standing: Standing) -> Snapshot:
+        component = self._components[standing.component]
+        visible = np.union1d(component.shared, standing.own).astype(np.int64)
+        if len(visible) == 0:
+            raise FusionError(f"node {node!r} has learnt nothing, and shares nothing with others")
+        parts = {
+            member: assemble(
+                component.models[member],
+                component.statistics,
+                self._axes,
+                visible,
+                standing.place,
+                model,
+                self._rank,
+            )
+            for member, model in standing.brought.models.items()
+        }
+        arrays, meta = _put_together(standing.brought, parts, component.fitted)
+        return Snapshot(arrays, _File(node, None, False, meta))
+
+    def __repr__(self) -> str:
+        return (
+            f"Fused({len(self.nodes)} nodes, {len(self.report.labels)} classes, "
+            f"drift={self.report.drift!r})"
+        )
+
+
+def _put_together(
+    brought: Brought, parts: dict[str, tuple[Arrays, Meta]], fitted: Floats | None
+) -> tuple[Arrays, Meta]:
+    if brought.committee is None:
+        arrays, meta = parts[""]
+    else:
+        arrays = {"fitted": np.asarray(fitted)}
+        for name, (own, _) in parts.items():
+            arrays |= prefixed(name, own)
+        meta = brought.committee | {"members": {name: each for name, (_, each) in parts.items()}}
+    if brought.transform is not None:
+        arrays, meta = prefixed("classifier", arrays), brought.transform | {"classifier": meta}
+    return arrays, meta

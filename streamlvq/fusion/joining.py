@@ -1,0 +1,151 @@
+"""A sensor that joins later: where it stands, from a handful of labelled readings."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamlvq.fusion.assemble import Place
+from streamlvq.fusion.drift import LARGEST_GAIN, USUAL_GAIN
+from streamlvq.fusion.errors import FusionError
+from streamlvq.fusion.tables import Floats, Tables
+from streamlvq.vectorize import to_rows
+
+if TYPE_CHECKING:
+    from streamlvq.fusion.fused import Component, Fused
+
+ENOUGH = 100.0  # see `tables`
+
+
+def new_node(
+    fused: Fused,
+    X: Any,
+    y: Sequence[Any],
+    *,
+    name: str = "new",
+    features: Sequence[Hashable] | None = None,
+) -> Any:
+    """A classifier for a sensor that took no part, from a few labelled readings of some classes.
+
+    How far its readings are from the common means of their classes tells its shift (and gain, if
+    nodes differ by gains). With few readings it stays close to what is usual among the nodes.
+
+    Parameters
+    ----------
+    fused
+        What the others know together.
+    X, y
+        Readings (dictionaries, a DataFrame, or an array with `features`) and their labels. Labels
+        that no node knows say nothing.
+    name
+        What to call it.
+    features
+        The names of an array's columns; by default those of the nodes, in the order of
+        `fused.report.features`.
+
+    Examples
+    --------
+
+    >>> from streamlvq import GLVQ, Snapshot, fuse
+    >>> from streamlvq.fusion import new_node
+
+    >>> nodes = []
+    >>> for name, shift in {"a": 0.0, "b": 2.0, "c": -1.0}.items():
+    ...     model = GLVQ()
+    ...     for k in range(20):
+    ...         for y, x in {"ham": 1.0, "spam": 4.0, "egg": 7.0}.items():
+    ...             model.learn_one({"x": x + k % 5 / 10 + shift}, y)
+    ...     nodes.append(Snapshot.of(model, name))
+
+    A sensor that shows five more, and one reading of one class:
+
+    >>> model = new_node(fuse(nodes), [{"x": 6.2}], ["ham"])
+    >>> model.predict_one({"x": 9.4}), model.predict_one({"x": 12.0})
+    ('spam', 'egg')
+
+    """
+    from streamlvq.fusion.fused import Standing  # noqa: PLC0415 - it needs this module
+
+    rows, names = to_rows(X, features)
+    axes = fused._axes
+    columns = list(axes.features) if names is None else list(names)
+    if len(columns) != rows.shape[1] or len(rows) != len(y):
+        raise FusionError(
+            f"expected {len(columns)} columns and a label for each reading, got {rows.shape[1]} "
+            f"columns, {len(rows)} readings and {len(y)} labels"
+        )
+    tables = _observed(rows, columns, list(y), axes.features, axes.labels)
+    if not tables.held.any():
+        raise FusionError(f"expected a reading of one of the classes {axes.labels}, got none")
+    held = tables.held[0]
+    number = max(
+        range(len(fused._components)),
+        key=lambda c: float(held[fused._components[c].shared].sum()),
+    )
+    component = fused._components[number]
+    place = place_of(tables, 0, component, fused.report.drift)
+    member = next(s for s in fused._standings.values() if s.component == number)
+    standing = Standing(member.brought, number, place, np.zeros(0, np.int64))
+    return fused._snapshot(name, standing).classifier()
+
+
+def _observed(
+    rows: Floats, columns: list[Any], y: list[Any], features: list[Any], labels: list[Any]
+) -> Tables:
+    """Counts, means and variances of a few readings, as a node would have them."""
+    wide = np.full((len(rows), len(features)), np.nan)
+    place = {name: k for k, name in enumerate(features)}
+    for k, name in enumerate(columns):
+        if name in place:
+            wide[:, place[name]] = rows[:, k]
+    shape = 1, len(labels), len(features)
+    samples, count = np.zeros(shape[:2]), np.zeros(shape)
+    mean, variance = np.zeros(shape), np.zeros(shape)
+    for k, label in enumerate(labels):
+        ours = wide[[each == label for each in y]]
+        known = np.isfinite(ours)
+        samples[0, k], count[0, k] = len(ours), known.sum(axis=0)
+        safe = np.maximum(count[0, k], 1.0)
+        mean[0, k] = np.where(known, ours, 0.0).sum(axis=0) / safe
+        variance[0, k] = np.where(known, (ours - mean[0, k]) ** 2, 0.0).sum(axis=0) / safe
+    return Tables(["new"], samples, count, mean, variance)
+
+
+def place_of(tables: Tables, i: int, component: Component, drift: str) -> Place:
+    """Where a node stands that had no say: its class means against the common ones."""
+    count, mean = tables.count[i], tables.mean[i]
+    width = mean.shape[1]
+    statistics, spread = component.statistics, component.spread
+    common = statistics.mean
+    usable = (count > 0) & (statistics.weight > 0)
+    if drift == "none" or not usable.any():
+        return Place(np.ones(width), np.zeros(width))
+    with np.errstate(divide="ignore"):
+        worth = np.where(usable, 1.0 / (1.0 / count + 1.0 / ENOUGH), 0.0) / spread
+    gain = np.ones(width)
+    if drift == "scale_shift":
+        gain = _gain(worth, mean, common)
+    total = worth.sum(axis=0)
+    safe = np.where(total > 0, total, 1.0)
+    shift = (worth * (mean - gain * common)).sum(axis=0) / safe
+    error = np.where(total > 0, 1.0 / safe, np.inf)
+    usual = np.maximum(component.usual_shift, (shift**2).mean() * 1e-12)
+    believed = np.where(np.isfinite(error), usual / (usual + error), 0.0)
+    alone = component.usual_shift.max(initial=0.0) <= 0.0  # nothing to compare with
+    return Place(gain, shift if alone else shift * believed)
+
+
+def _gain(worth: Floats, mean: Floats, common: Floats) -> Floats:
+    total = worth.sum(axis=0)
+    safe = np.where(total > 0, total, 1.0)
+    ours = mean - (worth * mean).sum(axis=0) / safe
+    theirs = common - (worth * common).sum(axis=0) / safe
+    precision = (worth * theirs * theirs).sum(axis=0)
+    slope = (worth * theirs * ours).sum(axis=0) / np.where(precision > 0, precision, 1.0)
+    usable = (precision > 0) & (slope > 1.0 / LARGEST_GAIN)
+    slope = np.where(usable, np.minimum(slope, LARGEST_GAIN), 1.0)
+    trust = np.where(usable, precision, 0.0)
+    gain: Floats = np.exp(np.log(slope) * trust / (trust + USUAL_GAIN**-2))
+    return gain

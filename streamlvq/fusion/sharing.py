@@ -1,0 +1,86 @@
+"""Who shares classes with whom: the graph whose edges tell how sensors differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.fusion.tables import Bools, Floats
+
+Ints = npt.NDArray[np.int64]
+
+
+def components(held: Bools) -> Ints:
+    """The number of each node's component: nodes that shared classes connect, also in steps.
+
+    Components are numbered in the order of their first node; a node without classes is one of its
+    own.
+
+    Examples
+    --------
+    >>> components(np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 0]], bool)).tolist()
+    [0, 1, 0, 1, 2]
+
+    """
+    found = np.full(len(held), -1)
+    number = 0
+    for first in range(len(held)):
+        if found[first] >= 0:
+            continue
+        inside = np.zeros(len(held), bool)
+        inside[first] = True
+        classes = held[first]
+        while True:
+            reached = inside | held[:, classes].any(axis=1)
+            classes = held[reached].any(axis=0)
+            if (reached == inside).all():
+                break
+            inside = reached
+        found[inside] = number
+        number += 1
+    return found
+
+
+def evidence(count: Floats) -> Floats:
+    """How reliable the difference of two nodes is: nodes x nodes, summed over shared classes.
+
+    The variance of a difference of two means is 1/n + 1/m, so a class counts n m / (n + m).
+    """
+    found = np.zeros((len(count), len(count)))
+    for n in count.T:
+        total = n[:, None] + n[None, :]
+        found += np.where(total > 0, np.outer(n, n) / np.where(total > 0, total, 1.0), 0.0)
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def spanning_tree(edges: Floats) -> list[tuple[int, int]]:
+    """The tree (forest) of the most reliable edges, as (parent, child), parents first.
+
+    The root of each tree is the node with the most reliable edges. Ties go to the first node.
+
+    Examples
+    --------
+    >>> spanning_tree(np.array([[0, 9, 1, 0], [9, 0, 5, 0], [1, 5, 0, 0], [0, 0, 0, 0]], float))
+    [(1, 0), (1, 2)]
+
+    """
+    remaining = set(range(len(edges)))
+    tree: list[tuple[int, int]] = []
+    strength = edges.sum(axis=1)
+    while remaining:
+        root = min(remaining, key=lambda i: (-strength[i], i))
+        remaining.discard(root)
+        best, parent = edges[root].copy(), np.full(len(edges), root)
+        open_nodes = np.zeros(len(edges), bool)
+        open_nodes[list(remaining)] = True
+        while open_nodes.any():
+            child = int(np.argmax(np.where(open_nodes, best, -1.0)))
+            if best[child] <= 0.0:
+                break
+            tree.append((int(parent[child]), child))
+            open_nodes[child] = False
+            remaining.discard(child)
+            better = edges[child] > best
+            best, parent = np.where(better, edges[child], best), np.where(better, child, parent)
+    return tree

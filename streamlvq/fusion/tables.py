@@ -1,0 +1,122 @@
+"""What all nodes know of their classes, on common features and labels.
+
+Axes: nodes, classes, features. Where a node has nothing to say its count is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.fusion.brought import Brought, Model
+from streamlvq.models.array_classifier import Label
+from streamlvq.vectorize import name_order
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+ENOUGH = 100.0  # readings of a class after which more of them make its mean hardly more reliable
+THIN = 1e-6  # a deviation this much smaller than that of other classes is taken for rounding
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The features and labels that any node knows, in an order that does not depend on theirs."""
+
+    features: list[Hashable]
+    labels: list[Label]
+
+    @classmethod
+    def of(cls, models: Sequence[Model]) -> Axes:
+        features = {name for model in models for name in model.features}
+        labels = {label for model in models for label in model.labels}
+        return cls(name_order(features), name_order(labels))
+
+    def columns(self, model: Model) -> npt.NDArray[np.int64]:
+        """Where the features of a model are among the common ones."""
+        if model.features == self.features:
+            return np.arange(len(self.features))
+        place = {name: k for k, name in enumerate(self.features)}
+        return np.array([place[name] for name in model.features], np.int64)
+
+    def codes(self, model: Model) -> npt.NDArray[np.int64]:
+        """Where the labels of a model are among the common ones."""
+        place = {label: k for k, label in enumerate(self.labels)}
+        return np.array([place[label] for label in model.labels], np.int64)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Counts, means and variances of nodes x classes x features; samples of nodes x classes."""
+
+    nodes: list[str]
+    samples: Floats
+    count: Floats
+    mean: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, brought: Sequence[Brought], axes: Axes) -> Tables:
+        shape = len(brought), len(axes.labels), len(axes.features)
+        samples, count = np.zeros(shape[:2]), np.zeros(shape)
+        mean, variance = np.zeros(shape), np.zeros(shape)
+        for i, node in enumerate(brought):
+            model = node.first
+            if not model.labels:
+                continue
+            known, columns = axes.codes(model), axes.columns(model)
+            rows = slice(0, len(known))
+            samples[i, known] = model.arrays["class_count"][rows]
+            where = np.ix_([i], known, columns)
+            count[where] = model.arrays["class_weight"][rows]
+            mean[where] = model.arrays["class_mean"][rows]
+            variance[where] = model.arrays["class_variance"][rows]
+        count = np.minimum(count, samples[:, :, None])
+        return cls([node.node for node in brought], samples, count, mean, variance)
+
+    @property
+    def held(self) -> Bools:
+        """Which node has which class."""
+        held: Bools = self.samples > 0
+        return held
+
+    def spread(self) -> Floats:
+        """The variance within classes (classes x features) that most nodes agree on.
+
+        The median over the nodes that have seen enough of a class; where nobody has, that of other
+        classes.
+        """
+        known = np.where(self.count >= 2, self.variance, np.nan)
+        spread = _median(known)
+        typical = _median(spread)
+        spread = np.where(np.isfinite(spread), spread, typical)
+        spread = np.maximum(spread, THIN * np.where(np.isfinite(typical), typical, 0.0))
+        # A feature that never moves: its unit does not matter, but must not be zero.
+        return np.where(spread > 0.0, spread, 1.0)
+
+    def reliability(self, spread: Floats) -> Floats:
+        """How much each mean counts: one over its variance, if nodes differ a little anyway."""
+        with np.errstate(divide="ignore"):
+            worth = 1.0 / (1.0 / self.count + 1.0 / ENOUGH)
+        return np.where(self.count > 0, worth, 0.0) / spread
+
+    def only(self, keep: Any) -> Tables:
+        """The same with some cells (nodes x classes) left out."""
+        return replace(
+            self,
+            samples=np.where(keep, self.samples, 0.0),
+            count=np.where(np.asarray(keep)[:, :, None], self.count, 0.0),
+        )
+
+
+def _median(values: Floats) -> Floats:
+    """Along the first axis, without what is missing; NaN if nothing is left."""
+    ordered = np.sort(values, axis=0)  # NaN come last
+    known = np.isfinite(values).sum(axis=0)
+    low = np.take_along_axis(ordered, np.maximum(known - 1, 0)[None] // 2, axis=0)[0]
+    high = np.take_along_axis(ordered, (known // 2).clip(max=len(values) - 1)[None], axis=0)[0]
+    return np.where(known > 0, 0.5 * (low + high), np.nan)
