@@ -6,7 +6,6 @@ import base64
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from pages import read
 from replays import chain_config, plain_config, rows, write_csv
 from streamlvq.plot.colours import colours_of
 from streamlvq.replay import Report, load_monitor, page, replay
@@ -22,42 +22,6 @@ from streamlvq.replay.axis import moment, time_axis
 from streamlvq.replay.strips import course_drawing, track_drawing
 
 pytest.importorskip("matplotlib")
-VOID = {"meta", "img", "br", "link", "input"}
-
-
-class Reader(HTMLParser):
-    """Checks that elements are closed in order; collects what refers elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.references: list[str] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        wanted = ("src", "href", "xlink:href", "srcset", "data", "action")
-        self.references += [value or "" for name, value in attrs if name in wanted]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
-def read(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    assert reader.open == []
-    return reader
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from streamlvq.errors import MissingExtraError, StreamLVQError
@@ -10,7 +10,7 @@ from streamlvq.errors import MissingExtraError, StreamLVQError
 STANDARD = "-"  # output
 
 
-def check_outputs(outputs: Mapping[str, str | None], log: str) -> None:
+def check_outputs(outputs: Mapping[str, str | None], log: str | Sequence[str]) -> None:
     """See to it that these can be written, so that nobody works for an hour and then cannot.
 
     Parameters
@@ -18,10 +18,11 @@ def check_outputs(outputs: Mapping[str, str | None], log: str) -> None:
     outputs
         Paths by the name of their option; None: not asked for.
     log
-        What is read, which must not be written over.
+        What is read, which must not be written over; one file or several.
 
     """
-    taken = {Path(log).resolve(): "LOG"}
+    read, called = ([log], "LOG") if isinstance(log, str) else (log, "read")
+    taken = {Path(path).resolve(): called for path in read}
     for option, path in outputs.items():
         if path is None or path == STANDARD:
             continue

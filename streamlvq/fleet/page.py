@@ -15,14 +15,12 @@ from streamlvq.fleet.page_graph import graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawings
 from streamlvq.fleet.page_rows import DRIFTS, amount, node_rows, share, treatments
 from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
-from streamlvq.fleet.page_units import Offsets, of_features, rms, shift_offsets, shift_sizes
+from streamlvq.fleet.page_units import Offsets, of_features, shift_offsets
 from streamlvq.plot.html import document, number, section, table, tiles
 
 if TYPE_CHECKING:
     from streamlvq.fusion import FusionReport
     from streamlvq.snapshot import Snapshot
-
-__all__ = ["page", "shift_sizes"]
 
 STYLE = Path(__file__).with_name("page.css")
 MATRIX = (60, 40)  # nodes and classes; a larger table is not read by anyone
@@ -46,14 +44,13 @@ def page(
 
     """
     offsets = shift_offsets(report, snapshots)
-    sizes = {name: rms(values) for name, values in offsets.items()}
     body = [
         _head(report, snapshots),
         _tiles(report),
         section("Warnings", _list(report.warnings)),
         section("Who shares classes with whom",
-                f"<p>{escape(graph_words(report))}</p>", graph_drawing(report, sizes)),
-        section("Nodes", _nodes(report, snapshots), _list(treatments(report))),
+                f"<p>{escape(graph_words(report))}</p>", graph_drawing(report)),
+        section("Nodes", _nodes(report), _list(treatments(report))),
         section("How far the sensors are off", _offsets(report, offsets)),
         section("Gains", _gains(report)),
         section("Prototypes before and after", _prototypes(report, snapshots, common)),
@@ -90,8 +87,8 @@ def _tiles(report: FusionReport) -> str:
     if parts > 1:
         shown.append((str(parts), "parts", "that share no class"))
     if report.cycle_residual is not None:
-        around = "around cycles, in within-class deviations"
-        shown.append((amount(report.cycle_residual), "disagreement", around))
+        before = f"within-class deviations left between nodes, of {amount(report.raw_residual)}"
+        shown.append((amount(report.cycle_residual), "disagreement", before))
     if report.rank_loss > 0.0005:
         shown.append((share(report.rank_loss), "of the metric lost", "to keep its rank"))
     return tiles(shown)
@@ -102,13 +99,13 @@ def _list(lines: Sequence[str]) -> str:
     return f'<ul class="warnings">{items}</ul>' if items else ""
 
 
-def _nodes(report: FusionReport, snapshots: Sequence[Snapshot]) -> str:
+def _nodes(report: FusionReport) -> str:
     words = (
         "Off by: how far the sensors of a node are from the common coordinates. Left over: how far "
-        "its class means remain from those of all after the correction. Both in within-class "
-        "deviations, over all features. Weight: the mean over its classes."
+        "its class means remain from those of the others after the correction. Both in "
+        "within-class deviations. Weight: its share, the mean over its classes."
     )
-    return f"<p>{words}</p>{table(node_rows(report, snapshots), 'nodes')}"
+    return f"<p>{words}</p>{table(node_rows(report), 'nodes')}"
 
 
 # --- shifts and prototypes -----------------------------------------------------------------------

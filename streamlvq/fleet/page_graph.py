@@ -21,28 +21,18 @@ NAMED = 150  # nodes; more names cannot be read
 LARGE = 1.0  # a residual that is as red as it gets
 
 
-def graph_drawing(report: FusionReport, sizes: Mapping[str, float]) -> str:
-    """Circles for nodes, lines where they share classes; with what a pointer asks for.
-
-    Parameters
-    ----------
-    report
-        The report.
-    sizes
-        How far each node is off, in within-class deviations.
-
-    """
+def graph_drawing(report: FusionReport) -> str:
+    """Circles for nodes, lines where they share classes; with what a pointer asks for."""
     rings = ring_spots(report.components)
     upper = upper_nodes(report.components, rings)
     spots, height = _scaled(rings)
     edges = sorted(report.edges, key=lambda edge: (len(edge.shared), edge.a, edge.b))[-EDGES:]
     most = max((len(edge.shared) for edge in edges), default=1)
     parts = [_line(edge, spots, most) for edge in edges]
-    parts += [_circle(report.nodes[name], spot, sizes[name]) for name, spot in spots.items()]
+    parts += [_circle(report.nodes[name], spot) for name, spot in spots.items()]
     if len(spots) <= NAMED:
         parts += [
-            _name(report.nodes[name], spot, sizes[name], above=name in upper)
-            for name, spot in spots.items()
+            _name(report.nodes[name], spot, above=name in upper) for name, spot in spots.items()
         ]
     box = f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="the sharing graph"'
     return f'<svg class="graph" {box}>{"".join(parts)}</svg>'
@@ -52,12 +42,14 @@ def graph_words(report: FusionReport) -> str:
     """How to read the drawing."""
     words = (
         "Two nodes are joined if both know a class: the more classes, the thicker the line, and "
-        "the redder, the further apart the two remain after the correction. Below a node: how far "
+        "the redder, the further apart the two remain after the correction. Beside a node: how far "
         "its sensors are off, in within-class deviations."
     )
     more = len(report.edges) - EDGES
     if more > 0:
         words += f" {more} thin lines are not shown."
+    if len(report.nodes) > NAMED:
+        words += " Point at a node for its name."
     if len(report.components) > 1:
         words += (
             f" There are {len(report.components)} parts that share no class: nothing says how the "
@@ -91,18 +83,20 @@ def _line(edge: Edge, spots: Mapping[str, Spot], most: int) -> str:
     return f'<path class="edge" {look} d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}">{title}</path>'
 
 
-def _circle(node: NodeReport, spot: Spot, size: float) -> str:
+def _circle(node: NodeReport, spot: Spot) -> str:
     kind = "node out" if node.left_out is not None else "node clipped" if node.clipped else "node"
-    said = f"{node.node}: {node.samples} samples, {len(node.counts)} classes, off by {size:.2f}"
+    said = (
+        f"{node.node}: {node.samples} samples, {len(node.counts)} classes, off by {node.drift:.2f}"
+    )
     if node.gained:
         said += f", gained {', '.join(node.gained)}"
     title = f"<title>{escape(said)}</title>"
     return f'<circle class="{kind}" cx="{spot[0]:.1f}" cy="{spot[1]:.1f}" r="13">{title}</circle>'
 
 
-def _name(node: NodeReport, spot: Spot, size: float, above: bool) -> str:
+def _name(node: NodeReport, spot: Spot, above: bool) -> str:
     lines = [(short(node.node, 18), "name")]
-    lines += [(f"{size:.2f}", "size")] if math.isfinite(size) else []
+    lines += [(f"{node.drift:.2f}", "size")] if math.isfinite(node.drift) else []
     lines += [(f"+ {short(', '.join(node.gained), 18)}", "gained")] if node.gained else []
     lines += [("left out", "left")] if node.left_out is not None else []
     x, y = spot[0], spot[1] - 5 - 15 * len(lines) if above else spot[1] + 28

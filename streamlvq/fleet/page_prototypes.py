@@ -47,7 +47,7 @@ def prototype_drawings(
         What came of it, in the common coordinates; None: it is not drawn.
 
     """
-    known = {snapshot.node: snapshot for snapshot in snapshots}
+    known = {each.node: each for each in snapshots if each.node in report.nodes}
     unit = np.nan_to_num(deviations(report, known.values()), nan=1.0)
     middle = _middle(report, known, common)
     colours = node_colours(report)
@@ -103,8 +103,9 @@ def _middle(report: FusionReport, known: Mapping[str, Snapshot], common: Snapsho
         used = [name for name in known if report.nodes[name].left_out is None]
         own = [_corrected(report, name, _rows(report.features, known[name])) for name in used]
         rows = np.concatenate([np.empty((0, len(report.features))), *own])
-    known_rows = np.where(np.isfinite(rows), rows, 0.0)
-    return known_rows.sum(axis=0) / np.maximum(np.isfinite(rows).sum(axis=0), 1)
+    sums = np.where(np.isfinite(rows), rows, 0.0).sum(axis=0)
+    middle: Floats = sums / np.maximum(np.isfinite(rows).sum(axis=0), 1)
+    return middle
 
 
 def _lines(

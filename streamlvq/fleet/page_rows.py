@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from streamlvq.fleet.page_units import shift_sizes
 from streamlvq.plot.html import number
 
 if TYPE_CHECKING:
     from streamlvq.fusion import FusionReport, NodeReport
-    from streamlvq.snapshot import Snapshot
 
 DRIFTS = {
     "none": "no correction",
@@ -21,22 +18,21 @@ DRIFTS = {
 }
 
 
-def node_rows(report: FusionReport, snapshots: Iterable[Snapshot]) -> list[list[str]]:
+def node_rows(report: FusionReport) -> list[list[str]]:
     """A row for each node, after one with the names of the columns.
 
     `off by` and `left over` are in within-class deviations; the weight is the mean over classes.
     """
-    sizes = shift_sizes(report, snapshots)
     several = len(report.components) > 1
     head = ["node", *(["part"] if several else []), "samples", "classes", "gained", "off by",
             "left over", "weight", "remarks"]  # fmt: skip
-    return [head, *(_row(node, sizes, several) for node in report.nodes.values())]
+    return [head, *(_row(node, several) for node in report.nodes.values())]
 
 
-def _row(node: NodeReport, sizes: Mapping[str, float], several: bool) -> list[str]:
+def _row(node: NodeReport, several: bool) -> list[str]:
     part = [str(node.component + 1)] if several else []
     return [node.node, *part, number(node.samples), str(len(node.counts)),
-            ", ".join(node.gained) or "-", amount(sizes[node.node]), amount(node.residual),
+            ", ".join(node.gained) or "-", amount(node.drift), amount(node.residual),
             share(mean_weight(node)), remarks(node)]  # fmt: skip
 
 

@@ -17,20 +17,6 @@ Floats = npt.NDArray[np.float64]
 Offsets = dict[str, Floats]  # of each node, a number per feature of the report
 
 
-def shift_sizes(report: FusionReport, snapshots: Iterable[Snapshot]) -> dict[str, float]:
-    """How far the sensors of each node are off, over all features (root of the mean square).
-
-    Parameters
-    ----------
-    report
-        `Fused.report`.
-    snapshots
-        Those that were fused.
-
-    """
-    return {name: rms(offsets) for name, offsets in shift_offsets(report, snapshots).items()}
-
-
 def shift_offsets(report: FusionReport, snapshots: Iterable[Snapshot]) -> Offsets:
     """How far each feature of each node is off, in within-class deviations.
 

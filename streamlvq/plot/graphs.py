@@ -42,14 +42,13 @@ class ReportOfFusion(Protocol):
     def edges(self) -> Sequence[EdgeOfReport]: ...
 
 
-def sharing_graph(
-    report: ReportOfFusion, ax: Axes | None = None, *, sizes: Mapping[str, float] | None = None
-) -> Axes:
+def sharing_graph(report: ReportOfFusion, ax: Axes | None = None) -> Axes:
     """Which nodes share classes, and how well a correction explains what lies between them.
 
     Two nodes are joined where both know a class: the more classes, the thicker the line. Its colour
-    says how far the two still disagree after the correction. A node that was left out has a hollow
-    circle, one that was clipped a thick rim.
+    says how far the two still disagree after the correction. Beside a node: how far its sensors are
+    off, in within-class deviations, and the classes that it gained. A node that was left out has a
+    hollow circle, one that was clipped a thick rim.
 
     Parameters
     ----------
@@ -57,9 +56,6 @@ def sharing_graph(
         `Fused.report`.
     ax
         Where to draw; a new figure by default.
-    sizes
-        How far the sensors of each node are off, in within-class deviations, to be written beside
-        it: `streamlvq.fleet.page.shift_sizes(report, snapshots)`.
 
     """
     spots = ring_spots(report.components)
@@ -68,8 +64,7 @@ def sharing_graph(
     upper = upper_nodes(report.components, spots)
     for name, spot in spots.items():
         _draw_node(axes, report.nodes[name], spot)
-        lines = _lines(report.nodes[name], (sizes or {}).get(name))
-        _write(axes, lines, spot, above=name in upper)
+        _write(axes, _lines(report.nodes[name]), spot, above=name in upper)
     axes.set_aspect("equal")
     axes.margins(0.18)
     axes.axis("off")
@@ -111,10 +106,9 @@ def _draw_node(axes: Axes, node: Any, spot: Spot) -> None:
     )
 
 
-def _lines(node: Any, size: float | None) -> list[str]:
+def _lines(node: Any) -> list[str]:
     """What is written beside a node."""
-    lines = [short(node.node)]
-    lines += [f"off by {size:.1f}"] if size is not None else []
+    lines = [short(node.node), f"off by {node.drift:.1f}"]
     lines += [f"+ {short(', '.join(node.gained), 30)}"] if node.gained else []
     return lines + (["left out"] if node.left_out is not None else [])
 

@@ -27,7 +27,7 @@ def ring_spots(components: Sequence[Sequence[str]]) -> dict[str, Spot]:
     """
     rings = [_ring(len(members)) for members in components]
     boxes = [2 * (_reach(ring) + SPACE) for ring in rings]
-    widest = max(math.sqrt(1.6 * sum(box * box for box in boxes)), *boxes, 0.0)
+    widest = max(math.sqrt(2.5 * sum(box * box for box in boxes)), *boxes, 0.0)
     spots: dict[str, Spot] = {}
     left = top = deepest = 0.0
     for members, ring, box in zip(components, rings, boxes, strict=True):

@@ -7,7 +7,7 @@ from streamlvq.replay.page import page
 from streamlvq.replay.publishing import publish
 from streamlvq.replay.recording import record
 from streamlvq.replay.report import Report, make_report
-from streamlvq.replay.state import inspect, load_monitor, save_monitor
+from streamlvq.replay.state import inspect, load_monitor, load_snapshots, save_monitor
 from streamlvq.replay.statistics import Statistics
 from streamlvq.replay.text import nothing, summary
 from streamlvq.replay.training import Trained, train
@@ -20,6 +20,7 @@ __all__ = [
     "UnwrittenError",
     "inspect",
     "load_monitor",
+    "load_snapshots",
     "make_report",
     "nothing",
     "page",

@@ -54,6 +54,44 @@ def save_monitor(monitor: Monitor, path: str | Path) -> None:
     write_atomically(path, monitor.checkpoint())
 
 
+def load_snapshots(path: str | Path, node: str | None = None) -> list[Snapshot]:
+    """What a node has learnt: of each of its models a snapshot.
+
+    Parameters
+    ----------
+    path
+        A snapshot of a model or of a monitor, or the folder of a daemon.
+    node
+        What to call it. By default as the file says; a monitor, which has no name, is called like
+        its file or folder. Of several models each has the name of its group added.
+
+    """
+    path = Path(path)
+    data = _read(path)
+    try:
+        if kind_of(data) == OF_A_MODEL:
+            return [_called(Snapshot.from_bytes(data), node)]
+        found = _models(data)
+        name = node or path.resolve().stem
+        return [
+            Snapshot.of(classifier, node=f"{name}/{group}" if group else name)
+            for group, classifier in found.items()
+        ]
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {error}") from error
+
+
+def _called(snapshot: Snapshot, node: str | None) -> Snapshot:
+    if node is None or node == snapshot.node:
+        return snapshot
+    return Snapshot.of(
+        snapshot.classifier(),
+        node=node,
+        readings=snapshot.has_readings,
+        created=snapshot.created,
+    )
+
+
 def inspect(path: str | Path, width: int | None = None) -> str:
     """What a snapshot has learnt, as tables.
 

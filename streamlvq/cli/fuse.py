@@ -1,0 +1,266 @@
+"""`streamlvq fuse`: one model out of what several nodes have learnt."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamlvq.cli import outputs
+
+if TYPE_CHECKING:
+    from streamlvq.fusion import Fused, FusionReport
+    from streamlvq.snapshot import Snapshot
+
+NAME = "fuse"
+SUMMARY = "fuse what several nodes have learnt, without their readings"
+TEXT = """\
+Fuse the snapshots of nodes that watch the same classes with sensors of their own. How the sensors
+differ is estimated from the classes that nodes share, and corrected; a class that one node has
+never seen comes from the others.
+
+Each node needs the fused model in the coordinates of its own sensors: `--each` writes one for every
+node, `--for` for some. What `-o` writes is in common coordinates, between those of all nodes: it is
+there to be fused again (site by site, then all sites), or to start from.
+
+Without any file to write it shows what would come of it."""
+EXAMPLES = """\
+examples:
+  streamlvq fuse bath.slvq leeds.slvq york.slvq
+  streamlvq fuse bath.slvq leeds.slvq york.slvq --each fused/ --report fleet.html
+  streamlvq fuse bath.slvq york.slvq --for york=new.slvq --drift least_squares
+  streamlvq fuse bath=a/state leeds=b/state -o site.slvq  folders of daemons, with a name each
+  streamlvq fuse *.slvq --rule median --weighting uniform  if some nodes may be wrong"""
+
+DRIFTS = ("auto", "none", "tree", "least_squares", "scale_shift")
+WEIGHTINGS = ("samples", "uniform")
+RULES = ("mean", "median", "trimmed_mean", "geometric_median")
+FORBIDDEN = '/\\:*?"<>|%'  # in names of files, on some system
+SUFFIX = ".slvq"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "snapshots",
+        metavar="SNAPSHOT",
+        nargs="+",
+        help="a file, or the folder of a daemon; NODE=FILE calls its node so",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--drift",
+        choices=DRIFTS,
+        default="auto",
+        help="between sensors: none; a shift, along a tree or by least squares; a gain and a "
+        "shift; auto (default) takes what predicts class means best",
+    )
+    how.add_argument(
+        "--weighting",
+        choices=WEIGHTINGS,
+        default="samples",
+        help="who learnt more has more to say (default), or all nodes alike",
+    )
+    how.add_argument(
+        "--rule", choices=RULES, default="mean", help="how prototypes are put together"
+    )
+    out = parser.add_argument_group("results")
+    out.add_argument("-o", "--output", metavar="FILE", help="the model in common coordinates")
+    out.add_argument(
+        "--for",
+        dest="own",
+        action="append",
+        default=[],
+        metavar="NODE=FILE",
+        help="the model for the sensors of a node; may be repeated",
+    )
+    out.add_argument("--each", metavar="FOLDER", help="a model for every node, NODE.slvq")
+    out.add_argument("--report", metavar="HTML", help="write a page with pictures")
+    out.add_argument("--json", metavar="FILE", help="write all numbers; - for standard output")
+    out.add_argument("--quiet", action="store_true", help="no table, no warnings")
+
+
+def run(options: argparse.Namespace) -> int:
+    from streamlvq.fusion import fuse  # noqa: PLC0415
+
+    sources = [_source(text) for text in options.snapshots]
+    own = dict(_own(text) for text in options.own)
+    _check_outputs(options, own, [path for _, path in sources])
+    snapshots, notes = _newest(_load(sources))
+    fused = fuse(snapshots, drift=options.drift, weighting=options.weighting, rule=options.rule)
+    files = _files(options, own, fused, snapshots)  # all of them, before the first is written
+    if not options.quiet and options.json != outputs.STANDARD:
+        print("\n".join(_words(fused.report, notes)), flush=True)
+    _write(options, files)
+    return 0
+
+
+# --- what is read --------------------------------------------------------------------------------
+
+
+def _source(text: str) -> tuple[str | None, str]:
+    """The name to give to a node, if any, and where it is; a path may hold = itself."""
+    node, equals, path = text.partition("=")
+    return (None, text) if not equals or Path(text).exists() else (node, path)
+
+
+def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot]]:
+    """All snapshots with their files; if some cannot be read, all of those are named."""
+    from streamlvq import replay  # noqa: PLC0415
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    found: list[tuple[str, Snapshot]] = []
+    wrong: list[str] = []
+    for node, path in sources:
+        try:
+            found += [(path, snapshot) for snapshot in replay.load_snapshots(path, node)]
+        except OSError as error:
+            wrong.append(f"{path}: {error.strerror or error}")
+        except StreamLVQError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise StreamLVQError("; ".join([*wrong, "nothing was written"]))
+    return found
+
+
+def _newest(found: Sequence[tuple[str, Snapshot]]) -> tuple[list[Snapshot], list[str]]:
+    """One snapshot of each node, and what to say about the others."""
+    from streamlvq.fusion.brought import newest  # noqa: PLC0415
+
+    kept = newest(snapshot for _, snapshot in found)
+    notes = []
+    for chosen in kept:
+        files = {path: None for path, snapshot in found if snapshot.node == chosen.node}
+        if len(files) > 1:
+            used = next(path for path, snapshot in found if snapshot is chosen)
+            notes.append(
+                f"{' and '.join(files)} are of the same node {chosen.node!r}: the newest counts, "
+                f"{used}; if they are of different nodes, name them: NODE={used}"
+            )
+    return kept, notes
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+def _own(text: str) -> tuple[str, str]:
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    node, _, path = text.rpartition("=")
+    if not node or not path:
+        raise StreamLVQError(f"--for: expected NODE=FILE, got {text!r}")
+    return node, path
+
+
+def _check_outputs(
+    options: argparse.Namespace, own: Mapping[str, str], read: Sequence[str]
+) -> None:
+    """Before the work: paths that cannot be written, and those that would destroy what is read."""
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    wanted = {"-o": options.output, "--report": options.report, "--json": options.json}
+    wanted |= {f"--for {node}": path for node, path in own.items()}
+    outputs.check_outputs(wanted, read)
+    if options.each is not None and Path(options.each).exists() and not Path(options.each).is_dir():
+        raise StreamLVQError(f"--each: expected a folder, got {options.each!r}: this is none")
+
+
+def _files(
+    options: argparse.Namespace,
+    own: Mapping[str, str],
+    fused: Fused,
+    snapshots: Sequence[Snapshot],
+) -> dict[str, tuple[str, bytes]]:
+    """What to write where, by the option that asked for it."""
+    import msgspec  # noqa: PLC0415
+
+    from streamlvq.fleet.page import page  # noqa: PLC0415
+
+    places = {f"--for {node}": (_known(node, fused), path) for node, path in own.items()}
+    places |= _each(options, fused)
+    files = {name: (path, fused.snapshot(node).to_bytes()) for name, (node, path) in places.items()}
+    if options.output is not None:
+        files["-o"] = (options.output, fused.snapshot().to_bytes())
+    if options.report is not None:
+        text = page(fused.report, snapshots, fused.snapshot())
+        files["--report"] = (options.report, text.encode())
+    if options.json is not None:
+        files["--json"] = (options.json, msgspec.json.encode(fused.report) + b"\n")
+    return files
+
+
+def _known(node: str, fused: Fused) -> str:
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    if node not in fused.nodes:
+        raise StreamLVQError(f"--for: expected one of {', '.join(fused.nodes)}, got {node!r}")
+    return node
+
+
+def _each(options: argparse.Namespace, fused: Fused) -> dict[str, tuple[str, str]]:
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    if options.each is None:
+        return {}
+    places = {}
+    read = {Path(path).resolve() for _, path in map(_source, options.snapshots)}
+    for node in fused.nodes:
+        path = Path(options.each, _file_name(node))
+        if path.resolve() in read:
+            raise StreamLVQError(
+                f"--each: expected a folder of its own, got {options.each!r}: {path} is read too, "
+                "and what a node has learnt must not be replaced by what was fused"
+            )
+        places[f"--each {node}"] = (node, str(path))
+    return places
+
+
+def _file_name(node: str) -> str:
+    """Names of nodes may hold what names of files may not."""
+    return "".join(f"%{ord(c):02X}" if c in FORBIDDEN else c for c in node) + SUFFIX
+
+
+def _write(options: argparse.Namespace, files: Mapping[str, tuple[str, bytes]]) -> None:
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+    from streamlvq.snapshot import write_atomically  # noqa: PLC0415
+
+    if options.each is not None:
+        Path(options.each).mkdir(parents=True, exist_ok=True)
+
+    def writer(path: str, data: bytes) -> Any:
+        if path == outputs.STANDARD:
+            return lambda: sys.stdout.write(data.decode())
+        return lambda: write_atomically(path, data)
+
+    wrong = outputs.write_all({name: writer(*file) for name, file in files.items()})
+    if not options.quiet and options.json != outputs.STANDARD:
+        for name, (path, _) in files.items():
+            if not any(text.startswith(f"{name} ") for text in wrong):
+                print(f"{_called(name):<12} {path}")
+    if wrong:
+        raise StreamLVQError("; ".join(wrong))
+
+
+def _called(option: str) -> str:
+    """What a file is, for people."""
+    known = {"-o": "common", "--report": "report", "--json": "json"}
+    return known.get(option, f"for {option.partition(' ')[2]}")
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def _words(report: FusionReport, notes: Sequence[str]) -> list[str]:
+    """The table, what was chosen and why, and what somebody should know."""
+    from streamlvq.fleet.page_rows import node_rows, treatments  # noqa: PLC0415
+    from streamlvq.replay.text import grid  # noqa: PLC0415
+
+    lines = grid(node_rows(report))
+    lines += ["(off by, left over: in deviations within the classes)", ""]
+    lines.append(f"{'correction':<12} {report.why}")
+    if report.trials:
+        tried = ", ".join(f"{name} {error:.2f}" for name, error in report.trials.items())
+        lines.append(f"{'tried':<12} {tried}")
+    lines += [f"{'treatment':<12} {line}" for line in treatments(report)]
+    return lines + [f"{'warning':<12} {line}" for line in (*notes, *report.warnings)]
