@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
-from streamlvq.config import Config
+from streamlvq.config import Config, FleetTopics
+from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Link, Outgoing, Subscription, link_for
+from streamlvq.daemon.fleet_figures import FleetRecord
 from streamlvq.daemon.instruments import Instruments, link_totals
 from streamlvq.daemon.lock import FILE_MODE
-from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.status import State, Status
 from streamlvq.daemon.vitals import Vitals
-from streamlvq.monitor import Monitor
 from streamlvq.snapshot import write_atomically
 from streamlvq.topics import Template
 
@@ -24,6 +25,21 @@ log = logging.getLogger(__name__)
 
 STATUS_SECONDS = 30.0
 FILTERS = "subscriptions.json"  # in the state folder: what the session at the broker may still have
+
+
+class Greeter(Protocol):
+    """Who has something to say after every connect."""
+
+    def greetings(self) -> Iterable[Outgoing]: ...
+
+
+class Learner(Protocol):
+    """Who can say how many devices and models there are."""
+
+    @property
+    def devices(self) -> int: ...
+
+    def models(self) -> Mapping[str, Any]: ...
 
 
 class Connection:
@@ -37,10 +53,18 @@ class Connection:
         Where to remember the subscriptions of the session.
     vitals
         Hears whether the broker answers.
+    fleet
+        Says how the fleet is, for the status.
     """
 
-    def __init__(self, config: Config, folder: Path, vitals: Vitals) -> None:
-        self.folder, self.vitals = folder, vitals
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        vitals: Vitals,
+        fleet: Callable[[], FleetRecord] | None = None,
+    ) -> None:
+        self.folder, self.vitals, self.fleet = folder, vitals, fleet
         self._before: dict[str, int] = {}  # counted by links that were replaced
         self._connects = 0  # greetings made on this link
         self._resumed = 0  # of these, how often the broker still had our session
@@ -75,7 +99,7 @@ class Connection:
         return link_totals(self.link, self._before)
 
     def tend(
-        self, now: float, publisher: Publisher, instruments: Instruments, monitor: Monitor
+        self, now: float, publisher: Greeter, instruments: Instruments, monitor: Learner
     ) -> None:
         """Look how the link is, and say how we are if it is time to."""
         link = self.link
@@ -102,7 +126,7 @@ class Connection:
             self._resumed = resumed
         self._connects, self._known = connects, True
 
-    def leave(self, instruments: Instruments, monitor: Monitor) -> None:
+    def leave(self, instruments: Instruments, monitor: Learner) -> None:
         """Say that we are offline, and close the link."""
         message = self._status("offline", instruments, monitor)
         self.link.close([message] if message is not None else [])
@@ -113,12 +137,12 @@ class Connection:
             return f"not connected: {self.vitals.trouble or 'waiting for the broker'}"
         return f"connected to {self.config.broker.url}"
 
-    def _say(self, state: State, instruments: Instruments, monitor: Monitor) -> None:
+    def _say(self, state: State, instruments: Instruments, monitor: Learner) -> None:
         message = self._status(state, instruments, monitor)
         if message is not None:
             self.link.publish([message])
 
-    def _status(self, state: State, instruments: Instruments, monitor: Monitor) -> Outgoing | None:
+    def _status(self, state: State, instruments: Instruments, monitor: Learner) -> Outgoing | None:
         return self.status.message(
             state,
             devices=monitor.devices,
@@ -127,6 +151,7 @@ class Connection:
             learnt=int(instruments.learnt.value()),
             snapshot_age=time.monotonic() - self.vitals.saved,
             complaints=self.vitals.complaints(),
+            fleet=None if self.fleet is None else self.fleet(),
         )
 
     def _remember(self, filters: list[str]) -> list[str]:
@@ -164,7 +189,11 @@ def make_link(config: Config, status: Status | None) -> Link:
     """A link to the broker, subscribed to readings and labels; with a will if there is a status."""
     will = None if status is None else status.will()
     birth = None if status is None else status.message("online")
-    return link_for(config.broker.url)(config.broker, subscriptions(config), will, birth)
+    broker = config.broker
+    if config.fleet is not None:  # which has a limit of its own
+        largest = max(broker.max_payload_bytes, config.fleet.max_snapshot_bytes)
+        broker = msgspec.structs.replace(broker, max_payload_bytes=largest)
+    return link_for(broker.url)(broker, subscriptions(config), will, birth)
 
 
 def subscriptions(config: Config) -> list[Subscription]:
@@ -176,11 +205,30 @@ def subscriptions(config: Config) -> list[Subscription]:
     [Subscription(filter='sensors/+/readings', qos=1)]
 
     """
+    fleet = [Subscription(filter, 1) for filter in fleet_filters(config)]
+    if config.fleet is not None and config.fleet.role == "hub":
+        return fleet
     wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}
     if config.labels is not None:
         filter = Template(config.labels.topic).filter
         wanted[filter] = max(wanted.get(filter, 0), int(config.labels.qos))
-    return [Subscription(filter, qos) for filter, qos in wanted.items()]
+    return [*(Subscription(filter, qos) for filter, qos in wanted.items()), *fleet]
+
+
+def fleet_filters(config: Config) -> list[str]:
+    """What to listen to of a fleet.
+
+    A peer needs what all nodes know. A member needs what the hub makes for it, and looks after its
+    own topic; a hub needs all, and looks after those that it writes to.
+    """
+    if config.fleet is None:
+        return []
+    topics = FleetTopics(config.fleet)
+    if config.fleet.role == "peer":
+        return [topics.snapshots]
+    if config.fleet.role == "hub":
+        return [topics.snapshots, topics.models]
+    return [topics.model(own_name(config)), topics.snapshot(own_name(config))]
 
 
 __all__ = ["Connection", "make_link", "subscriptions"]

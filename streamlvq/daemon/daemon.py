@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.connection import Connection
+from streamlvq.daemon.fleet import Fleet
 from streamlvq.daemon.http import HealthServer, PortError
 from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.intake import Intake, to_serve
 from streamlvq.daemon.journal import JournalError
 from streamlvq.daemon.keeper import Keeper, beginning
 from streamlvq.daemon.logs import set_up, settle
@@ -65,6 +66,8 @@ class Daemon:
         self.server = self._listen(config)
         self.publisher = Publisher(config, self.instruments)
         self.vitals.file = self.publisher.trouble
+        registry = self.instruments.registry
+        self.fleet = None if config.fleet is None else Fleet(config, self.keeper.folder, registry)
         self._next_look = self._next_count = 0.0
         self._busy = 0.0  # when the last batch was done
 
@@ -90,7 +93,9 @@ class Daemon:
             starting.compiling = False
             monitor = self.keeper.restore(self.config, self._still_starting)
         self.intake = Intake(Decoder(self.config), monitor, self.keeper.acquaintance)
-        self.connection = Connection(self.config, self.keeper.folder, self.vitals)
+        self._join_fleet()
+        record = None if self.fleet is None else self.fleet.figures.record
+        self.connection = Connection(self.config, self.keeper.folder, self.vitals, record)
         self.instruments.watch_link(self.connection.totals)
         self._count()
         self.vitals.starting = False
@@ -99,6 +104,13 @@ class Daemon:
         gc.freeze()  # what is here now stays: no need to look at it again and again
         self.notifier.ready()
         log.info("ready, connecting to %s", self.config.broker.url)
+
+    def _join_fleet(self) -> None:
+        if self.fleet is not None:
+            self.fleet.begin(self.monitor)
+        elif self.monitor.serving("") is not None:
+            log.info("not in a fleet any more: our own model decides")
+            self._serve(b"")
 
     def _still_starting(self, progress: str) -> None:
         log.info("reading the journal: %s", progress)
@@ -145,6 +157,10 @@ class Daemon:
     def _take(self, messages: Sequence[Message]) -> None:
         """Let messages have their effect, and acknowledge them only then."""
         begin = time.monotonic()
+        if self.fleet is not None:
+            messages = self.fleet.take(messages, self.connection.link)
+            if not messages:
+                return
         if not self._record(messages):
             return  # asked to leave before they were durable; the broker has them still
         effect = self.intake.take(messages)
@@ -156,6 +172,14 @@ class Daemon:
         self.instruments.batch.observe(len(messages))
         self._busy = time.monotonic()
         self.instruments.latency.observe(self._busy - begin)
+
+    def _serve(self, model: bytes) -> bool:
+        """Let a model decide from now on, also after a crash; raises `JournalError`."""
+        message = to_serve(model)
+        self.keeper.record([message])
+        effect = self.intake.take([message])
+        self.vitals.unsaved = True
+        return not effect.refused
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         """Send; whatever a link has against it, the messages have had their effect."""
@@ -208,6 +232,9 @@ class Daemon:
             self._count()
         self.publisher.tend(now)
         self.vitals.file = self.publisher.trouble
+        if self.fleet is not None:
+            self.fleet.tend(now, self.connection.link, self.monitor, self._serve)
+            self.vitals.fleet = self.fleet.figures.complaint()
         self.connection.tend(now, self.publisher, self.instruments, self.monitor)
         self.notifier.status(self.connection.summary(self.instruments))
 
@@ -251,6 +278,8 @@ class Daemon:
         if old.rejector != new.rejector or old.labels != new.labels:
             monitor = Monitor.restore(new, monitor.checkpoint(), beginning(new))
             monitor.compile()
+        if self.fleet is not None:
+            self.fleet.reload()
         reconnect = self.connection.replacement(new) if reconnects(old, new) else None
         self.keeper.note(new)
         try:
@@ -267,6 +296,8 @@ class Daemon:
         set_up(new.logging)
         if reconnect is not None:
             reconnect()
+            if self.fleet is not None:
+                self.fleet.inbox.drop()
         log.info("configuration read again: %s", ", ".join(names) or "nothing has changed")
 
     def _move_server(self, new: Config) -> None:

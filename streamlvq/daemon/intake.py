@@ -11,8 +11,28 @@ from streamlvq.daemon.acquaintance import Acquaintance
 from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, failure
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
+from streamlvq.snapshot import OWN_LIMIT, Snapshot
 
 log = logging.getLogger(__name__)
+
+
+SERVE = "$streamlvq/serve"  # the topic of what we tell ourselves through the journal
+OURS = -1.0  # when it was "received", which no message can say that came from a broker
+
+
+def to_serve(model: bytes) -> Message:
+    """A message to ourselves: decide with this model from now on; nothing: with our own again.
+
+    It goes through the journal like any other, between the readings before and those after it, so
+    that these are decided on in the same way after a crash.
+
+    Parameters
+    ----------
+    model
+        The bytes of a snapshot, or none.
+
+    """
+    return Message(SERVE, model, OURS)
 
 
 @dataclass(slots=True)
@@ -50,6 +70,9 @@ class Intake:
     def take(self, messages: Sequence[Message]) -> Effect:
         """The effect of a batch; after it, the monitor knows what the messages say."""
         effect = Effect()
+        if messages and messages[0].received == OURS:
+            self._serve(messages[0], effect)
+            return effect
         decoded = self.decoder.decode(messages)
         effect.refused += decoded.refused
         effect.skipped = decoded.skipped
@@ -58,6 +81,17 @@ class Intake:
                 self.acquaintance = None if self.acquaintance.see(event) else self.acquaintance
             self._step(event, effect)
         return effect
+
+    def _serve(self, message: Message, effect: Effect) -> None:
+        """Change the model that decides; one that cannot is refused, now and after a crash."""
+        try:
+            model = None
+            if message.payload:
+                model = Snapshot.from_bytes(message.payload, limit=OWN_LIMIT).classifier()
+            self.monitor.serve("", model)
+        except Exception as error:
+            log.error("a model of the fleet cannot decide here: %s", error)
+            effect.refused.append(failure(0, error))
 
     def _step(self, event: Event, effect: Effect) -> None:
         try:
@@ -79,4 +113,4 @@ def _failures(event: Event, error: Exception) -> list[Refused]:
     return [failure(source, error) for source in dict.fromkeys(sources)]
 
 
-__all__ = ["Effect", "Intake"]
+__all__ = ["Effect", "Intake", "to_serve"]

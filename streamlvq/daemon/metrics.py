@@ -10,7 +10,7 @@ import abc
 import bisect
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,6 +90,26 @@ class Gauge(Metric):
     def samples(self) -> Iterator[str]:
         if (value := self.read()) is not None:
             yield sample(self.name, {}, value)
+
+
+class GaugeTable(Metric):
+    """Values of now with labels, asked for whenever someone looks."""
+
+    kind = "gauge"
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        super().__init__(name, text, labels)
+        self.read = read
+
+    def samples(self) -> Iterator[str]:
+        for labels, value in sorted(self.read().items()):
+            yield sample(self.name, dict(zip(self.labels, labels, strict=True)), value)
 
 
 class CountedElsewhere(Gauge):
@@ -181,6 +201,7 @@ __all__ = [
     "CountedElsewhere",
     "Counter",
     "Gauge",
+    "GaugeTable",
     "Histogram",
     "Metric",
     "Registry",

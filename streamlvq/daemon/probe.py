@@ -37,6 +37,9 @@ def probe(path: Path, seconds: float) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return WRONG_CONFIG
+    if config.fleet is not None and config.fleet.role == "hub":
+        print(f"a hub has no readings; try `streamlvq fleet status {path}`", file=sys.stderr)
+        return WRONG_CONFIG
     set_up(config.logging)
     try:
         with Signals() as signals:
@@ -127,6 +130,7 @@ def as_guest(config: Config) -> Config:
         broker=msgspec.structs.replace(config.broker, client_id=name, session_expiry_seconds=0),
         readings=msgspec.structs.replace(config.readings, qos=0),
         labels=None if labels is None else msgspec.structs.replace(labels, qos=0),
+        fleet=None,  # its topics hold nothing to decide on
     )
 
 

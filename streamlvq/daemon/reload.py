@@ -25,6 +25,7 @@ FIXED = (
     "labels.sequence",
     "labels.time",
     "shard",
+    "fleet",
 )
 # What makes the connection what it is; another one is made when these change.
 CONNECTION = ("broker", "readings.topic", "readings.qos", "labels", "status.topic")

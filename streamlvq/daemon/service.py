@@ -8,6 +8,7 @@ from pathlib import Path
 
 from streamlvq.config import ConfigError, load
 from streamlvq.daemon.daemon import Daemon
+from streamlvq.daemon.hub import Hub
 from streamlvq.daemon.logs import set_up, settle
 from streamlvq.daemon.signals import Signals
 from streamlvq.errors import StreamLVQError
@@ -27,7 +28,9 @@ def serve(path: Path) -> int:
     set_up(config.logging)
     with Signals() as signals:
         try:
-            return Daemon(config, signals, lambda: load(path)).run()
+            is_hub = config.fleet is not None and config.fleet.role == "hub"
+            process = Hub if is_hub else Daemon
+            return process(config, signals, lambda: load(path)).run()
         except (StreamLVQError, OSError) as error:  # files that are missing, above all
             log.error("%s", error)
             return 1

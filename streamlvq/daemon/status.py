@@ -10,6 +10,7 @@ import msgspec
 import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Outgoing
+from streamlvq.daemon.fleet_figures import FleetRecord
 from streamlvq.topics import Template
 
 State = Literal["online", "offline"]
@@ -27,6 +28,7 @@ class StatusRecord(msgspec.Struct, kw_only=True):
     learnt: int = 0  # since the start
     snapshot_age: float | None = None  # seconds; None: there is none yet
     complaints: list[str] = []  # as `/healthz` has them
+    fleet: FleetRecord | msgspec.UnsetType = msgspec.UNSET  # only of those in a fleet
 
 
 class Status:
@@ -65,6 +67,7 @@ class Status:
         learnt: int = 0,
         snapshot_age: float | None = None,
         complaints: list[str] | None = None,
+        fleet: FleetRecord | None = None,
     ) -> Outgoing | None:
         """How the daemon is; None if the configuration names no topic."""
         if self.topic is None:
@@ -79,6 +82,7 @@ class Status:
             learnt=learnt,
             snapshot_age=None if snapshot_age is None else round(snapshot_age, 1),
             complaints=complaints or [],
+            fleet=msgspec.UNSET if fleet is None else fleet,
         )
         return Outgoing(self.topic, msgspec.json.encode(record), qos=1, retain=True)
 

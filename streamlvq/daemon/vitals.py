@@ -24,6 +24,7 @@ class Vitals:
     journal: str | None = None  # why the journal cannot be written
     snapshot: str | None = None  # why the last snapshot failed
     file: str | None = None  # why decisions cannot be written to their file
+    fleet: str | None = None  # what is wrong with our part in it
     reading: float | None = None  # when the last one came
     saved: float = field(default_factory=time.monotonic)  # when all was last on disk
     unsaved: bool = False  # something changed since
@@ -36,6 +37,7 @@ class Vitals:
         now = time.monotonic() if now is None else now
         found = [f"journal: {self.journal}"] if self.journal else []
         found += [f"file: {self.file}"] if self.file else []
+        found += [f"fleet: {self.fleet}"] if self.fleet else []
         if self.starting:
             return [*found, "starting: the state is being restored"]
         if self.stopping:
