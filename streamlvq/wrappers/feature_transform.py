@@ -15,6 +15,7 @@ from streamlvq.records import Decision, Explanation, Integrated, Prototype
 from streamlvq.vectorize import Reading, Rows, to_number, to_rows
 from streamlvq.wrappers.chain import is_pipeline, links, reach
 from streamlvq.wrappers.if_inside import if_inside, if_wrapped
+from streamlvq.wrappers.keywords import accepted, chosen
 from streamlvq.wrappers.monotone import Monotone
 from streamlvq.wrappers.transform import Transform
 from streamlvq.wrappers.windows import Time
@@ -302,19 +303,23 @@ class FeatureTransform(ClassifierWrapper):
         return labels
 
     @if_wrapped
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+    def learn_many(self, X: pd.DataFrame, y: pd.Series, **kwargs: Any) -> None:
         """Learn a data frame, row by row."""
-        self.classifier.learn_many(self._transform.frame(X), y)
+        self._many("learn_many", X, y, **kwargs)
 
     @if_wrapped
-    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+    def predict_proba_many(self, X: pd.DataFrame, **kwargs: Any) -> pd.DataFrame:
         """Class probabilities, a column for each class."""
-        return self.classifier.predict_proba_many(self._transform.frame(X))
+        return self._many("predict_proba_many", X, **kwargs)
 
     @if_wrapped
-    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+    def predict_many(self, X: pd.DataFrame, **kwargs: Any) -> pd.Series:
         """The most probable class of each row."""
-        return self.classifier.predict_many(self._transform.frame(X))
+        return self._many("predict_many", X, **kwargs)
+
+    def _many(self, method: str, X: pd.DataFrame, *labels: Any, **kwargs: Any) -> Any:
+        keywords = chosen(accepted(self.classifier, method), kwargs) if kwargs else kwargs
+        return getattr(self.classifier, method)(self._transform.frame(X), *labels, **keywords)
 
     @if_wrapped
     def train(
