@@ -158,9 +158,7 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voices: Voices) -> tuple[Float
         rows = np.flatnonzero((pool.label == label) & (weights > 0))
         if len(np.unique(pool.node[rows])) < QUORUM:
             continue
-        usual = np.median(
-            [far[rows][pool.node[rows] == i].mean() for i in np.unique(pool.node[rows])]
-        )
+        usual = np.median(_means_by(pool.node[rows], far[rows]))
         loose, wild = (max(NEAR, times * usual) for times in (LOOSE, WILD))
         for p in rows[far[rows] > loose].tolist():
             node = int(pool.node[p])
@@ -171,6 +169,13 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voices: Voices) -> tuple[Float
                 w[p] = voices.centre[label] + (loose / far[p]) * apart[p]
                 voices.screened.note(node, "a prototype far from the others was drawn back")
     return w, weights
+
+
+def _means_by(node: Ints, values: Floats) -> Floats:
+    """The mean of each node's values: who has many prototypes has one voice all the same."""
+    _, place, count = np.unique(node, return_inverse=True, return_counts=True)
+    means: Floats = np.bincount(place, values) / count
+    return means
 
 
 def fused_scales(pool: Pool, correction: Correction, voices: Voices) -> dict[str, Floats]:

@@ -75,13 +75,32 @@ def newest(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
 def _age(snapshot: Snapshot) -> tuple[float, int, bytes]:
     """Later is larger; if time and samples do not tell, the bytes decide, so that all agree."""
     created = snapshot._file.created
-    samples = unpack(snapshot).first.samples
+    samples = unpack([snapshot])[0].first.samples
     when = float("-inf") if created is None else created
     return when, samples, hashlib.sha256(snapshot.to_bytes()).digest()
 
 
-def unpack(snapshot: Snapshot) -> Brought:
-    """Take a snapshot apart without building what it describes; its arrays were checked before."""
+class _Names:
+    """Features and labels are mostly those of the last snapshot: no need to decode them again."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.tags: list[Any] = []
+        self.names: list[Any] = []
+
+    def of(self, tags: list[Any]) -> list[Any]:
+        if tags != self.tags:
+            self.tags, self.names = tags, untag_all(tags, self.what)
+        return self.names
+
+
+def unpack(snapshots: Iterable[Snapshot]) -> list[Brought]:
+    """Take snapshots apart without building what they describe; they were checked before."""
+    names = _Names("feature"), _Names("label")
+    return [_unpack(snapshot, names) for snapshot in snapshots]
+
+
+def _unpack(snapshot: Snapshot, names: tuple[_Names, _Names]) -> Brought:
     meta, arrays = snapshot._file.classifier, snapshot._arrays
     transform: Meta | None = None
     while "classifier" in meta:
@@ -90,15 +109,15 @@ def unpack(snapshot: Snapshot) -> Brought:
         arrays = split(arrays, ("classifier",))[1]["classifier"]
         meta = meta["classifier"]
     if meta["type"] != COMMITTEE:
-        return Brought(snapshot.node, {"": _model(meta, arrays)}, None, None, transform)
+        return Brought(snapshot.node, {"": _model(meta, arrays, names)}, None, None, transform)
     own, parts = split(arrays, MEMBERS)
-    models = {name: _model(meta["members"][name], parts[name]) for name in MEMBERS}
+    models = {name: _model(meta["members"][name], parts[name], names) for name in MEMBERS}
     return Brought(snapshot.node, models, meta, own["fitted"], transform)
 
 
-def _model(meta: Meta, arrays: Arrays) -> Model:
-    features = untag_all(meta["features"], "feature")
-    return Model(meta, arrays, features, untag_all(meta["labels"], "label"))
+def _model(meta: Meta, arrays: Arrays, names: tuple[_Names, _Names]) -> Model:
+    features, labels = names
+    return Model(meta, arrays, features.of(meta["features"]), labels.of(meta["labels"]))
 
 
 def agree(nodes: list[Brought]) -> None:

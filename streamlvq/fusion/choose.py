@@ -12,7 +12,7 @@ TRIED = ("none", "least_squares", "scale_shift")  # from simple to complicated
 BETTER = 0.9  # a more complicated one must reduce the squared error to this
 NEGLIGIBLE = 0.01  # squared deviations: nothing worth correcting
 FARTHEST = 25.0  # squared deviations that one mean may be off: one node shall not decide alone
-ASKED = 64  # nodes; more would not change the answer
+ASKED = 32  # nodes; more would not change the answer
 
 
 def trials(
@@ -109,8 +109,8 @@ def choose(errors: dict[str, float]) -> tuple[str, str]:
             f"no correction: class means of different nodes agree to {raw**0.5:.2f} deviations"
         )
     chosen = "none"
-    for name in errors:
-        if errors[name] < BETTER * errors[chosen]:
+    for name, error in errors.items():
+        if error < BETTER * errors[chosen]:
             chosen = name
     if chosen == "none":
         best = min((e, n) for n, e in errors.items() if n != "none")

@@ -110,7 +110,7 @@ def fuse(
     _check("rule", rule, tuple(RULES))
     if quorum is None:
         quorum = 1 if rule == "mean" else QUORUM
-    brought = [unpack(snapshot) for snapshot in newest(snapshots)]
+    brought = unpack(newest(snapshots))
     agree(brought)
     wishes = _Wishes(weighting, drift, RULES[rule], rule, rank, screen, liars, quorum)
     return _Fusion(brought, wishes).run()

@@ -42,7 +42,7 @@ def centres(tables: Tables, correction: Correction, spread: Floats) -> Floats:
 def distances(
     tables: Tables, correction: Correction, spread: Floats, relevance: Floats, centre: Floats
 ) -> Floats:
-    """How far each class mean of each node is from the common one, in deviations; 0 if it has none."""
+    """How far class means of nodes are from the common ones, in deviations; 0 if there is none."""
     apart = correction.align(tables.mean) - centre[None]
     known = (tables.count > 0) & np.isfinite(apart)
     worth = np.where(known, relevance, 0.0)

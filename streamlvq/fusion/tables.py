@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 ENOUGH = 100.0  # readings of a class after which more of them make its mean hardly more reliable
-THIN = 1e-6  # a deviation this much smaller than that of other classes is taken for rounding
+THIN = 0.1  # of the variance that a feature usually has: less is taken for too little to rely on
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ class Tables:
         """
         known = np.where(self.count >= 2, self.variance, np.nan)
         spread = _median(known)
-        typical = _median(spread)
-        spread = np.where(np.isfinite(spread), spread, typical)
-        spread = np.maximum(spread, THIN * np.where(np.isfinite(typical), typical, 0.0))
+        known = np.isfinite(spread)
+        typical = np.where(known, spread, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        spread = np.where(known, spread, typical)
+        spread = np.maximum(spread, THIN * typical)
         # A feature that never moves: its unit does not matter, but must not be zero.
         return np.where(spread > 0.0, spread, 1.0)
 
