@@ -1,0 +1,75 @@
+"""What fusion is worth: every study of it, with the figures to reach.
+
+python benchmarks/fusion.py                              # all of them, about half an hour
+python benchmarks/fusion.py --studies spectra hostile --small
+python benchmarks/fusion.py --studies thesis --data segment --models LGMLVQ
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from common import Table, show
+from fusion_cost import cost
+from fusion_gas import gas
+from fusion_hostile import hostile
+from fusion_never import never
+from fusion_spectra import spectra
+from fusion_stream import streaming
+from fusion_theorem import theorem
+from fusion_thesis import thesis
+
+STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
+    "thesis": thesis,
+    "spectra": spectra,
+    "theorem": theorem,
+    "gas": gas,
+    "hostile": hostile,
+    "never": never,
+    "cost": cost,
+    "streaming": streaming,
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "thesis": {"data": ["segment"], "epochs": 10},
+    "spectra": {"seeds": 2, "epochs": 10},
+    "theorem": {"draws": 5},
+    "gas": {"epochs": 5},
+    "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
+    "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
+    "streaming": {"readings": 1000},
+}
+OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")
+
+
+def settings(study: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What was asked for, as far as the study has a word for it."""
+    known = inspect.signature(STUDIES[study]).parameters
+    found = dict(SMALL.get(study, {})) if options.small else {}
+    for name in (*OPTIONS, "central"):
+        value = getattr(options, name)
+        if value is not None and value is not False and name in known:
+            found[name] = value
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
+    parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
+    parser.add_argument("--data", nargs="+", help="of thesis, hostile and never: only these sets")
+    parser.add_argument("--models", nargs="+", help="of thesis, hostile and never")
+    parser.add_argument("--model", help="of spectra and gas")
+    for name in OPTIONS[3:]:
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--central", action="store_true", help="thesis: all data at one place too")
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    for study in options.studies:
+        show(STUDIES[study](**settings(study, options)), options.markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""`drift="auto"` must never cost much against raw fusion, on any fleet there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from common import Figure, Table, figure_table, progress, verdict
+from datasets import table_set
+from fusion_fleets import (
+    EPOCHS,
+    Node,
+    class_missing,
+    fused_accuracy,
+    learn,
+    maker,
+    snapshots,
+    spectral,
+    split,
+)
+from fusion_gas import batches, signed_log
+from fusion_stream import streams
+from fusion_thesis import z_scored
+from streamlvq.fusion import fuse
+from tables import principal_components
+
+MOST_LOST = 0.005
+Fleet = Callable[[int], list[Node]]
+
+
+def dealt(name: str, missing: bool) -> Fleet:
+    """A set of the thesis, dealt out to five nodes that have no sensors of their own."""
+
+    def make(seed: int) -> list[Node]:
+        nodes = split(table_set(name), 5, seed)
+        A, B = principal_components(
+            *z_scored(np.concatenate([node.X for node in nodes]), nodes[0].test_X)
+        )
+        parts = np.split(A, np.cumsum([len(node.y) for node in nodes])[:-1])
+        nodes = [
+            Node(node.name, part, node.y, B, node.test_y)
+            for node, part in zip(nodes, parts, strict=True)
+        ]
+        return class_missing(nodes, np.unique(nodes[0].test_y)[:5]) if missing else nodes
+
+    return make
+
+
+def small(fleet: Fleet, share: float) -> Fleet:
+    """The same with few readings at each node, where any correction is mostly noise."""
+
+    def make(seed: int) -> list[Node]:
+        return [
+            Node(
+                n.name,
+                n.X[: int(share * len(n.y))],
+                n.y[: int(share * len(n.y))],
+                n.test_X,
+                n.test_y,
+            )
+            for n in fleet(seed)
+        ]
+
+    return make
+
+
+def gained(nodes: list[Node], seed: int) -> list[Node]:
+    """Sensors that multiply each feature by something of their own."""
+    random = np.random.default_rng([seed, 7])
+    gains = np.exp(0.2 * random.normal(size=(len(nodes), nodes[0].X.shape[1])))
+    return [node.mapped(lambda X, g=gain: X * g) for node, gain in zip(nodes, gains, strict=True)]
+
+
+FLEETS: dict[str, Fleet] = {
+    **{
+        f"{name}{', one class missing' * missing}": dealt(name, missing)
+        for name in ("segment", "optdigits", "uci_har")
+        for missing in (False, True)
+    },
+    "segment, few readings": small(dealt("segment", False), 0.2),
+    "optdigits, few readings": small(dealt("optdigits", True), 0.1),
+    "optdigits, gains": lambda seed: gained(dealt("optdigits", False)(seed), seed),
+    **{
+        f"spectra, imbalance {share:g}": lambda seed, share=share: spectral(seed, share)
+        for share in (1.0, 0.8, 0.6, 0.4, 0.2, 0.05)
+    },
+    "spectra, one class missing": lambda seed: spectral(seed, missing=True),
+    "gas, raw": batches,
+    "gas, asinh": lambda seed: [node.mapped(signed_log) for node in batches(seed)],
+    "gas, raw, one class missing": lambda seed: batches(seed, missing=True),
+    "gas, asinh, one class missing": lambda seed: [
+        node.mapped(signed_log) for node in batches(seed, missing=True)
+    ],
+    "stream of 20": lambda seed: streams(20, 1000, seed),
+    "stream of 20, shifted sensors": lambda seed: streams(20, 1000, seed, shift=1.0),
+}
+
+
+def never(
+    models: Sequence[str] = ("GMLVQ", "LGMLVQ"), seeds: int = 2, epochs: int = EPOCHS,
+    data: list[str] | None = None,
+) -> Iterator[Table]:  # fmt: skip
+    columns = ["fleet", "model", "raw", "auto", "lost", "chosen", "verdict"]
+    table, worst = Table("auto against raw fusion, mean accuracy of all nodes", columns), -np.inf
+    chosen_fleets = {k: v for k, v in FLEETS.items() if not data or any(d in k for d in data)}
+    for name, fleet in progress(chosen_fleets.items(), "never", len(chosen_fleets)):
+        for model in models:
+            pairs, chosen = [], []
+            for seed in range(1, seeds + 1):
+                nodes = fleet(seed)
+                given = snapshots(nodes, learn(nodes, maker(model), epochs))
+                auto = fuse(given)
+                chosen.append(auto.report.drift)
+                raw = fused_accuracy(fuse(given, drift="none"), nodes).mean()
+                pairs.append((raw, fused_accuracy(auto, nodes).mean()))
+            raw, auto = np.mean(pairs, axis=0)
+            lost = max(one - two for one, two in pairs)  # of the unluckiest seed
+            worst = max(worst, lost)
+            how = "/".join(dict.fromkeys(chosen))
+            met = verdict(bool(lost <= MOST_LOST))
+            table.add(name, model, f"{raw:.4f}", f"{auto:.4f}", f"{lost:.4f}", how, met)
+    yield table
+    yield figure_table([Figure("largest loss of auto against raw", float(worst), MOST_LOST)])
