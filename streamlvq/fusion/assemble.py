@@ -18,7 +18,7 @@ from streamlvq.kernels import layout as at
 from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
 from streamlvq.snapshot.parameters import construct
 from streamlvq.snapshot.tags import tag
-from streamlvq.snapshot.verify import LEAST_ROOM, NAMES, shape_of, sizes_of, Numbers
+from streamlvq.snapshot.verify import LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
 from streamlvq.state import FIXED, SECTIONS
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`

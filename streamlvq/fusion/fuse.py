@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -169,7 +170,8 @@ class _Fusion:
             weights += cells
             loss = max(loss, lost)
         standings = self._standings(group, parts, tables, correction, drift)
-        report = describe.report(
+        report = functools.partial(
+            describe.report,
             self.axes,
             self.tables,
             tables,
@@ -184,7 +186,7 @@ class _Fusion:
             errors,
             loss,
         )
-        return Fused(self.axes, rank, parts, standings, report)
+        return Fused(self.axes, rank, parts, standings, drift, report)
 
     # --- drift -----------------------------------------------------------------------------------
 

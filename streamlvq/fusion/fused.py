@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,11 +58,17 @@ class Fused:
         rank: int,
         components: list[Component],
         standings: dict[str, Standing],
-        report: FusionReport,
+        drift: str,
+        report: Callable[[], FusionReport],
     ) -> None:
-        self._axes, self._rank = axes, rank
+        self._axes, self._rank, self._drift = axes, rank, drift
         self._components, self._standings = components, standings
-        self.report = report
+        self._report = report
+
+    @functools.cached_property
+    def report(self) -> FusionReport:
+        """What was done to whom, and whether it makes sense; put together when asked for."""
+        return self._report()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -88,10 +96,10 @@ class Fused:
         return self._snapshot(name, self._standings[name])
 
     def _common(self) -> Standing:
-        groups = [g for g in self.report.components if len(g) > 1]
-        if len(groups) > 1 and self.report.drift != "none":
+        if len(self._components) > 1:
             raise FusionError(
-                f"expected nodes that share classes, got {len(groups)} groups that share none: "
+                f"expected nodes that share classes, got {len(self._components)} groups that "
+                "share none: "
                 "there are no common coordinates. Ask for a node, or use drift='none'"
             )
         largest = max(range(len(self._components)), key=lambda c: self._components[c].samples)
@@ -122,8 +130,8 @@ class Fused:
 
     def __repr__(self) -> str:
         return (
-            f"Fused({len(self.nodes)} nodes, {len(self.report.labels)} classes, "
-            f"drift={self.report.drift!r})"
+            f"Fused({len(self.nodes)} nodes, {len(self._axes.labels)} classes, "
+            f"drift={self._drift!r})"
         )
 
 

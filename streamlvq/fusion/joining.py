@@ -85,7 +85,7 @@ def new_node(
         key=lambda c: float(held[fused._components[c].shared].sum()),
     )
     component = fused._components[number]
-    place = place_of(tables, 0, component, fused.report.drift)
+    place = place_of(tables, 0, component, fused._drift)
     member = next(s for s in fused._standings.values() if s.component == number)
     standing = Standing(member.brought, number, place, np.zeros(0, np.int64))
     return fused._snapshot(name, standing).classifier()
