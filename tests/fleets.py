@@ -1,107 +1,126 @@
-"""Small fleets: nodes whose sensors are shifted, and what they have learnt."""
+"""Fleets of real daemons for tests: nodes whose sensors are off, and what fusing must give them."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from functools import cache
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-import streamlvq
-from streamlvq.fusion.report import Edge, FusionReport, NodeReport
-from streamlvq.snapshot import Snapshot
+from brokers import BrokerProcess
+from daemons import CLASSES, Daemon, settings, until
+from streamlvq.config import load
+from streamlvq.connect import Message
+from streamlvq.daemon.fleet import shared_bytes
+from streamlvq.daemon.intake import Intake
+from streamlvq.fleet import Sealed, unseal
+from streamlvq.fusion import fuse
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder
+from streamlvq.snapshot import Snapshot, Store
 
-Rows = npt.NDArray[np.float64]
-LABELS = ("idle", "running", "worn")
-FEATURES = ("heat", "noise", "flow", "power")
-UNITS = np.array([10.0, 0.5, 3.0, 200.0])  # deviations within a class
-TYPICAL = UNITS * np.array([[0, 0, 0, 0], [6, 4, 0, 3], [3, 8, -5, 3]])
-OFF = {  # how far the sensors of each node are off, in deviations
-    "bath": np.array([0.0, 0.0, 0.0, 0.0]),
-    "leeds": np.array([3.0, -2.0, 1.0, 0.0]),
-    "york": np.array([-4.0, 1.0, 0.0, 2.0]),
-}
-
-
-def rows_of(
-    node: str, labels: Sequence[str] = LABELS, count: int = 240, seed: int = 0
-) -> tuple[Rows, list[str]]:
-    """Readings of a node and their labels."""
-    random = np.random.default_rng([seed, *node.encode()])
-    codes = np.array([LABELS.index(label) for label in labels])[np.arange(count) % len(labels)]
-    rows = TYPICAL[codes] + UNITS * random.normal(size=(count, 4)) + UNITS * OFF[node]
-    return rows, [LABELS[code] for code in codes]
+FLEET = "ovens"
+ROOT = f"streamlvq/fleet/{FLEET}"
+NAMES = ("a", "b", "c")
+WITHOUT = {"c": "worn"}  # the class that a node never sees
+SHIFT = {"a": 0.0, "b": 2.0, "c": -3.0}
+FEATURES = 4
+PROMPT = {"publish_pause_seconds": 0.2, "publish_seconds": 3600.0, "fuse_seconds": 0.1}
 
 
-def learnt(node: str, name: str = "GMLVQ", lacks: str | None = None, **options: Any) -> Any:
-    """A model of a node, which may never have seen some class."""
-    model = getattr(streamlvq, name)(**options)
-    rows, labels = rows_of(node, [label for label in LABELS if label != lacks])
-    model.learn_array(rows, labels, features=FEATURES)
-    return model
+def node_settings(
+    broker: BrokerProcess | None, folder: Path, name: str, /, **sections: Any
+) -> dict[str, Any]:
+    """The configuration of a node; what it publishes is published once, when all is learnt."""
+    fleet = {"name": FLEET, "trust": "everyone", **PROMPT, **sections.pop("fleet", {})}
+    sections["broker"] = {"client_id": name, **sections.get("broker", {})}
+    sections["readings"] = {
+        "topic": f"plant/{name}/{{device}}/readings",
+        **sections.get("readings", {}),
+    }
+    sections["decisions"] = {"topic": f"plant/{name}/{{device}}/decision"}
+    sections["state"] = {"snapshot_seconds": 0.2, **sections.get("state", {})}
+    return settings(broker, folder / name, fleet=fleet, **sections)
 
 
-@cache
-def fleet(
-    name: str = "GMLVQ", lacks: tuple[tuple[str, str], ...] = (("york", "worn"),)
-) -> tuple[Snapshot, ...]:
-    """Three nodes; one of them has never seen a class."""
-    missing: Mapping[str, str] = dict(lacks)
-    return tuple(
-        Snapshot.of(learnt(node, name, missing.get(node)), node, readings=False) for node in OFF
-    )
+def hub_settings(broker: BrokerProcess | None, folder: Path, /, **fleet: Any) -> dict[str, Any]:
+    """The configuration of a hub: nothing about readings."""
+    whole = settings(broker, folder / "hub", broker={"client_id": "hub"})
+    section = {"name": FLEET, "trust": "everyone", "role": "hub", **PROMPT, **fleet}
+    return {name: whole[name] for name in ("broker", "state", "health")} | {"fleet": section}
 
 
-def accuracy(model: Any, node: str) -> float:
-    """On readings of a node that nobody has learnt."""
-    rows, labels = rows_of(node, count=600, seed=1)
-    said = [model.predict_one(dict(zip(FEATURES, row.tolist(), strict=True))) for row in rows]
-    return float(np.mean([a == b for a, b in zip(said, labels, strict=True)]))
+def node_readings(
+    name: str, count: int, *, first: int = 0, labelled: bool = True, all_classes: bool = False
+) -> list[Message]:
+    """Readings of a node whose sensors are off by a constant; most nodes see all classes."""
+    without = None if all_classes else WITHOUT.get(name)
+    known = [k for k, label in enumerate(CLASSES) if label != without]
+    messages = []
+    for n in range(first, first + count):
+        rng = np.random.default_rng([n, *name.encode()])
+        y = known[int(rng.integers(len(known)))]
+        x = rng.normal(y * 2.0, 0.7, FEATURES) + SHIFT.get(name, 0.0)
+        payload: dict[str, Any] = {f"x{i}": round(float(v), 4) for i, v in enumerate(x)}
+        payload |= {"t": 1.7e9 + n / 10, "n": n} | ({"y": CLASSES[y]} if labelled else {})
+        topic = f"plant/{name}/d{y}/readings"  # a window holds one class only
+        messages.append(Message(topic, json.dumps(payload).encode(), 1.7e9))
+    return messages
 
 
-def report_of(snapshots: Sequence[Snapshot]) -> FusionReport:
-    """What should be said of such a fleet, written by hand: pages are tested without fusion."""
-    names = [snapshot.node for snapshot in snapshots]
-    pairs = itertools.combinations(snapshots, 2)
-    edges = [
-        Edge(a.node, b.node, tuple(str(k) for k in LABELS if {k} <= {*a.labels} & {*b.labels}), 0.2)
-        for a, b in pairs
-    ]
-    return FusionReport(
-        nodes={snapshot.node: _node(snapshot) for snapshot in snapshots},
-        components=(tuple(names),),
-        edges=tuple(edges),
-        labels=LABELS,
-        features=FEATURES,
-        weighting="samples",
-        rule="mean",
-        drift="least_squares",
-        why="least_squares: it predicts a class mean to 0.12 deviations, no correction to 3.10",
-        trials={"none": 3.1, "least_squares": 0.12, "scale_shift": 0.2},
-        raw_residual=2.5,
-        cycle_residual=0.2,
-        rank_loss=0.0,
-        unprotected=("worn",),
-        warnings=("worn: only 2 nodes have it",),
-    )
+def truth(name: str, message: Message) -> str:
+    """The class that a reading of a node is from, by its mean."""
+    payload = json.loads(message.payload)
+    mean = np.mean([payload[f"x{i}"] for i in range(FEATURES)]) - SHIFT.get(name, 0.0)
+    return CLASSES[int(np.clip(np.rint(mean / 2.0), 0, 2))]
 
 
-def _node(snapshot: Snapshot) -> NodeReport:
-    off = OFF[snapshot.node]
-    return NodeReport(
-        node=snapshot.node,
-        samples=snapshot.samples,
-        counts={str(label): count for label, count in snapshot.counts.items()},
-        component=0,
-        shift=dict(zip(FEATURES, (UNITS * off).tolist(), strict=True)),
-        gain=dict.fromkeys(FEATURES, 1.0),
-        drift=float(np.sqrt(np.mean(off**2))),
-        residual=0.13,
-        weights={str(label): 0.25 for label in snapshot.labels},
-        gained=tuple(label for label in LABELS if label not in snapshot.labels),
-        clipped=(),
-        left_out=None,
-    )
+def learnt_alone(path: Path, messages: list[Message], node: str) -> Snapshot:
+    """What a node has learnt from messages, without any daemon, broker or fleet."""
+    config = load(path)
+    intake = Intake(Decoder(config), Monitor(config))
+    intake.take(messages)
+    return Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), node))
+
+
+def fused_in_memory(snapshots: Iterable[Snapshot]) -> dict[str, bytes]:
+    """What each node must decide with, bit for bit."""
+    fused = fuse(snapshots)
+    return {name: shared_bytes(fused.for_node(name), name) for name in fused.nodes}
+
+
+def state(daemon: Daemon) -> Monitor | None:
+    """The newest state of a daemon on disk, None if there is none."""
+    config = load(daemon.path)
+    found = Store(config.state.folder).newest(lambda data: Monitor.restore(config, data))
+    return None if found is None else found[0]
+
+
+def serving(daemon: Daemon) -> bytes | None:
+    """What a daemon decides with by its newest state, None if it is its own model."""
+    monitor = state(daemon)
+    model = None if monitor is None else monitor.serving("")
+    return None if model is None else shared_bytes(model, daemon.config["broker"]["client_id"])
+
+
+def wait_until_serving(daemons: Mapping[str, Daemon], expected: Mapping[str, bytes]) -> None:
+    for name, daemon in daemons.items():
+        until(
+            lambda d=daemon, n=name: serving(d) == expected[n],
+            30,
+            f"{name} decides with {digest(expected[name])}, not {digest(serving(daemon))}",
+        )
+
+
+def digest(data: bytes | None) -> str:
+    return "nothing" if data is None else hashlib.sha256(data).hexdigest()[:8]
+
+
+def retained(got: Iterable[tuple[str, bytes]], kind: str = "nodes") -> dict[str, Sealed]:
+    """The newest envelope on each topic of the fleet."""
+    start = f"{ROOT}/{kind}/"
+    last = {topic.removeprefix(start): data for topic, data in got if topic.startswith(start)}
+    return {node: unseal(data, limit=2**24) for node, data in last.items() if data}
