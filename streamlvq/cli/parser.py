@@ -7,9 +7,21 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from streamlvq.cli import config, demo, fuse, inspect, keys, record, replay, run, train, version
+from streamlvq.cli import (
+    config,
+    demo,
+    fleet,
+    fuse,
+    inspect,
+    keys,
+    record,
+    replay,
+    run,
+    train,
+    version,
+)
 
-COMMANDS = (demo, run, replay, train, record, inspect, fuse, config, keys, version)
+COMMANDS = (demo, run, replay, train, record, inspect, fuse, fleet, config, keys, version)
 NAMES = tuple(command.NAME for command in COMMANDS)
 
 DESCRIPTION = """\

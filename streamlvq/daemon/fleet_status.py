@@ -1,0 +1,204 @@
+"""Looking at a fleet from outside: who is in it, how fresh, how far its sensors are off."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from streamlvq.config import Broker, Config, FleetSection, FleetTopics
+from streamlvq.config.fleet_topics import own_name
+from streamlvq.connect import Link, Message, Subscription, link_for
+from streamlvq.daemon.fleet_author import EVERYONE
+from streamlvq.daemon.fleet_fusing import FEWEST
+from streamlvq.errors import StreamLVQError
+from streamlvq.fleet import Member, PrivateKey, Roster, TrustedKeys
+
+QUIET = 1.0  # seconds of silence after which all that is retained has come
+
+
+class NoFleetError(StreamLVQError, ValueError):
+    """There is nothing to look at."""
+
+
+class NodeStatus(msgspec.Struct, kw_only=True):
+    """One node, and what fusing would make of it."""
+
+    node: str
+    age: float  # seconds since it was published
+    bytes: int
+    samples: int
+    counts: dict[str, int]  # samples of each class
+    features: int
+    drift: float | None = None  # how far its sensors are off, in deviations within the classes
+    residual: float | None = None  # and after the correction
+    shift: dict[str, float] = {}
+    gained: tuple[str, ...] = ()  # classes that it has from others
+    clipped: tuple[str, ...] = ()
+    left_out: str | None = None
+    model_age: float | None = None  # seconds since a hub published a model for it
+    hub: str | None = None  # which one
+
+
+class RefusedMessage(msgspec.Struct):
+    """A message that was not believed."""
+
+    topic: str
+    reason: str
+    text: str
+
+
+class FleetStatus(msgspec.Struct, kw_only=True):
+    """A fleet as it is retained at the broker."""
+
+    fleet: str
+    nodes: list[NodeStatus] = []
+    refused: list[RefusedMessage] = []
+    drift: str | None = None  # the correction between sensors
+    why: str | None = None
+    warnings: list[str] = []
+    trouble: str | None = None  # why nothing could be fused
+
+
+def look(config: Config, seconds: float = 10.0) -> FleetStatus:
+    """What the broker retains of a fleet; raises `NoFleetError` if it does not answer.
+
+    Parameters
+    ----------
+    config
+        That of a node or a hub of the fleet.
+    seconds
+        How long to wait for the broker.
+
+    """
+    if config.fleet is None:
+        raise NoFleetError("expected a configuration with a section 'fleet:', got one without")
+    topics = FleetTopics(config.fleet)
+    wanted = [Subscription(filter, 1) for filter in (topics.snapshots, topics.models)]
+    broker = as_guest(config.broker, config.fleet)
+    link = link_for(broker.url)(broker, wanted)
+    try:
+        messages = _collect(link, seconds)
+    finally:
+        link.close()
+    return judge(config, messages, time.time())
+
+
+def as_guest(broker: Broker, fleet: FleetSection) -> Broker:
+    """The same, with a session of its own that the broker need not keep."""
+    return msgspec.structs.replace(
+        broker,
+        client_id=f"{broker.client_id[:40]}-look-{os.getpid()}-{secrets.token_hex(3)}",
+        session_expiry_seconds=0,
+        max_payload_bytes=max(broker.max_payload_bytes, fleet.max_snapshot_bytes),
+    )
+
+
+def _collect(link: Link, seconds: float) -> list[Message]:
+    """All that comes until it is quiet."""
+    messages: list[Message] = []
+    end, last = time.monotonic() + seconds, None
+    while last is None or time.monotonic() - last < QUIET:
+        if time.monotonic() > end and last is None:
+            raise NoFleetError(f"expected an answer of the broker, got none: {link.trouble}")
+        came = link.read(0.1)
+        link.acknowledge(came)  # or no more than the window would come
+        messages += came
+        if came or (last is None and link.connected):
+            last = time.monotonic()
+    return messages
+
+
+def judge(config: Config, messages: Iterable[Message], now: float) -> FleetStatus:
+    """Verify messages and fuse what is good, as the nodes do."""
+    section = config.fleet
+    assert section is not None
+    topics, trust = FleetTopics(section), _trust(config, section)
+    snapshots, models = _roster(section, trust), _roster(section, trust, config)
+    status = FleetStatus(fleet=section.name)
+    for message in messages:
+        place = topics.place(message.topic)
+        if place is None or not message.payload:
+            continue
+        roster = snapshots if place.kind == "snapshot" else models
+        taken = roster.take(place.node, message.payload, now)
+        if taken.status == "refused":
+            status.refused.append(RefusedMessage(message.topic, taken.reason, taken.text))
+    members = snapshots.members(now)
+    status.nodes = [_node(member, now) for member in members.values()]
+    _fuse(section, members, status)
+    made = models.members(now)
+    for node in status.nodes:
+        if (model := made.get(node.node)) is not None:
+            node.model_age, node.hub = now - model.header.created, model.header.author
+    return status
+
+
+def _trust(config: Config, section: FleetSection) -> TrustedKeys | None:
+    """As a node has it: its own key is trusted too, where it is at hand."""
+    if section.trust == EVERYONE:
+        return None
+    trust = TrustedKeys.load(section.trust)
+    own = own_name(config)
+    if own not in trust and section.key_file is not None and Path(section.key_file).exists():
+        trust.add(own, PrivateKey.load(section.key_file).public)
+    return trust
+
+
+def _roster(
+    section: FleetSection, trust: TrustedKeys | None, config: Config | None = None
+) -> Roster:
+    """For snapshots; with a configuration, for models of its hub."""
+    hub = None
+    if config is not None:
+        hub = own_name(config) if section.role == "hub" else section.hub
+    return Roster(
+        section.name,
+        trust,
+        limit=section.max_snapshot_bytes,
+        max_age_seconds=section.max_age_seconds,
+        kind="snapshot" if config is None else "model",
+        author=hub,
+    )
+
+
+def _node(member: Member, now: float) -> NodeStatus:
+    snapshot, header = member.snapshot, member.header
+    return NodeStatus(
+        node=member.node,
+        age=max(0.0, now - header.created),
+        bytes=header.length,
+        samples=snapshot.samples,
+        counts={str(label): count for label, count in snapshot.counts.items()},
+        features=len(snapshot.features),
+    )
+
+
+def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus) -> None:
+    from streamlvq.fusion import FusionError, fuse  # noqa: PLC0415
+
+    if len(members) < FEWEST:
+        return
+    try:
+        report = fuse(
+            [member.snapshot for member in members.values()],
+            weighting=section.weighting,
+            drift=section.drift,
+            rule=section.rule,
+        ).report
+    except FusionError as error:
+        status.trouble = str(error)
+        return
+    status.drift, status.why = report.drift, report.why
+    status.warnings = list(report.warnings)
+    for node in status.nodes:
+        told = report.nodes[node.node]
+        node.drift, node.residual, node.shift = told.drift, told.residual, dict(told.shift)
+        node.gained, node.clipped, node.left_out = told.gained, told.clipped, told.left_out
+
+
+__all__ = ["FleetStatus", "NoFleetError", "NodeStatus", "RefusedMessage", "judge", "look"]
