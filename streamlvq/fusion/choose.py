@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from streamlvq.fusion.drift import CORRECTIONS, Correction
-from streamlvq.fusion.sharing import components
+from streamlvq.fusion.drift import CORRECTIONS
+from streamlvq.fusion.rules import mean
+from streamlvq.fusion.sharing import Ints, components
+from streamlvq.fusion.standing import stand
 from streamlvq.fusion.tables import Bools, Floats, Tables
 
 TRIED = ("none", "least_squares", "scale_shift")  # from simple to complicated
 BETTER = 0.9  # a more complicated one must reduce the squared error to this
 NEGLIGIBLE = 0.01  # squared deviations: nothing worth correcting
 FARTHEST = 25.0  # squared deviations that one mean may be off: one node shall not decide alone
+FEW = 10.0  # readings of a class: a mean of so few is hard to predict, and counts half
+FOLDS = 8  # of nodes that are left out together, if there are more
 ASKED = 32  # nodes; more would not change the answer
 
 
@@ -20,8 +26,8 @@ def trials(
 ) -> dict[str, float]:
     """The mean squared error of every correction, in variances within the class.
 
-    A class is left out, corrections are estimated from the others, and its mean at each node is
-    predicted from what the other nodes say. Empty if there is no class that could be left out.
+    Each class mean of each node is predicted: from the node's other classes comes its correction,
+    from the other nodes where the class is. Empty if there is nothing that could be predicted.
 
     Parameters
     ----------
@@ -34,15 +40,13 @@ def trials(
 
     """
     tables = _asked(tables)
+    fold = np.arange(len(tables.nodes)) % FOLDS
     errors: dict[str, float] = {}
     for name in tried:
-        squares = worth = 0.0
-        for k in range(tables.samples.shape[1]):
-            if tables.held[:, k].sum() > 1:
-                s, w = _left_out(tables, spread, relevance, name, k)
-                squares, worth = squares + s, worth + w
+        found = [_predicted(tables, spread, relevance, name, fold == f) for f in np.unique(fold)]
+        worth = sum(w for _, w in found)
         if worth > 0:
-            errors[name] = float(squares / worth)
+            errors[name] = float(sum(squares for squares, _ in found) / worth)
     return errors
 
 
@@ -61,40 +65,69 @@ def _asked(tables: Tables) -> Tables:
     )
 
 
-def _left_out(
-    tables: Tables, spread: Floats, relevance: Floats, name: str, k: int
+def _predicted(
+    tables: Tables, spread: Floats, relevance: Floats, name: str, out: Bools
 ) -> tuple[float, float]:
-    """The weighted sum of squared errors of class k when it is left out, and the weights."""
-    keep = np.ones(tables.samples.shape, bool)
-    keep[:, k] = False
-    rest = tables.only(keep)
+    """The weighted sum of squared errors of the class means of some nodes, and the weights."""
+    rest = tables.only(~out[:, None])
     correction = CORRECTIONS[name](rest, spread)
-    group = components(rest.held)
+    worth, known = rest.reliability(spread), rest.count > 0
+    within = rest.variance / correction.gain[:, None, :] ** 2
+    common = _Common(
+        mean(np.where(known, correction.align(rest.mean), np.nan), worth),
+        mean(np.where(known, within, np.nan), worth),
+        _group_of_classes(rest, name),
+    )
     squares = total = 0.0
-    for number in np.unique(group):
-        inside = (group == number) & tables.held[:, k] & rest.held.any(axis=1)
-        if inside.sum() > 1:
-            s, w = _predicted(tables, spread, relevance, correction, k, inside)
-            squares, total = squares + s, total + w
+    for i in np.flatnonzero(out).tolist():
+        for k in np.flatnonzero(tables.held[i]).tolist():
+            error = _error(tables, spread, relevance, name, common, i, k)
+            if error is not None:
+                trust = tables.samples[i, k] / (tables.samples[i, k] + FEW)
+                squares, total = squares + trust * min(error, FARTHEST), total + trust
     return squares, total
 
 
-def _predicted(
-    tables: Tables, spread: Floats, relevance: Floats, correction: Correction, k: int, inside: Bools
-) -> tuple[float, float]:
-    gain, shift = correction.gain[inside], correction.shift[inside]
-    mean, count = tables.mean[inside, k], tables.count[inside, k]
-    worth = tables.reliability(spread)[inside, k]
-    aligned = (mean - shift) / gain
-    others = worth.sum(axis=0) - worth
-    known = (others > 0) & (count > 0)
-    expected = ((worth * aligned).sum(axis=0) - worth * aligned) / np.where(known, others, 1.0)
-    error = np.where(known, (gain * expected + shift - mean) ** 2 / spread[k], 0.0)
-    seen = (relevance * known).sum(axis=1)
-    squared = (relevance * error).sum(axis=1) / np.where(seen > 0, seen, 1.0)
-    trust = np.where(seen > 0, tables.samples[inside, k], 0.0)
-    trust = trust / (trust + 10.0)  # a mean of few readings is hard to predict
-    return float((trust * np.minimum(squared, FARTHEST)).sum()), float(trust.sum())
+class _Common(NamedTuple):
+    """Classes as other nodes see them; those with the same group can be compared."""
+
+    mean: Floats
+    variance: Floats
+    group: Ints
+
+
+def _error(
+    tables: Tables,
+    spread: Floats,
+    relevance: Floats,
+    name: str,
+    common: _Common,
+    i: int,
+    k: int,
+) -> float | None:
+    """The squared error of class k of node i; None if there is nothing to predict it from."""
+    usable = (common.group == common.group[k]) & tables.held[i]
+    usable[k] = False
+    if common.group[k] < 0 or not usable.any():
+        return None
+    count = np.where(usable[:, None], tables.count[i], 0.0)
+    gain, shift, _ = stand(
+        count, tables.mean[i], tables.variance[i], common.mean, common.variance, spread, name
+    )
+    apart = gain * common.mean[k] + shift - tables.mean[i, k]
+    fine = np.isfinite(apart) & (tables.count[i, k] > 0)
+    seen = float(relevance[fine].sum())
+    if seen <= 0.0:
+        return None
+    return float((relevance[fine] * apart[fine] ** 2 / spread[k, fine]).sum()) / seen
+
+
+def _group_of_classes(tables: Tables, name: str) -> Ints:
+    """Classes whose means can be compared have the same number; -1 if nobody has one."""
+    nodes = components(tables.held)
+    first = tables.held.argmax(axis=0)
+    group = np.where(tables.held.any(axis=0), nodes[first], -1)
+    return np.minimum(group, 0) if name == "none" else group
 
 
 def choose(errors: dict[str, float]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.fusion.tables import Floats, Tables
+from streamlvq.fusion.tables import ENOUGH, Floats, Tables
 from streamlvq.fusion.two_way import centred, two_way
 
 ROUNDS = 12  # of estimating gains and shifts in turn
@@ -21,7 +21,7 @@ LARGEST_GAIN = 50.0
 SPREADS = 30.0  # readings after which a spread tells no more about a gain: spreads differ anyway
 DOUBT = 2.0  # residuals this many times the usual one count less
 RESISTANCE = 5  # rounds in which they do
-ROUNDING = 1e-9  # residuals below this are none
+CHANCE = 3.0  # standard errors of a mean: less is never doubted
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def tree(tables: Tables, spread: Floats) -> Correction:
 def least_squares(tables: Tables, spread: Floats) -> Correction:
     """Shifts that fit all shared classes best; nodes that contradict all others count less."""
     weights = tables.reliability(spread)
-    trust = _trust(tables.mean, weights, spread)
+    trust = _trust(tables, tables.mean, weights, spread)
     shift, _ = two_way(tables.mean, weights * trust[:, :, None])
     return Correction(np.ones_like(shift), _gauged(shift, tables))
 
@@ -77,7 +77,7 @@ def scale_shift(tables: Tables, spread: Floats) -> Correction:
     told, trust = _gain_of_spreads(tables)
     told = centred(told, held, known)
     gain = np.exp(told * trust / (trust + USUAL_GAIN**-2))
-    weights = weights * _trust(tables.mean / gain[:, None, :], weights, spread)[:, :, None]
+    weights = weights * _trust(tables, tables.mean / gain[:, None, :], weights, spread)[:, :, None]
     for _ in range(ROUNDS):
         _, means = _straightened(tables, weights, gain)
         slope, precision = _gain_of_means(tables, weights, means)
@@ -121,14 +121,17 @@ def _gain_of_means(tables: Tables, weights: Floats, means: Floats) -> tuple[Floa
     return slope, np.where(usable, precision * slope * slope, 0.0)
 
 
-def _trust(values: Floats, weights: Floats, spread: Floats) -> Floats:
-    """Less for cells (a class of a node) that contradict all others."""
-    trust = np.ones(values.shape[:2])
+def _trust(tables: Tables, values: Floats, weights: Floats, spread: Floats) -> Floats:
+    """Less for cells (a class of a node) that contradict all others, by more than by chance."""
+    held = tables.held
+    compared = held & (held.sum(axis=0) > 2) & (held.sum(axis=1) > 1)[:, None]
+    chance = CHANCE * np.sqrt(1.0 / np.maximum(tables.samples, 1.0) + 1.0 / ENOUGH)
+    trust = np.ones(held.shape)
     for _ in range(RESISTANCE):
         nodes, classes = two_way(values, weights * trust[:, :, None])
         distance = _distance(values - nodes[:, None] - classes[None], weights, spread)
-        usual = np.median(distance[distance > 0]) if (distance > 0).any() else 0.0
-        limit = np.maximum(DOUBT * usual, ROUNDING)
+        usual = float(np.median(distance[compared])) if compared.any() else 0.0
+        limit = np.maximum(DOUBT * usual, chance)
         new = (limit / np.maximum(distance, limit)) ** 2
         if np.array_equal(new, trust):
             break

@@ -23,7 +23,7 @@ from streamlvq.fusion.rules import RULES, Rule, mean
 from streamlvq.fusion.screen import QUORUM, Screened, centres, screen
 from streamlvq.fusion.sharing import components
 from streamlvq.fusion.tables import Axes, Bools, Floats, Tables
-from streamlvq.fusion.weights import capped, liars_among
+from streamlvq.fusion.weights import MAJORITY, capped, liars_among
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.classifiers import MODELS
@@ -69,9 +69,10 @@ def fuse(
         Whether to leave out class means, prototypes and metrics that contradict those of all other
         nodes.
     liars
-        The weight of so many nodes is limited: the largest together have at most a third of the
-        weight of a class, or their number's share. "auto" is one of five nodes, at least one; None
-        believes all counts, and only then the fusion of fusions is the fusion of all.
+        The weight of so many nodes is limited: the largest together have at most a third of all
+        weight, or their number's share, and none has more than half of that of a class (if others
+        have it too). "auto" is one of five nodes, at least one; None believes all counts, and only
+        then the fusion of fusions is the fusion of all.
     quorum
         Nodes that must have a class before others are given it; by default one, and three for the
         rules that withstand a minority.
@@ -232,11 +233,14 @@ class _Fusion:
         rank: int,
     ) -> tuple[Component, Floats, float]:
         samples = np.where(inside[:, None], tables.samples, 0.0)
-        counts = np.stack([self._capped(column) for column in samples.T], axis=1)
+        totals = samples.sum(axis=1)
+        heard = self._capped(totals)
+        counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
+        if self.wishes.liars is not None:
+            counts = np.stack([capped(column, 1, MAJORITY) for column in counts.T], axis=1)
         uniform = self.wishes.weighting == "uniform"
         cells = (counts > 0).astype(float) if uniform else counts
-        totals = self._capped(counts.sum(axis=1))
-        nodes = (totals > 0).astype(float) if uniform else totals
+        nodes = (heard > 0).astype(float) if uniform else heard
         voices = Voices(
             inside=inside,
             cells=cells,
@@ -268,6 +272,7 @@ class _Fusion:
         return part, cells / np.where(total > 0, total, 1.0), max(losses, default=0.0)
 
     def _capped(self, weights: Floats) -> Floats:
+        """What nodes say of themselves, as far as it is believed."""
         liars = self.wishes.liars
         if liars == "auto":
             liars = liars_among(int((weights > 0).sum()))

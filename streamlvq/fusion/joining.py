@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamlvq.fusion.assemble import Place
-from streamlvq.fusion.drift import LARGEST_GAIN, USUAL_GAIN
 from streamlvq.fusion.errors import FusionError
+from streamlvq.fusion.standing import stand
 from streamlvq.fusion.tables import Floats, Tables
 from streamlvq.vectorize import to_rows
 
 if TYPE_CHECKING:
     from streamlvq.fusion.fused import Component, Fused
-
-ENOUGH = 100.0  # see `tables`
 
 
 def new_node(
@@ -115,37 +113,20 @@ def _observed(
 
 def place_of(tables: Tables, i: int, component: Component, drift: str) -> Place:
     """Where a node stands that had no say: its class means against the common ones."""
-    count, mean = tables.count[i], tables.mean[i]
-    width = mean.shape[1]
-    statistics, spread = component.statistics, component.spread
-    common = statistics.mean
-    usable = (count > 0) & (statistics.weight > 0)
-    if drift == "none" or not usable.any():
-        return Place(np.ones(width), np.zeros(width))
-    with np.errstate(divide="ignore"):
-        worth = np.where(usable, 1.0 / (1.0 / count + 1.0 / ENOUGH), 0.0) / spread
-    gain = np.ones(width)
-    if drift == "scale_shift":
-        gain = _gain(worth, mean, common)
-    total = worth.sum(axis=0)
-    safe = np.where(total > 0, total, 1.0)
-    shift = (worth * (mean - gain * common)).sum(axis=0) / safe
-    error = np.where(total > 0, 1.0 / safe, np.inf)
-    usual = np.maximum(component.usual_shift, (shift**2).mean() * 1e-12)
-    believed = np.where(np.isfinite(error), usual / (usual + error), 0.0)
-    alone = component.usual_shift.max(initial=0.0) <= 0.0  # nothing to compare with
-    return Place(gain, shift if alone else shift * believed)
-
-
-def _gain(worth: Floats, mean: Floats, common: Floats) -> Floats:
-    total = worth.sum(axis=0)
-    safe = np.where(total > 0, total, 1.0)
-    ours = mean - (worth * mean).sum(axis=0) / safe
-    theirs = common - (worth * common).sum(axis=0) / safe
-    precision = (worth * theirs * theirs).sum(axis=0)
-    slope = (worth * theirs * ours).sum(axis=0) / np.where(precision > 0, precision, 1.0)
-    usable = (precision > 0) & (slope > 1.0 / LARGEST_GAIN)
-    slope = np.where(usable, np.minimum(slope, LARGEST_GAIN), 1.0)
-    trust = np.where(usable, precision, 0.0)
-    gain: Floats = np.exp(np.log(slope) * trust / (trust + USUAL_GAIN**-2))
-    return gain
+    statistics = component.statistics
+    known = statistics.weight > 0
+    gain, shift, error = stand(
+        tables.count[i],
+        tables.mean[i],
+        tables.variance[i],
+        np.where(known, statistics.mean, np.nan),
+        np.where(known, statistics.variance, np.nan),
+        component.spread,
+        drift,
+    )
+    usual = component.usual_shift
+    if usual.max(initial=0.0) <= 0.0:  # nothing to compare with
+        return Place(gain, shift)
+    with np.errstate(invalid="ignore"):
+        believed = np.where(np.isfinite(error), usual / (usual + error), 0.0)
+    return Place(gain, shift * np.nan_to_num(believed))

@@ -7,6 +7,7 @@ import numpy as np
 from streamlvq.fusion.tables import Floats
 
 MOST = 1 / 3  # of all weight, that those who might lie may have
+MAJORITY = 1 / 2  # of the weight of a class, that one node may have
 HALVINGS = 60
 
 
@@ -22,11 +23,11 @@ def liars_among(nodes: int) -> int:
     return 0 if nodes < 2 else max(1, nodes // 5)
 
 
-def capped(weights: Floats, liars: int | None) -> Floats:
-    """Weights of which the largest `liars` together have at most a third, or their number's share.
+def capped(weights: Floats, liars: int | None, share: float = MOST) -> Floats:
+    """Weights of which the largest `liars` together have at most a share, or their number's one.
 
     Counts are what nodes say about themselves. Weights above some level are cut to it; None cuts
-    nothing, "auto" is for `liars_among`.
+    nothing.
 
     Examples
     --------
@@ -41,16 +42,16 @@ def capped(weights: Floats, liars: int | None) -> Floats:
     if not liars or count < 2:
         return weights
     liars = min(liars, count)
-    most = max(MOST, liars / count)
+    most = max(share, liars / count)
 
-    def share(level: float) -> float:
+    def held(level: float) -> float:
         cut = np.sort(np.minimum(weights[present], level))
         return float(cut[-liars:].sum() / cut.sum())
 
-    if share(np.inf) <= most:
+    if held(np.inf) <= most:
         return weights
     low, high = float(weights[present].min()), float(weights.max())
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if share(middle) <= most else (low, middle)
+        low, high = (middle, high) if held(middle) <= most else (low, middle)
     return np.minimum(weights, low)
