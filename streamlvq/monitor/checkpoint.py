@@ -177,12 +177,14 @@ def _load_group(
     groups.pipelines[name] = Pipeline(_adapted(config, before, local))
     if group.given:
         groups.given[name] = group.given
+    arrays = parts[f"served{number}"]
     if group.served is not None:
-        arrays = parts[f"served{number}"]
         chain = rebuild(arrays, group.served.classifier, room=OWN_ROOM)
         pipeline = ServedPipeline(_rewrapped(config, before, chain), group.given)
         _check_served(name, group, pipeline)
         groups.served[name] = Served(pipeline, group.served.standing)
+    elif arrays:
+        raise SnapshotError(f"checkpoint: expected nothing to serve to {name!r}, got arrays")
 
 
 def _check_served(name: str, group: _Group, pipeline: ServedPipeline) -> None:

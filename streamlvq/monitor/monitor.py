@@ -203,20 +203,38 @@ class Monitor:
             says so, and in nothing else. It is not copied: teach it no more. None: the local model
             decides again.
 
+        Examples
+        --------
+
+        >>> from river import datasets
+        >>> import streamlvq
+        >>> from streamlvq.config import loads
+
+        >>> elsewhere = streamlvq.GLVQ()
+        >>> for x, y in datasets.ImageSegments().take(500):
+        ...     elsewhere.learn_one(x, y)
+
+        >>> monitor = streamlvq.Monitor(loads("model: {type: GLVQ}"))
+        >>> monitor.serve("", elsewhere)
+        >>> len(monitor.serving("").classes), len(monitor.local("").classes)
+        (7, 0)
+        >>> monitor.standing("")["decides"]
+        'fused'
+
         """
         if model is None:
             self._served.pop(group, None)
             return
-        before = self._served.get(group)
-        if before is not None and before.is_given(model):
-            return
-        if group not in self._pipelines and len(self._pipelines) >= self.config.model.limit:
-            limit = self.config.model.limit
+        limit = self.config.model.limit
+        if group not in self._pipelines and len(self._pipelines) >= limit:
             raise ValueError(f"expected at most {limit} models (model.limit), got also {group!r}")
-        local, number = self._pipelines.get(group), self._given.get(group, 0) + 1
+        local, before = self._pipelines.get(group), self._served.get(group)
         local = self._fresh() if local is None else local
-        self._served[group] = Served.beside(local, before, model, number)
-        self._pipelines[group], self._given[group] = local, number
+        number = self._given.get(group, 0) + 1
+        served = Served.beside(local, before, model, number)
+        if served is not before:
+            self._served[group], self._pipelines[group] = served, local
+            self._given[group] = number
 
     def local(self, group: str) -> Any:
         """The model that learns in a group, in its `FeatureTransform` if there is one.

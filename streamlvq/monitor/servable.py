@@ -11,14 +11,13 @@ from streamlvq.snapshot import OWN_ROOM, describe
 from streamlvq.wrappers.feature_transform import FeatureTransform
 
 
-def unwrapped(model: Any) -> Any:
-    """What a transform is around, or the model itself."""
+def _unwrapped(model: Any) -> Any:
     return model.classifier if type(model) is FeatureTransform else model
 
 
 def bare(model: Any, local: Pipeline) -> Any:
     """The model without its transform; raises ValueError if it cannot be served."""
-    inside = unwrapped(model)
+    inside = _unwrapped(model)
     if not isinstance(inside, (LVQClassifier, LVQCommittee)):
         raise ValueError(
             f"expected a model of streamlvq without integrator and rejector, which the monitor has "

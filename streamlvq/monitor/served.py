@@ -13,7 +13,7 @@ from streamlvq.monitor.columns import Columns, Opinions
 from streamlvq.monitor.grouping import Decided, merge
 from streamlvq.monitor.pending import Waiting
 from streamlvq.monitor.pipeline import Pipeline
-from streamlvq.monitor.servable import bare, same, unwrapped
+from streamlvq.monitor.servable import bare, same
 from streamlvq.monitor.served_pipeline import ServedPipeline
 from streamlvq.monitor.standing import Standing
 
@@ -36,15 +36,18 @@ class Served:
 
     @classmethod
     def beside(cls, local: Pipeline, before: Served | None, model: Any, number: int) -> Served:
-        """Serve a model from now on; windows and thresholds are those that were in force."""
-        model = bare(model, local)
-        known = local.classifier if before is None else before.pipeline.classifier
-        standing = Standing() if before is None else before.standing
-        return cls(ServedPipeline(carried(known, model), number), standing)
+        """Serve a model from now on; windows and thresholds are those that were in force.
 
-    def is_given(self, model: Any) -> bool:
-        """Whether a model is just the one that is served."""
-        return same(self.pipeline.model, unwrapped(model))
+        Returns `before` if that is just what is served already. Raises ValueError for a model that
+        cannot be served.
+        """
+        model = bare(model, local)
+        if before is None:
+            return cls(ServedPipeline(carried(local.classifier, model), number), Standing())
+        if same(before.pipeline.model, model):
+            return before
+        pipeline = ServedPipeline(carried(before.pipeline.classifier, model), number)
+        return cls(pipeline, before.standing)
 
     def decides(self, mode: str) -> bool:
         """Whether the served model is to decide on the next reading."""
