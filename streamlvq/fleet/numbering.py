@@ -55,7 +55,7 @@ class Numbering:
     def next(self) -> tuple[int, int]:
         """Epoch and sequence, above all that were given out before.
 
-        Raises `SnapshotFileError` if they cannot be written, and nothing is given out.
+        Raises `OSError` if they cannot be written; then nothing is given out.
         """
         number = self._after(self._last)
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from streamlvq.fleet.errors import EnvelopeRefused, shown
 from streamlvq.fleet.header import Header, Kind, check_name
 from streamlvq.fleet.keys import TrustedKeys
 from streamlvq.fleet.shelf import Record, Shelf
-from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFileError
+from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.snapshot.errors import SnapshotSchemaError
 
 LIMIT = 16 * 2**20  # bytes of an envelope
@@ -199,7 +199,7 @@ class Roster:
     def forget(self, node: str) -> bool:
         """A node has left; what it sent before will not bring it back, something newer will.
 
-        Raises `SnapshotFileError` if this cannot be written; then nothing has changed.
+        Raises `OSError` if this cannot be written; then nothing has changed.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class Roster:
         if self._shelf is not None:
             try:
                 self._shelf.write(Record(sealed.header, data))
-            except (SnapshotFileError, OSError) as error:
+            except OSError as error:
                 raise EnvelopeRefused("unsaved", str(error)) from error
         self._use(sealed, snapshot)
 

@@ -59,7 +59,7 @@ class Shelf:
         return self.folder / f"{self.kind}-{readable}-{digest}{SUFFIX}"
 
     def write(self, record: Record) -> None:
-        """Replace what was known; raises `SnapshotFileError` if the disk does not let us."""
+        """Replace what was known; raises `OSError` if the disk does not let us."""
         header = record.header.to_bytes()
         start = _START.pack(MAGIC, hashlib.sha256(header).digest(), len(header))
         self.folder.mkdir(parents=True, exist_ok=True)
