@@ -114,6 +114,21 @@ def test_monitor_in_python() -> None:
     assert numbers(output, "the fault is labelled")[-1] > 120
 
 
+def test_fleet(tmp_path: Path) -> None:
+    output = run("fleet.py", str(tmp_path / "pictures"))
+    for node in ("north", "south", "west"):
+        alone, raw, corrected = numbers(output, f"{node} ")
+        assert corrected > max(0.95, raw)
+        assert corrected > alone - 0.015
+    assert alone < 0.8  # the last one has never seen a class
+    assert "worn bearing" in output
+    assert "correction: least_squares" in output
+    assert numbers(output, "a new sensor, placed by 6 readings of 2 states:")[0] > 0.9
+    picture = tmp_path / "pictures" / "fleet.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert 10_000 < picture.stat().st_size < 150_000
+
+
 def test_simulated_log_can_be_replayed(tmp_path: Path) -> None:
     log = tmp_path / "plant.csv"
     assert "500 readings of 4 machines" in run("simulated_log.py", str(log), "--readings", "500")

@@ -11,14 +11,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from fleets import FEATURES, LABELS, OFF, fleet, report_of
 from pages import read
+from small_fleet import FEATURES, LABELS, OFF, fleet, report_of
 from streamlvq.fleet.page import page
 from streamlvq.fleet.page_graph import NAMED, graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import CLASSES, NODES, POINTS, prototype_drawings
-from streamlvq.fleet.page_rows import node_rows, treatments
+from streamlvq.fleet.page_rows import node_rows, unprotected
 from streamlvq.fleet.page_shifts import COLUMNS, ROWS, gains_drawing, offsets_drawing
-from streamlvq.fleet.page_units import deviations, shift_offsets
+from streamlvq.fleet.page_units import deviations, natural, shift_offsets
+from streamlvq.fusion import fuse
 from streamlvq.fusion.report import Edge, FusionReport, NodeReport
 from streamlvq.plot.rings import ring_spots, upper_nodes
 
@@ -57,7 +58,7 @@ def many_nodes(count: int, features: int = 3, classes: int = 2) -> FusionReport:
 
 
 def test_the_page_shows_everything(report: FusionReport) -> None:
-    reader = read(page(report, fleet(), fleet()[0]))
+    reader = read(page(report, fleet(), fuse(fleet())))
     words = " ".join(reader.words)
     for wanted in (
         "Fusion of 3 nodes", "GMLVQ", "Who shares classes with whom", "Prototypes before and after",
@@ -69,14 +70,14 @@ def test_the_page_shows_everything(report: FusionReport) -> None:
 
 
 def test_the_page_needs_nothing_else(report: FusionReport) -> None:
-    text = page(report, fleet(), fleet()[0])
+    text = page(report, fleet(), fuse(fleet()))
     assert read(text).references == []
     assert not re.search(r"https?:|//[a-z]+\.|@import|<script|<link|<iframe", text)
     assert set(re.findall(r"url\((.*?)\)", text)) <= {"#hatch"}
 
 
 def test_light_and_dark(report: FusionReport) -> None:
-    text = page(report, fleet(), fleet()[0])
+    text = page(report, fleet(), fuse(fleet()))
     light, _, dark = text.partition("prefers-color-scheme: dark")
     for name in set(re.findall(r"var\((--[a-z]+)\)", text)) - {"--share", "--red"}:
         assert f"{name}:" in light
@@ -85,7 +86,7 @@ def test_light_and_dark(report: FusionReport) -> None:
 
 def test_the_same_report_gives_the_same_page(report: FusionReport) -> None:
     again = msgspec.json.decode(msgspec.json.encode(report), type=FusionReport)
-    assert page(again, fleet(), fleet()[0]) == page(report, fleet()[::-1], fleet()[0])
+    assert page(again, fleet(), fuse(fleet())) == page(report, fleet()[::-1], fuse(fleet()[::-1]))
 
 
 def test_names_cannot_break_the_page(report: FusionReport) -> None:
@@ -293,7 +294,7 @@ def test_lines_come_together(report: FusionReport) -> None:
 
 
 def test_who_lacks_a_class_has_no_line(report: FusionReport) -> None:
-    drawing = dict(prototype_drawings(report, fleet(), fleet()[0]))["worn"]
+    drawing = dict(prototype_drawings(report, fleet(), fuse(fleet())))["worn"]
     assert set(lines(drawing, 0)) == {"bath", "leeds"}
     assert set(lines(drawing, 1)) == {"bath", "leeds", "fused"}
 
@@ -330,6 +331,33 @@ def test_many_features_are_averaged_and_many_nodes_are_not_all_drawn() -> None:
     assert f"and {NODES} more, not drawn" in page(report, snapshots)
 
 
+def test_parts_that_share_nothing_have_a_fused_line_each() -> None:
+    import streamlvq
+    from streamlvq.snapshot import Snapshot
+
+    random = np.random.default_rng(0)
+    snapshots = []
+    for name, labels in {"a": "xy", "b": "xy", "c": "uv", "d": "uv"}.items():
+        model = streamlvq.GLVQ(max_prototypes_per_class=1)
+        rows = random.normal(size=(40, 3)) + np.arange(40)[:, None] % 2 * 5.0
+        model.learn_array(rows, list(labels) * 20, features=["p", "q", "r"])
+        snapshots.append(Snapshot.of(model, name, readings=False))
+    fused = fuse(snapshots, drift="least_squares")
+    assert len(fused.report.components) == 2
+    drawings = dict(prototype_drawings(fused.report, snapshots, fused))
+    for label, nodes in {"x": {"a", "b"}, "v": {"c", "d"}}.items():
+        assert set(lines(drawings[label], 1)) == {*nodes, "fused"}
+        assert len(lines(drawings[label], 1)["fused"]) == 1
+    assert "2 parts that share no class" in page(fused.report, snapshots, fused)
+
+
+def test_features_are_drawn_in_the_order_of_their_numbers(report: FusionReport) -> None:
+    names = [f"band {k}" for k in range(120)]
+    assert natural(sorted(names)) == tuple(names)
+    assert natural(["a1b2", "a1", "", "7", "a1b10"]) == ("", "7", "a1", "a1b2", "a1b10")
+    assert page(replace(report, features=FEATURES[::-1]), fleet()) == page(report, fleet())
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 
@@ -343,8 +371,8 @@ def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     assert by_node["leeds"]["remarks"] == "left out"
     assert by_node["leeds"]["weight"] == "0.0 %"
     assert by_node["bath"]["remarks"] == "clipped"
-    assert treatments(report) == ["bath: its weight was cut to a third",
-                                  "leeds was left out: it lies"]  # fmt: skip
+    assert unprotected(report) == "too few nodes to tell a mistake from the truth about worn"
+    assert unprotected(replace(report, unprotected=())) == ""
     assert "part" not in head
     apart = replace(report, components=(("bath", "leeds"), ("york",)))
     assert "part" in node_rows(apart)[0]

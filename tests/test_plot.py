@@ -12,15 +12,18 @@ import matplotlib
 
 matplotlib.use("Agg")  # no window
 
+import msgspec
 import numpy as np
 import pytest
 from matplotlib import colors, dates, pyplot
-from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.collections import LineCollection, PathCollection, QuadMesh
 from river import compose, naive_bayes, preprocessing
 
 import streamlvq
+from small_fleet import fleet, report_of
 from streamlvq import plot
 from streamlvq.errors import MissingExtraError, NotLearntYetError
+from streamlvq.fusion.report import Edge
 from streamlvq.models.base import LVQClassifier
 from streamlvq.plot.curves import LARGEST_BIN, SMALLEST_BIN
 from streamlvq.plot.looks import COLOURS, NO_ANSWER, PROTOTYPE_SIZE, READING_SIZE, styles_of
@@ -75,7 +78,8 @@ def facecolour(collection: Any) -> tuple[float, ...]:
 # --- projection ----------------------------------------------------------------------------------
 
 
-SINGLE = [n for n in streamlvq.__all__ if issubclass(getattr(streamlvq, n), LVQClassifier)]
+PUBLIC = {name: getattr(streamlvq, name) for name in streamlvq.__all__}
+SINGLE = [n for n, c in PUBLIC.items() if isinstance(c, type) and issubclass(c, LVQClassifier)]
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -620,3 +624,51 @@ def test_missing_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamlvq\[plot\]'"):
         getattr(plot, name)(*arguments)
+
+
+# --- sharing graph -------------------------------------------------------------------------------
+
+
+def test_sharing_graph_joins_nodes_by_shared_classes() -> None:
+    report = report_of(fleet())
+    axes = plot.sharing_graph(report)
+    (lines,) = (c for c in axes.collections if isinstance(c, LineCollection))
+    widths = dict(zip([(e.a, e.b) for e in report.edges], lines.get_linewidths(), strict=True))
+    assert len(widths) == 3
+    texts = [text.get_text() for text in axes.texts]
+    assert [text.split("\n")[0] for text in texts] == list(report.nodes)
+    assert texts[2] == "york\noff by 2.3\n+ worn"
+    assert "left over" in axes.figure.axes[1].get_ylabel()
+    axes.figure.canvas.draw()
+
+
+def test_sharing_graph_is_thicker_and_redder_where_it_says_so() -> None:
+    edges = (Edge("bath", "leeds", ("idle",), 0.1), Edge("bath", "york", ("idle", "worn"), 3.0))
+    report = msgspec.structs.replace(report_of(fleet()), edges=edges)
+    (lines,) = (c for c in plot.sharing_graph(report).collections if isinstance(c, LineCollection))
+    thin, thick = lines.get_linewidths()
+    assert thin < thick
+    assert lines.get_array().tolist() == [0.1, 3.0]
+    assert lines.get_clim() == (0.0, 3.0)
+
+
+def test_sharing_graph_shows_who_was_left_out_or_clipped() -> None:
+    report = report_of(fleet())
+    changed = {
+        "bath": msgspec.structs.replace(report.nodes["bath"], left_out="it lies"),
+        "leeds": msgspec.structs.replace(report.nodes["leeds"], clipped=("its weight",)),
+    }
+    report = msgspec.structs.replace(report, nodes={**report.nodes, **changed})
+    axes = plot.sharing_graph(report)
+    circles = [c for c in axes.collections if isinstance(c, PathCollection)]
+    assert [float(c.get_linewidths()[0]) for c in circles] == [1.3, 3.0, 1.3]
+    assert facecolour(circles[0]) == (1.0, 1.0, 1.0)
+    assert axes.texts[0].get_text().endswith("left out")
+
+
+def test_sharing_graph_of_one_node_and_on_given_axes() -> None:
+    report = report_of(fleet()[:1])
+    axes = pyplot.subplots()[1]
+    assert plot.sharing_graph(report, axes) is axes
+    assert len(axes.figure.axes) == 1  # without edges there is no scale
+    axes.figure.canvas.draw()

@@ -183,7 +183,7 @@ def _files(
     if options.output is not None:
         files["-o"] = (options.output, fused.snapshot().to_bytes())
     if options.report is not None:
-        text = page(fused.report, snapshots, fused.snapshot())
+        text = page(fused.report, snapshots, fused)
         files["--report"] = (options.report, text.encode())
     if options.json is not None:
         files["--json"] = (options.json, msgspec.json.encode(fused.report) + b"\n")
@@ -253,7 +253,7 @@ def _called(option: str) -> str:
 
 def _words(report: FusionReport, notes: Sequence[str]) -> list[str]:
     """The table, what was chosen and why, and what somebody should know."""
-    from streamlvq.fleet.page_rows import node_rows, treatments  # noqa: PLC0415
+    from streamlvq.fleet.page_rows import node_rows, unprotected  # noqa: PLC0415
     from streamlvq.replay.text import grid  # noqa: PLC0415
 
     lines = grid(node_rows(report))
@@ -262,5 +262,5 @@ def _words(report: FusionReport, notes: Sequence[str]) -> list[str]:
     if report.trials:
         tried = ", ".join(f"{name} {error:.2f}" for name, error in report.trials.items())
         lines.append(f"{'tried':<12} {tried}")
-    lines += [f"{'treatment':<12} {line}" for line in treatments(report)]
+    lines += [f"{'note':<12} {line}" for line in (unprotected(report),) if line]
     return lines + [f"{'warning':<12} {line}" for line in (*notes, *report.warnings)]

@@ -8,18 +8,19 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 import streamlvq
 from streamlvq.fleet.page_graph import graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawings
-from streamlvq.fleet.page_rows import DRIFTS, amount, node_rows, share, treatments
+from streamlvq.fleet.page_rows import DRIFTS, amount, node_rows, share, unprotected
 from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
-from streamlvq.fleet.page_units import Offsets, of_features, shift_offsets
+from streamlvq.fleet.page_units import Offsets, natural, of_features, shift_offsets
 from streamlvq.plot.html import document, number, section, table, tiles
 
 if TYPE_CHECKING:
-    from streamlvq.fusion import FusionReport
+    from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
 STYLE = Path(__file__).with_name("page.css")
@@ -29,7 +30,7 @@ BAR = 20.0  # rem of the longest bar
 
 
 def page(
-    report: FusionReport, snapshots: Sequence[Snapshot] = (), common: Snapshot | None = None
+    report: FusionReport, snapshots: Sequence[Snapshot] = (), fused: Fused | None = None
 ) -> str:
     """The page.
 
@@ -39,10 +40,12 @@ def page(
         `Fused.report`.
     snapshots
         Those that were fused: their prototypes are drawn, and their spreads are the unit of shifts.
-    common
-        `Fused.snapshot()`: its prototypes are drawn.
+    fused
+        What came of it: its prototypes are drawn.
 
     """
+    snapshots = sorted(snapshots, key=lambda snapshot: snapshot.node)
+    report = msgspec.structs.replace(report, features=natural(report.features))
     offsets = shift_offsets(report, snapshots)
     body = [
         _head(report, snapshots),
@@ -50,10 +53,10 @@ def page(
         section("Warnings", _list(report.warnings)),
         section("Who shares classes with whom",
                 f"<p>{escape(graph_words(report))}</p>", graph_drawing(report)),
-        section("Nodes", _nodes(report), _list(treatments(report))),
+        section("Nodes", _nodes(report)),
         section("How far the sensors are off", _offsets(report, offsets)),
         section("Gains", _gains(report)),
-        section("Prototypes before and after", _prototypes(report, snapshots, common)),
+        section("Prototypes before and after", _prototypes(report, snapshots, fused)),
         section("Which correction", _trials(report)),
         section("Weights", _weights(report)),
         f"<footer>streamlvq {escape(streamlvq.__version__)}</footer>",
@@ -105,7 +108,9 @@ def _nodes(report: FusionReport) -> str:
         "its class means remain from those of the others after the correction. Both in "
         "within-class deviations. Weight: its share, the mean over its classes."
     )
-    return f"<p>{words}</p>{table(node_rows(report), 'nodes')}"
+    alone = unprotected(report)
+    note = f"<p>{escape(alone[0].upper() + alone[1:])}.</p>" if alone else ""
+    return f"<p>{words}</p>{table(node_rows(report), 'nodes')}{note}"
 
 
 # --- shifts and prototypes -----------------------------------------------------------------------
@@ -136,9 +141,7 @@ def _gains(report: FusionReport) -> str:
     return f"<p>{words}{more}</p>{gains_drawing(report.features, gains)}"
 
 
-def _prototypes(
-    report: FusionReport, snapshots: Sequence[Snapshot], common: Snapshot | None
-) -> str:
+def _prototypes(report: FusionReport, snapshots: Sequence[Snapshot], fused: Fused | None) -> str:
     if not snapshots:
         return ""
     words = (
@@ -146,10 +149,10 @@ def _prototypes(
         "as each node knows the class, on the right in the common coordinates: the closer the "
         "lines, the better the correction."
     )
-    drawings = prototype_drawings(report, snapshots, common)
+    drawings = prototype_drawings(report, snapshots, fused)
     if len(drawings) < len(report.labels):
         words += f" {len(drawings)} of {len(report.labels)} classes."
-    parts = [f"<p>{words}</p>", _legend(report, common is not None)]
+    parts = [f"<p>{words}</p>", _legend(report, fused is not None)]
     for label, drawing in drawings:
         lacking = [name for name, node in report.nodes.items() if label in node.gained]
         new = f"new to {', '.join(lacking)}" if lacking else ""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
+from streamlvq.fusion.describe import FEW
 from streamlvq.plot.looks import short
 from streamlvq.plot.rings import Spot, ring_spots, upper_nodes
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from streamlvq.fusion import Edge, FusionReport, NodeReport
 
 WIDTH = 1000
-STEP = (70.0, 130.0)  # between neighbours; fewer nodes have more room
+STEP, MARGIN, HIGHEST = 190.0, 75.0, 620.0  # between neighbours at most; for names; of the rest
 EDGES = 1500  # the thickest; more are a blot
 THIN, THICK = 1.0, 9.0
 NAMED = 150  # nodes; more names cannot be read
@@ -48,6 +49,8 @@ def graph_words(report: FusionReport) -> str:
     more = len(report.edges) - EDGES
     if more > 0:
         words += f" {more} thin lines are not shown."
+    if len(report.nodes) > FEW:
+        words += " Of so many nodes only the lines of the spanning tree are shown."
     if len(report.nodes) > NAMED:
         words += " Point at a node for its name."
     if len(report.components) > 1:
@@ -58,19 +61,17 @@ def graph_words(report: FusionReport) -> str:
     return words
 
 
-def _scaled(spots: dict[str, Spot]) -> tuple[dict[str, Spot], float]:
+def _scaled(spots: Mapping[str, Spot]) -> tuple[dict[str, Spot], float]:
     """Places on the drawing, y downwards, and its height."""
     xs, ys = [x for x, _ in spots.values()], [y for _, y in spots.values()]
-    space = 0.9  # for names beside the outermost nodes
-    wide, high = max(xs) - min(xs) + 2 * space, max(ys) - min(ys) + 2 * space
-    step = min(STEP[1], max(STEP[0] * 2 / math.sqrt(len(spots)), WIDTH / wide))
-    step = min(step, WIDTH / wide)  # never beyond the page
+    wide, high = max(xs) - min(xs), max(ys) - min(ys)
+    step = min(STEP, (WIDTH - 2 * MARGIN) / max(wide, 1.0), HIGHEST / max(high, 1.0))
     left = (WIDTH - step * wide) / 2
     placed = {
-        name: (left + step * (x - min(xs) + space), step * (max(ys) - y + space))
+        name: (left + step * (x - min(xs)), MARGIN + step * (max(ys) - y))
         for name, (x, y) in spots.items()
     }
-    return placed, step * high
+    return placed, step * high + 2 * MARGIN
 
 
 def _line(edge: Edge, spots: Mapping[str, Spot], most: int) -> str:

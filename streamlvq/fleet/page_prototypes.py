@@ -14,7 +14,7 @@ from streamlvq.plot.colours import colours_of
 from streamlvq.plot.looks import short
 
 if TYPE_CHECKING:
-    from streamlvq.fusion import FusionReport
+    from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
 CLASSES, NODES = 12, 24
@@ -33,7 +33,7 @@ class Lines(NamedTuple):
 
 
 def prototype_drawings(
-    report: FusionReport, snapshots: Iterable[Snapshot], common: Snapshot | None
+    report: FusionReport, snapshots: Iterable[Snapshot], fused: Fused | None
 ) -> list[tuple[str, str]]:
     """Each class with its drawing: on the left as the nodes know it, on the right corrected.
 
@@ -43,16 +43,17 @@ def prototype_drawings(
         The report.
     snapshots
         Those that were fused.
-    common
-        What came of it, in the common coordinates; None: it is not drawn.
+    fused
+        What came of it; None: it is not drawn.
 
     """
     known = {each.node: each for each in snapshots if each.node in report.nodes}
     unit = np.nan_to_num(deviations(report, known.values()), nan=1.0)
-    middle = _middle(report, known, common)
+    middle = _middle(report, known)
     colours = node_colours(report)
+    results = _results(report, fused)
     return [
-        (label, _drawing(report, _lines(report, label, known, common, middle, unit), colours))
+        (label, _drawing(report, _lines(report, label, known, results, middle, unit), colours))
         for label in shown_classes(report)
     ]
 
@@ -95,24 +96,29 @@ def _corrected(report: FusionReport, name: str, rows: Floats) -> Floats:
     return (rows - shift) / gain
 
 
-def _middle(report: FusionReport, known: Mapping[str, Snapshot], common: Snapshot | None) -> Floats:
-    """The mean prototype: what all lines are measured from."""
-    if common is not None:
-        rows = _rows(report.features, common)
-    else:
-        used = [name for name in known if report.nodes[name].left_out is None]
-        own = [_corrected(report, name, _rows(report.features, known[name])) for name in used]
-        rows = np.concatenate([np.empty((0, len(report.features))), *own])
+def _middle(report: FusionReport, known: Mapping[str, Snapshot]) -> Floats:
+    """The mean of all corrected prototypes: what lines are measured from."""
+    used = [name for name in known if report.nodes[name].left_out is None]
+    own = [_corrected(report, name, _rows(report.features, known[name])) for name in used]
+    rows = np.concatenate([np.empty((0, len(report.features))), *own])
     sums = np.where(np.isfinite(rows), rows, 0.0).sum(axis=0)
     middle: Floats = sums / np.maximum(np.isfinite(rows).sum(axis=0), 1)
     return middle
+
+
+def _results(report: FusionReport, fused: Fused | None) -> dict[str, Snapshot]:
+    """Of each part of the sharing graph the model of one node: they differ by where it stands."""
+    if fused is None:
+        return {}
+    first = [members[0] for members in report.components if members]
+    return {name: fused.snapshot(name) for name in first}
 
 
 def _lines(
     report: FusionReport,
     label: str,
     known: Mapping[str, Snapshot],
-    common: Snapshot | None,
+    results: Mapping[str, Snapshot],
     middle: Floats,
     unit: Floats,
 ) -> Lines:
@@ -122,10 +128,12 @@ def _lines(
             rows = _rows(report.features, known[name], label)
             before[name] = _thinned((rows - middle) / unit)
             after[name] = _thinned((_corrected(report, name, rows) - middle) / unit)
-    fused = np.empty((0, len(report.features)))
-    if common is not None:
-        fused = _rows(report.features, common, label)
-    return Lines(before, after, _thinned((fused - middle) / unit))
+    fused = [
+        _corrected(report, name, _rows(report.features, result, label))
+        for name, result in results.items()
+    ]
+    together = np.concatenate([np.empty((0, len(report.features))), *fused])
+    return Lines(before, after, _thinned((together - middle) / unit))
 
 
 def _thinned(rows: Floats) -> Floats:

@@ -48,14 +48,12 @@ def remarks(node: NodeReport) -> str:
     return "clipped" if node.clipped else "-"
 
 
-def treatments(report: FusionReport) -> list[str]:
-    """Who was clipped or left out, and why, in sentences."""
-    lines = []
-    for name, node in report.nodes.items():
-        if node.left_out is not None:
-            lines.append(f"{name} was left out: {node.left_out}")
-        lines += [f"{name}: {sentence}" for sentence in node.clipped]
-    return lines
+def unprotected(report: FusionReport) -> str:
+    """What to say about classes that hardly anybody has; nothing if there are none."""
+    if not report.unprotected:
+        return ""
+    which = ", ".join(report.unprotected)
+    return f"too few nodes to tell a mistake from the truth about {which}"
 
 
 def amount(value: float) -> str:

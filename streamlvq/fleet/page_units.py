@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,24 @@ def deviations(report: FusionReport, snapshots: Iterable[Snapshot]) -> Floats:
     return np.where(median > 0.0, median, np.nan)
 
 
+def natural(names: Iterable[str]) -> tuple[str, ...]:
+    """In the order of the numbers in them: bands of a spectrum belong side by side.
+
+    Examples
+    --------
+    >>> from streamlvq.fleet.page_units import natural
+    >>> natural(["band 10", "band 9", "heat"])
+    ('band 9', 'band 10', 'heat')
+
+    """
+
+    def parts(name: str) -> list[tuple[str, int]]:
+        found = re.findall(r"([0-9]{1,18})|([^0-9]+)", name)
+        return [(word, int(digits or 0)) for digits, word in found]  # digits come first
+
+    return tuple(sorted(names, key=lambda name: (parts(name), name)))
+
+
 def of_features(features: Sequence[str], values: Mapping[str, float], absent: float) -> Floats:
     return np.array([values.get(name, absent) for name in features], np.float64)
 
@@ -64,17 +83,24 @@ def rms(values: Floats) -> float:
 def _pooled(features: Sequence[str], snapshot: Snapshot) -> Floats:
     weights, spreads = (_rows(features, table) for table in (snapshot.seen, snapshot.spreads))
     known = np.isfinite(spreads) & (weights > 0.0)
-    total = np.sum(np.where(known, weights, 0.0), axis=0)
-    squares = np.sum(np.where(known, weights * spreads**2, 0.0), axis=0)
-    return np.sqrt(np.divide(squares, total, out=np.full(len(features), np.nan), where=total > 0))
+    total: Floats = np.sum(np.where(known, weights, 0.0), axis=0)
+    squares: Floats = np.sum(np.where(known, weights * spreads**2, 0.0), axis=0)
+    return np.sqrt(_divided(squares, total))
 
 
 def _mean_reading(features: Sequence[str], snapshot: Snapshot) -> Floats:
     weights, means = (_rows(features, table) for table in (snapshot.seen, snapshot.means))
     known = np.isfinite(means) & (weights > 0.0)
-    total = np.sum(np.where(known, weights, 0.0), axis=0)
-    sums = np.sum(np.where(known, weights * means, 0.0), axis=0)
-    return np.divide(sums, total, out=np.full(len(features), np.nan), where=total > 0)
+    total: Floats = np.sum(np.where(known, weights, 0.0), axis=0)
+    sums: Floats = np.sum(np.where(known, weights * means, 0.0), axis=0)
+    return _divided(sums, total)
+
+
+def _divided(sums: Floats, total: Floats) -> Floats:
+    """NaN where there is nothing."""
+    ratio = np.full(len(sums), np.nan)
+    np.divide(sums, total, out=ratio, where=total > 0)
+    return ratio
 
 
 def _rows(features: Sequence[str], table: Mapping[object, Mapping[object, float]]) -> Floats:

@@ -68,7 +68,7 @@ def sharing_graph(report: ReportOfFusion, ax: Axes | None = None) -> Axes:
     axes.set_aspect("equal")
     axes.margins(0.18)
     axes.axis("off")
-    axes.set_title("Who shares classes with whom")
+    axes.set_title("Who shares classes with whom", pad=18)
     return axes
 
 
