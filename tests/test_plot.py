@@ -621,6 +621,8 @@ def test_missing_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         arguments = arguments[:1]
     elif name == "decision_map":
         arguments = (rejector(), *readings())
+    elif name == "sharing_graph":
+        arguments = (report_of(fleet()),)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamlvq\[plot\]'"):
         getattr(plot, name)(*arguments)
