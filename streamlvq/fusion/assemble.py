@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,13 @@ from streamlvq.fusion.brought import Model
 from streamlvq.fusion.metric import Fused as FusedMetric
 from streamlvq.fusion.metric import factor
 from streamlvq.fusion.pool import Ints
+from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.tables import Axes, Floats
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
 from streamlvq.snapshot.parameters import construct
 from streamlvq.snapshot.tags import tag
-from streamlvq.snapshot.verify import LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
+from streamlvq.snapshot.verify import EXACT, LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
 from streamlvq.state import FIXED, SECTIONS
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
@@ -49,7 +50,7 @@ def assemble(
     visible: Ints,
     place: Place,
     template: Model,
-    rank: int,
+    shape: Shape,
 ) -> tuple[Arrays, Meta]:
     """Arrays and metadata that `snapshot.rebuild` makes a classifier of.
 
@@ -63,34 +64,33 @@ def assemble(
         Where.
     template
         Whose parameters it shall have.
-    rank
-        Rows of its metrics.
+    shape
+        What kind of model it is.
 
     """
-    parameters = dict(template.meta["parameters"])
     width = len(axes.features)
-    if "rank" in parameters and min(parameters["rank"] or width, width) != rank:
-        parameters["rank"] = rank
+    parameters = shape.parameters(template.meta["parameters"], width)
     model: Any = construct(MODELS[template.type], parameters)
-    design: Design = model._design()
-    part = _Part(blended, statistics, visible, place, design, width)
     memory = template.meta["memory"]
+    seed = 0 if memory is None else memory["seed"]
+    design: Design = replace(model._design(), seed=seed)  # that of a model may be drawn each time
+    part = _Part(blended, statistics, visible, place, design, width)
     numbers = Numbers(
         slots=part.slots,
         prototypes=len(part.label),
         classes=part.classes,
         buffer=model.buffer_size if design.buffer > 0 else 0,
         stored=0,
-        samples=max(int(statistics.samples[visible].sum()), len(visible)),
+        samples=int(np.clip(statistics.samples[visible].sum(), len(visible), EXACT)),
         random=1,
-        seed=0 if memory is None else memory["seed"],
+        seed=seed,
     )
     sizes = sizes_of(numbers, design, width) | {at.BUFFER: 0}
     arrays = {}
     for name in NAMES:
-        shape = shape_of(name, sizes)
-        if np.prod(shape):
-            arrays[name] = _filled(name, shape, part.rows(name))
+        size = shape_of(name, sizes)
+        if np.prod(size):
+            arrays[name] = _filled(name, size, part.rows(name))
     meta: Meta = {
         "type": template.type,
         "parameters": parameters,
@@ -153,8 +153,10 @@ class _Part:
             (int(a), int(b)): k
             for k, (a, b) in enumerate(zip(blended.label, blended.against, strict=True))
         }
-        self.chosen, places, self.metrics, platt = [], [], [], []
+        places: list[Floats] = []
+        platt: list[Floats] = []
         label: list[int] = []
+        self.metrics = []
         for high in range(1, len(self.visible)):
             for low in range(high):
                 pair = int(self.visible[low]), int(self.visible[high])
@@ -222,9 +224,9 @@ class _Part:
         if name == "omega":
             return np.array([_padded(each.omega, rank) for each in self.metrics] + [start])
         if name == "row_moment":
-            return np.array([np.full(rank, each.total / rank) for each in self.metrics])
+            return np.array([each.total / rank for each in self.metrics])[:, None].repeat(rank, 1)
         if name == "column_moment":
-            return np.array([each.columns for each in self.metrics])
+            return np.array([each.columns for each in self.metrics]).reshape(-1, self.width)
         return np.array([each.total for each in self.metrics])
 
 

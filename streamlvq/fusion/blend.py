@@ -12,6 +12,7 @@ from streamlvq.fusion.matching import matched
 from streamlvq.fusion.pool import OF_PROTOTYPES, Ints, Pool
 from streamlvq.fusion.rules import Rule, mean
 from streamlvq.fusion.screen import QUORUM, Screened
+from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.tables import Bools, Floats
 from streamlvq.kernels import layout as at
 
@@ -36,7 +37,6 @@ class Voices:
     centre: Floats  # classes x features
     relevance: Floats  # of features
     screened: Screened | None  # where to note what was clipped; None: nothing is
-    floor: float | None  # of scales, as a share of the largest deviation; None: there are none
 
 
 @dataclass(frozen=True)
@@ -54,43 +54,41 @@ class Blended:
     platt: Floats
 
 
-def blend(pool: Pool, correction: Correction, voices: Voices, full: int, rank: int) -> Blended:
+def blend(pool: Pool, correction: Correction, voices: Voices, shape: Shape) -> Blended:
     """Fuse prototypes class by class, and metrics with them.
 
     Parameters
     ----------
     pool, correction, voices
         What all nodes have, how their sensors differ, and how much each has to say.
-    full
-        The kind of metric, as `layout` numbers them.
-    rank
-        Rows that a fused metric may have.
+    shape
+        What kind of model it is.
 
     """
-    scales = fused_scales(pool, correction, voices)
+    scales = fused_scales(pool, correction, voices, shape)
     w = (pool.w - correction.shift[pool.node]) / correction.gain[pool.node]
     weights = _weights(pool, voices)
     if voices.screened is not None:
         w, weights = _tame(pool, w, weights, voices)
-    lambdas = metric.Lambdas(pool, correction, scales["inverse"], full, voices)
+    lambdas = metric.Lambdas(pool, correction, scales["inverse"], shape.kind, voices)
     groups = _groups(pool, w, weights, voices)
-    local = len(pool.omega) > len(np.unique(pool.metric_node))
     fused = [_fuse_group(pool, w, weights, group, voices) for group in groups]
+    size = len(groups), w.shape[1]
     paired = bool((pool.against >= 0).any())
     if not pool.omega:
         metrics = []
     elif paired:
-        metrics = [lambdas.fused(pool.metric[g], weights[g], rank) for g in groups[::2]]
-    elif local:
-        metrics = [lambdas.fused(pool.metric[g], weights[g], rank) for g in groups]
+        metrics = [lambdas.fused(pool.metric[g], weights[g], shape.rank) for g in groups[::2]]
+    elif shape.local:
+        metrics = [lambdas.fused(pool.metric[g], weights[g], shape.rank) for g in groups]
     else:
         own = np.arange(len(pool.omega))
-        metrics = [lambdas.fused(own, voices.nodes[pool.metric_node], rank)]
+        metrics = [lambdas.fused(own, voices.nodes[pool.metric_node], shape.rank)]
     return Blended(
         label=np.array([pool.label[g[0]] for g in groups], np.int64),
         against=np.array([pool.against[g[0]] for g in groups], np.int64),
-        w=np.array([each[0] for each in fused]).reshape(len(groups), -1),
-        moment=np.array([each[1] for each in fused]).reshape(len(groups), -1),
+        w=np.array([each[0] for each in fused]).reshape(size),
+        moment=np.array([each[1] for each in fused]).reshape(size),
         numbers={
             name: np.array([each[2][name] for each in fused], float) for name in OF_PROTOTYPES
         },
@@ -113,7 +111,8 @@ def _weights(pool: Pool, voices: Voices) -> Floats:
     wins = pool.numbers["wins"] + 1.0
     key = pool.node * (pool.label.max(initial=0) + 1) + pool.label
     total = np.bincount(key, wins, minlength=int(key.max(initial=0)) + 1)[key]
-    return cells * wins / total
+    shares: Floats = cells * wins / total
+    return shares
 
 
 def _groups(pool: Pool, w: Floats, weights: Floats, voices: Voices) -> list[Ints]:
@@ -178,7 +177,9 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     return means
 
 
-def fused_scales(pool: Pool, correction: Correction, voices: Voices) -> dict[str, Floats]:
+def fused_scales(
+    pool: Pool, correction: Correction, voices: Voices, shape: Shape
+) -> dict[str, Floats]:
     """Mean, deviation, largest deviation and weight of every feature over all nodes."""
     gain, shift = correction.gain, correction.shift
     known = (pool.scales["weight"] > 0) & (voices.nodes > 0)[:, None]
@@ -198,15 +199,15 @@ def fused_scales(pool: Pool, correction: Correction, voices: Voices) -> dict[str
         "peak": peaks.max(axis=0, initial=0.0),
         "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
     }
-    scales["inverse"] = _inverse(scales, voices)
+    scales["inverse"] = _inverse(scales, shape)
     return scales
 
 
-def _inverse(scales: dict[str, Floats], voices: Voices) -> Floats:
+def _inverse(scales: dict[str, Floats], shape: Shape) -> Floats:
     """As `kernels.scaling` has it, so that nothing jumps when the fused model learns."""
-    if voices.floor is None:
+    if not shape.standardize:
         return np.where(scales["weight"] > 0, 1.0, 0.0)
-    squared = np.maximum(scales["variance"], (voices.floor * scales["peak"]) ** 2)
+    squared = np.maximum(scales["variance"], (shape.floor * scales["peak"]) ** 2)
     usable = squared > RELATIVE_ROUNDING * scales["mean"] ** 2
     return np.where(usable, 1.0 / np.sqrt(np.where(usable, squared, 1.0)), 0.0)
 

@@ -132,10 +132,11 @@ def _edges(
     aligned = correction.align(tables.mean)
     edges = []
     for i, j in pairs:
-        both = tables.held[i] & tables.held[j]
-        apart = ((aligned[i] - aligned[j]) ** 2 / spread)[both] @ relevance
-        names = tuple(labels[k] for k in np.flatnonzero(both))
-        residual = float(np.sqrt(apart.mean() / 2.0))
+        names = tuple(labels[k] for k in np.flatnonzero(tables.held[i] & tables.held[j]))
+        worth = np.where((tables.count[i] > 0) & (tables.count[j] > 0), relevance, 0.0)
+        apart = (worth * (aligned[i] - aligned[j]) ** 2 / spread).sum()
+        total = worth.sum()
+        residual = float(np.sqrt(apart / total / 2.0)) if total > 0 else 0.0
         edges.append(Edge(tables.nodes[i], tables.nodes[j], names, residual))
     return tuple(edges)
 

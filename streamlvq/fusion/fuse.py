@@ -21,12 +21,11 @@ from streamlvq.fusion.joining import place_of
 from streamlvq.fusion.pool import Pool
 from streamlvq.fusion.rules import RULES, Rule, mean
 from streamlvq.fusion.screen import QUORUM, Screened, centres, screen
-from streamlvq.fusion.sharing import components
+from streamlvq.fusion.shape import Shape
+from streamlvq.fusion.sharing import Ints, components
 from streamlvq.fusion.tables import Axes, Bools, Floats, Tables
 from streamlvq.fusion.weights import MAJORITY, capped, liars_among
-from streamlvq.kernels import layout as at
 from streamlvq.snapshot import Snapshot
-from streamlvq.snapshot.classifiers import MODELS
 
 WEIGHTINGS = ("samples", "uniform")
 DRIFTS = ("auto", *CORRECTIONS)
@@ -110,6 +109,9 @@ def fuse(
     _check("weighting", weighting, WEIGHTINGS)
     _check("drift", drift, DRIFTS)
     _check("rule", rule, tuple(RULES))
+    _check_number("rank", rank, ("keep", "full"))
+    _check_number("liars", liars, ("auto", None), least=0)
+    _check_number("quorum", quorum, (None,))
     if quorum is None:
         quorum = 1 if rule == "mean" else QUORUM
     brought = unpack(newest(snapshots))
@@ -119,8 +121,17 @@ def fuse(
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise FusionError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+
+
+def _check_number(name: str, value: Any, words: tuple[str | None, ...], least: int = 1) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not whole and not any(value is word or value == word for word in words):
+        allowed = ", ".join(map(repr, words))
+        raise FusionError(
+            f"{name}: expected {allowed} or a whole number of at least {least}, got {value!r}"
+        )
 
 
 @dataclass(frozen=True)
@@ -144,9 +155,17 @@ class _Fusion:
         if not self.axes.labels:
             raise FusionError("expected a node that has learnt something, got none")
         self.tables = Tables.of(brought, self.axes)
+        if not self.tables.held.any():
+            raise FusionError("expected a node that has counted what it learnt, got none")
         self.spread = self.tables.spread()
         self.pools = {
             member: Pool.of([node.models[member] for node in brought], self.axes)
+            for member in brought[0].models
+        }
+        self.shapes = {
+            member: Shape.of(
+                [node.models[member] for node in brought], len(self.axes.features), wishes.rank
+            )
             for member in brought[0].models
         }
         self.relevance = _relevance(self._first, self.spread)
@@ -159,14 +178,11 @@ class _Fusion:
     def run(self) -> Fused:
         errors, drift, why = self._choose()
         tables, correction, screened = self._correct(drift)
-        group = components(tables.held)
-        if drift == "none":  # one frame for all, whether they share classes or not
-            group = np.zeros(len(group), np.int64)
-        rank = self._rank()
+        group = _groups(tables, drift)
         parts, loss = [], 0.0
         weights = np.zeros(self.tables.samples.shape)
-        for number in np.unique(group):
-            part, cells, lost = self._component(group == number, tables, correction, screened, rank)
+        for number in range(group.max() + 1):
+            part, cells, lost = self._component(group == number, tables, correction, screened)
             parts.append(part)
             weights += cells
             loss = max(loss, lost)
@@ -187,7 +203,7 @@ class _Fusion:
             errors,
             loss,
         )
-        return Fused(self.axes, rank, parts, standings, drift, report)
+        return Fused(self.axes, self.shapes, parts, standings, drift, report)
 
     # --- drift -----------------------------------------------------------------------------------
 
@@ -204,11 +220,7 @@ class _Fusion:
 
     @property
     def _scaled(self) -> bool:
-        return all(
-            model.meta["parameters"].get("standardize", True)
-            for node in self.brought
-            for model in node.models.values()
-        )
+        return all(shape.standardize for shape in self.shapes.values())
 
     def _correct(self, drift: str) -> tuple[Tables, Correction, Screened]:
         """What counts, and how sensors differ according to what counts."""
@@ -230,7 +242,6 @@ class _Fusion:
         tables: Tables,
         correction: Correction,
         screened: Screened,
-        rank: int,
     ) -> tuple[Component, Floats, float]:
         samples = np.where(inside[:, None], tables.samples, 0.0)
         totals = samples.sum(axis=1)
@@ -250,11 +261,9 @@ class _Fusion:
             centre=centres(tables, correction, self.spread),
             relevance=self.relevance,
             screened=screened if self.wishes.screen else None,
-            floor=self._floor,
         )
-        kind = MODELS[self.brought[0].first.type]._kind
         models = {
-            member: blend(pool, correction, voices, kind, rank)
+            member: blend(pool, correction, voices, self.shapes[member])
             for member, pool in self.pools.items()
         }
         shared = np.flatnonzero((cells > 0).sum(axis=0) >= self.wishes.quorum)
@@ -279,26 +288,6 @@ class _Fusion:
         assert not isinstance(liars, str)
         return capped(weights, liars)
 
-    @property
-    def _floor(self) -> float | None:
-        parameters = self.brought[0].first.meta["parameters"]
-        return float(parameters["scale_floor"]) if self._scaled else None
-
-    def _rank(self) -> int:
-        kind, width = MODELS[self.brought[0].first.type]._kind, len(self.axes.features)
-        if kind != at.MATRIX:
-            return 1 if kind == at.DIAGONAL else 0
-        if self.wishes.rank == "full":
-            return width
-        if self.wishes.rank == "keep":
-            ranks = [node.first.meta["parameters"]["rank"] or width for node in self.brought]
-            return min(max(ranks), width)
-        if not isinstance(self.wishes.rank, int) or self.wishes.rank < 1:
-            raise FusionError(
-                f"rank: expected 'keep', 'full' or a positive number, got {self.wishes.rank!r}"
-            )
-        return min(self.wishes.rank, width)
-
     def _fitted(self, nodes: Floats) -> Floats | None:
         if self.brought[0].committee is None:
             return None
@@ -320,12 +309,23 @@ class _Fusion:
         standings = {}
         for i, node in enumerate(self.brought):
             number, place = int(group[i]), Place(correction.gain[i], correction.shift[i])
-            if not tables.held[i].any():  # left out, or nothing learnt
+            if number < 0:  # left out, or nothing learnt
                 number = largest
                 place = place_of(self.tables, i, parts[largest], drift)
             own = np.flatnonzero(tables.held[i])
             standings[node.node] = Standing(node, number, place, own)
         return standings
+
+
+def _groups(tables: Tables, drift: str) -> Ints:
+    """The component of every node; -1 for those who have nothing to say."""
+    silent = ~tables.held.any(axis=1)
+    group = components(tables.held)
+    if drift == "none":  # one frame for all, whether they share classes or not
+        group = np.zeros(len(group), np.int64)
+    _, number = np.unique(group[~silent], return_inverse=True)
+    group[silent], group[~silent] = -1, number
+    return group
 
 
 def _relevance(pool: Pool, spread: Floats) -> Floats:

@@ -15,6 +15,7 @@ from streamlvq.fusion.brought import Brought
 from streamlvq.fusion.errors import FusionError
 from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.report import FusionReport
+from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.tables import Axes, Floats
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
@@ -55,13 +56,13 @@ class Fused:
     def __init__(
         self,
         axes: Axes,
-        rank: int,
+        shapes: dict[str, Shape],
         components: list[Component],
         standings: dict[str, Standing],
         drift: str,
         report: Callable[[], FusionReport],
     ) -> None:
-        self._axes, self._rank, self._drift = axes, rank, drift
+        self._axes, self._shapes, self._drift = axes, shapes, drift
         self._components, self._standings = components, standings
         self._report = report
 
@@ -79,17 +80,20 @@ class Fused:
         """A new classifier for a node: all shared classes, in the units of its sensors."""
         return self.snapshot(name).classifier()
 
-    def snapshot(self, name: str | None = None) -> Snapshot:
+    def snapshot(self, name: str | None = None, *, called: str = COMMON) -> Snapshot:
         """The same as a snapshot, to be kept or sent.
 
         Parameters
         ----------
         name
             Of a node. None for common coordinates, to be fused again with other groups of nodes.
+        called
+            What to call a group, as the node of its snapshot: groups that are fused together must
+            have different names, because of each node only the newest snapshot counts.
 
         """
         if name is None:
-            return self._snapshot(COMMON, self._common())
+            return self._snapshot(called, self._common())
         if name not in self._standings:
             known = ", ".join(map(repr, list(self._standings)[:9]))
             raise FusionError(f"expected a node that took part ({known}), got {name!r}")
@@ -121,7 +125,7 @@ class Fused:
                 visible,
                 standing.place,
                 model,
-                self._rank,
+                self._shapes[member],
             )
             for member, model in standing.brought.models.items()
         }

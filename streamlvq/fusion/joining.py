@@ -74,6 +74,7 @@ def new_node(
             f"expected {len(columns)} columns and a label for each reading, got {rows.shape[1]} "
             f"columns, {len(rows)} readings and {len(y)} labels"
         )
+    rows = _seen(fused, rows, columns)
     tables = _observed(rows, columns, list(y), axes.features, axes.labels)
     if not tables.held.any():
         raise FusionError(f"expected a reading of one of the classes {axes.labels}, got none")
@@ -87,6 +88,15 @@ def new_node(
     member = next(s for s in fused._standings.values() if s.component == number)
     standing = Standing(member.brought, number, place, np.zeros(0, np.int64))
     return fused._snapshot(name, standing).classifier()
+
+
+def _seen(fused: Fused, rows: Floats, columns: list[Any]) -> Floats:
+    """Readings as the models see them, if they see a transform of them."""
+    name, standing = next(iter(fused._standings.items()))
+    if standing.brought.transform is None:
+        return rows
+    seen: Floats = fused.for_node(name).transform_rows(rows, columns)
+    return seen
 
 
 def _observed(

@@ -52,10 +52,12 @@ def _assign(
     scaled: Floats, ours: Ints, weights: Floats, groups: list[list[int]], centres: list[Floats]
 ) -> list[int]:
     """Put what is near enough into the groups; return the others."""
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
+    from scipy.optimize import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
+        linear_sum_assignment,
+    )
 
     if not groups:
-        return ours.tolist()
+        return [int(p) for p in ours]
     apart = scaled[ours][:, None, :] - np.array(centres)[None]
     distances = np.nanmean(np.where(np.isfinite(apart), apart * apart, np.nan), axis=2)
     distances = np.where(np.isfinite(distances), distances, 1e6)

@@ -57,12 +57,14 @@ class Lambdas:
         limit = LARGEST * float(np.median(traces[heard])) if heard.any() else np.inf
         for i in np.unique(node[heard & (traces > limit)]).tolist():
             self.voices.screened.note(i, "a metric that is larger than all others was cut")
-        return np.minimum(1.0, limit / np.maximum(traces, 1e-300))
+        factors: Floats = np.minimum(1.0, limit / np.maximum(traces, 1e-300))
+        return factors
 
     def _one(self, m: int) -> Floats:
         omega = self.pool.omega[m] * self.ratio[self.pool.metric_node[m]]
         if self.kind == at.DIAGONAL:
-            return self.factor[m] * omega[0] ** 2
+            diagonal: Floats = self.factor[m] * omega[0] ** 2
+            return diagonal
         matrix: Floats = self.factor[m] * (omega.T @ omega)
         return matrix
 

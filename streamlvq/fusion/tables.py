@@ -71,7 +71,7 @@ class Tables:
             known, columns = axes.codes(model), axes.columns(model)
             rows = slice(0, len(known))
             samples[i, known] = model.arrays["class_count"][rows]
-            where = np.ix_([i], known, columns)
+            where = np.ix_(np.array([i]), known, columns)
             count[where] = model.arrays["class_weight"][rows]
             mean[where] = model.arrays["class_mean"][rows]
             variance[where] = model.arrays["class_variance"][rows]

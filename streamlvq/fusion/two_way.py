@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from streamlvq.fusion.tables import Floats
@@ -69,7 +71,7 @@ def _solver(w: Floats):  # type: ignore[no-untyped-def]
     return solve
 
 
-def centred(part: Floats, groups: Floats, known: Floats) -> Floats:
+def centred(part: Floats, groups: Any, known: Any) -> Floats:
     """The parts of nodes with mean zero in each group: the gauge that everybody can agree on."""
     out = part.copy()
     for group in np.unique(groups):
