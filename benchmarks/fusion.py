@@ -36,7 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
     "theorem": {"draws": 5},
-    "gas": {"epochs": 5},
+    "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
     "streaming": {"readings": 1000},

@@ -114,12 +114,12 @@ def offset_eliminated(nodes: Iterable[Node]) -> list[Node]:
 
 
 def offset_elimination(
-    nodes: Sequence[Node], make: Make, weighting: str, epochs: int = EPOCHS
-) -> Floats:
+    nodes: Sequence[Node], make: Make, weightings: Iterable[str], epochs: int = EPOCHS
+) -> dict[str, Floats]:
     """Accuracy of each node when means are subtracted before learning, then fused raw."""
     moved = offset_eliminated(nodes)
-    found = plain(snapshots(moved, learn(moved, make, epochs)), weighting)
-    return fused_accuracy(found, moved)
+    given = snapshots(moved, learn(moved, make, epochs))
+    return {w: fused_accuracy(plain(given, w), moved) for w in weightings}
 
 
 def plain(given: Sequence[Snapshot], weighting: str = "samples", drift: str = "none") -> Fused:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from common import Table, verdict
+from common import Table, progress, verdict
 from datasets import read_npz
 from fusion_fleets import (
     Floats,
+    Make,
     Node,
     accuracy,
     fused_accuracy,
@@ -19,9 +20,11 @@ from fusion_fleets import (
     snapshots,
 )
 from streamlvq.fusion import FusionReport, fuse
+from streamlvq.wrappers import FeatureTransform
 
 FILE = "gas_drift/gas_drift_raw_b1-6_8_9.npz"
 CLASSES = (1, 2, 3, 4, 5, 6)
+UNITS = ("raw", "asinh")
 CORRECTIONS = ("none", "least_squares", "scale_shift", "auto")
 
 
@@ -53,14 +56,11 @@ def signed_log(X: Floats) -> Floats:
     return np.arcsinh(X)
 
 
-UNITS = {"raw": None, "asinh": signed_log}
-
-
 def study(
-    nodes: Sequence[Node], model: str, epochs: int
+    nodes: Sequence[Node], make: Make, epochs: int
 ) -> tuple[dict[str, Floats], dict[str, FusionReport]]:
     """Accuracy by method and node, and what fusion said."""
-    models = learn(nodes, maker(model), epochs)
+    models = learn(nodes, make, epochs)
     given = snapshots(nodes, models)
     found = {"own model": local_accuracy(nodes, models)}
     found["mean of local models"] = np.array(
@@ -74,50 +74,60 @@ def study(
     return found, reports
 
 
-def gas(model: str = "LGMLVQ", epochs: int = 10, seed: int = 1) -> Iterator[Table]:
+def in_units(units: str, model: str) -> Make:
+    """Models that learn readings as they are, or through a transform that snapshots carry on."""
+    make = maker(model)
+    return make if units == "raw" else lambda: FeatureTransform(make(), units)
+
+
+def gas(model: str = "LGMLVQ", epochs: int = 10, seeds: int = 3) -> Iterator[Table]:
     for missing in (False, True):
-        best: dict[str, Floats] = {}
-        for units, function in UNITS.items():
-            nodes = batches(seed, missing)
-            if function is not None:
-                nodes = [node.mapped(function) for node in nodes]
-            found, reports = study(nodes, model, epochs)
+        every: dict[str, Floats] = {}
+        for units in progress(UNITS, "gas", len(UNITS)):
+            runs = [
+                study(batches(seed, missing), in_units(units, model), epochs)
+                for seed in range(1, seeds + 1)
+            ]
+            mean = {m: np.mean([found[m] for found, _ in runs], axis=0) for m in runs[0][0]}
+            reports = runs[0][1]
             title = f"Gas batches, {units} units, {model}{', one class missing' * missing}"
-            table = Table(title, ["method", *(node.name.split()[1] for node in nodes), "mean"])
-            for method, values in found.items():
+            table = Table(f"{title}, {seeds} seeds", ["method", *_numbers(reports), "mean"])
+            for method, values in mean.items():
                 table.add(method, *(f"{v:.3f}" for v in values), f"{values.mean():.3f}")
             yield table
             yield residuals(title, reports)
-            best |= {f"{units}: {method}": values for method, values in found.items()}
-        yield later(best, missing)
+            every |= {f"{units}: {method}": values for method, values in mean.items()}
+        yield later(every, missing)
+
+
+def _numbers(reports: dict[str, FusionReport]) -> list[str]:
+    return [name.split()[1] for name in reports["auto"].nodes]
 
 
 def residuals(title: str, reports: dict[str, FusionReport]) -> Table:
-    """How far class means are off after each correction, in deviations within classes."""
-    names = list(reports["auto"].nodes)
-    columns = ["correction", *(name.split()[1] for name in names), "around cycles", "left out"]
-    table = Table(f"{title}: residuals", columns)
+    """How far class means are off after each correction, in deviations within classes.
+
+    If sensors differed by a shift, nothing but sampling errors (about 0.1) would be left of them.
+    """
+    columns = ["correction", *_numbers(reports), "around cycles", "class left out"]
+    table = Table(f"{title}: residuals of class means, in deviations", columns)
     for drift, report in reports.items():
-        cells = [f"{report.nodes[name].residual:.2f}" for name in names]
+        cells = [f"{node.residual:.2f}" for node in report.nodes.values()]
         cycle = "-" if report.cycle_residual is None else f"{report.cycle_residual:.2f}"
         chosen = f"auto ({report.drift})" if drift == "auto" else drift
-        table.add(chosen, *cells, cycle, f"{report.trials.get(report.drift, np.nan):.3f}")
+        trial = reports["auto"].trials.get(report.drift)
+        table.add(chosen, *cells, cycle, "-" if trial is None else f"{trial:.2f}")
     return table
 
 
 def later(found: dict[str, Floats], missing: bool) -> Table:
-    """Every batch but the first: the chosen correction against raw fusion and local models."""
-    title = f"Later batches{', one class missing' * missing}: corrected, against local and raw"
-    table = Table(
-        title, ["fused", "beats the mean of local models on", "beats raw fusion on", "verdict"]
-    )
+    """Every batch but the first: what was corrected against raw fusion and local models."""
+    title = f"Later batches{', one class missing' * missing}: what beats local and raw"
+    table = Table(title, ["fused", "beats local models on", "beats raw fusion on", "verdict"])
     raw, local = found["raw: fused, none"][1:], found["raw: mean of local models"][1:]
     for method, values in found.items():
-        if "fused" not in method or method == "raw: fused, none":
-            continue
-        over_local, over_raw = values[1:] > local, values[1:] >= raw
-        met = verdict(bool(over_local.all() and over_raw.all()))
-        table.add(
-            method, f"{over_local.sum()} of {len(raw)}", f"{over_raw.sum()} of {len(raw)}", met
-        )
+        if "fused" in method and method != "raw: fused, none":
+            wins = values[1:] > local, values[1:] > raw
+            cells = [f"{win.sum()} of {len(raw)}" for win in wins]
+            table.add(method, *cells, verdict(bool(np.all(wins))))
     return table

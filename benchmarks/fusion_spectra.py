@@ -36,9 +36,10 @@ def one_fleet(seed: int, column: float | str, model: str, epochs: int) -> dict[s
     models = learn(nodes, make, epochs)
     given = snapshots(nodes, models)
     found = {"local": local_accuracy(nodes, models)}
+    offset = offset_elimination(nodes, make, WEIGHTINGS.values(), epochs)
     for name, weighting in WEIGHTINGS.items():
         found[f"raw {name}"] = fused_accuracy(plain(given, weighting), nodes)
-        found[f"offset elim. {name}"] = offset_elimination(nodes, make, weighting, epochs)
+        found[f"offset elim. {name}"] = offset[weighting]
         drift = plain(given, weighting, "least_squares")
         found[f"drift {name}"] = fused_accuracy(drift, nodes)
     found["tree wFED"] = fused_accuracy(plain(given, "samples", "tree"), nodes)
