@@ -365,7 +365,7 @@ def wrong_type(world: World) -> Envelope:
         arrays = content[0]
         name = world.random.choice(sorted(arrays))
         other = np.int64 if arrays[name].dtype == np.float64 else np.float64
-        arrays[name] = arrays[name].astype(world.random.choice([other, np.uint8]))
+        arrays[name] = np.ones_like(arrays[name], world.random.choice([other, np.uint8]))
 
     return told(world, lie)
 
