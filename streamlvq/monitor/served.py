@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streamlvq.events import Label, Readings
 from streamlvq.monitor.carrying import carried
-from streamlvq.monitor.columns import Columns, Opinions
+from streamlvq.monitor.columns import Columns, Opinion, Opinions
 from streamlvq.monitor.grouping import Decided, merge
 from streamlvq.monitor.pending import Waiting
 from streamlvq.monitor.pipeline import Pipeline
@@ -66,27 +67,36 @@ class Served:
         try:
             fused = self.pipeline.step(readings, duplicates)
         except Exception as error:  # what the local model has learnt stays learnt
-            fused = Columns.failed(len(readings), error)
-        local_labels, fused_labels = _labels(local, said), _labels(self.pipeline, fused)
-        judged = (
-            (k, local_labels[k] == y, fused_labels[k] == y)
-            for k, (y, again) in enumerate(zip(readings.labels, duplicates, strict=True))
-            if y is not None and not again
-        )
-        preferred = self.standing.follow(len(readings), judged)
-        if mode != "better":
-            preferred[:] = mode == "fused"
+            return (), Columns.failed(len(readings), error)
+        opinions = list(zip(_opinions(local, said), _opinions(self.pipeline, fused), strict=True))
+        preferred = self._preferred(readings.labels, duplicates, opinions, mode)
         classes, columns = _chosen(preferred, (local.classes, said), (self.pipeline.classes, fused))
         columns.failures = {**fused.failures, **said.failures}
         if remember:
             columns.opinions = {
-                k: Opinions(
-                    (local_labels[k], _certainty(said, k)), (fused_labels[k], _certainty(fused, k))
-                )
-                for k, (y, again) in enumerate(zip(readings.labels, duplicates, strict=True))
-                if y is None and not again
+                k: Opinions(*both)
+                for k, both in enumerate(opinions)
+                if readings.labels[k] is None and not duplicates[k]
             }
         return classes, columns
+
+    def _preferred(
+        self,
+        truths: Sequence[Label | None],
+        duplicates: Sequence[bool],
+        opinions: Sequence[tuple[Opinion, Opinion]],
+        mode: str,
+    ) -> npt.NDArray[np.bool_]:
+        """Whether the served model decides on each reading; labels tell who was right."""
+        judged = (
+            (k, local == y, fused == y)
+            for k, (y, again, ((local, _), (fused, _))) in enumerate(
+                zip(truths, duplicates, opinions, strict=True)
+            )
+            if y is not None and not again
+        )
+        better = self.standing.follow(len(truths), judged)
+        return better if mode == "better" else np.full(len(truths), mode == "fused")
 
     def learn_late(self, waiting: Waiting, y: Label) -> None:
         """Hear how a reading ended that both have decided on."""
@@ -96,7 +106,7 @@ class Served:
             self.pipeline.hear_late(label, certainty, y)
 
 
-def _chosen(preferred: Any, local: Decided, fused: Decided) -> Decided:
+def _chosen(preferred: npt.NDArray[np.bool_], local: Decided, fused: Decided) -> Decided:
     if preferred.all():
         return fused
     if not preferred.any():
@@ -108,10 +118,11 @@ def _chosen(preferred: Any, local: Decided, fused: Decided) -> Decided:
     return merge(len(preferred), parts)
 
 
-def _labels(pipeline: Pipeline, columns: Columns) -> list[Label | None]:
+def _opinions(pipeline: Pipeline, columns: Columns) -> list[Opinion]:
+    """The label of each row, accepted or not, and how certain it is."""
     classes = pipeline.classes
-    return [classes[code] if code >= 0 else None for code in columns.codes.tolist()]
-
-
-def _certainty(columns: Columns, k: int) -> float:
-    return -1.0 if columns.reasons[k] == "no_model" else float(columns.certainties[k])
+    rows = zip(columns.codes.tolist(), columns.certainties.tolist(), columns.reasons, strict=True)
+    return [
+        (classes[code] if code >= 0 else None, -1.0 if reason == "no_model" else certainty)
+        for code, certainty, reason in rows
+    ]
