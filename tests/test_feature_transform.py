@@ -150,6 +150,23 @@ def test_whatever_a_prototype_says_is_shown_as_a_reading(title: str, value: floa
     assert not Transform(title).outside(shown).any()
 
 
+@steady
+@given(
+    st.sampled_from(list(ORACLES)),
+    st.lists(st.sampled_from([math.nan, -2.0, -1.0, 0.0, 0.5, 3.0, math.inf]), max_size=5),
+)
+def test_single_readings_are_judged_as_rows_are(title: str, values: list[float]) -> None:
+    transform = Transform(title)
+    names = [f"f{k}" for k in range(len(values))]
+    refused = transform.refusals(np.array([values]).reshape(1, -1), names)
+    x = dict(zip(names, values, strict=True))
+    if refused:
+        with pytest.raises(ValueError, match=re.escape(refused[0])):
+            transform.one(x)
+    else:
+        assert transform.one(x).keys() == x.keys()
+
+
 @pytest.mark.filterwarnings("error")
 def test_nothing_warns(name: str) -> None:
     transform = Transform(name)

@@ -56,10 +56,16 @@ def sample_chain() -> Any:
     return chain
 
 
+def sample_transform() -> Any:
+    """As deep as it gets."""
+    return streamlvq.FeatureTransform(sample_chain(), "asinh", ["f00", "f02"])
+
+
 CLASSIFIERS: dict[str, Callable[[], Any]] = {
     **{name: lambda name=name: sample_model(name) for name in MODELS},
     "LVQCommittee": sample_committee,
     "RelSimRejector": sample_chain,
+    "FeatureTransform": sample_transform,
 }
 
 

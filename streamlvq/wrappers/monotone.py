@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,14 @@ class Monotone:
         """Which of the numbers it does not take; NaN is none of them, it stays missing."""
         outside: npt.NDArray[np.bool_] = (values < self.low) | (values > LARGEST)
         return outside
+
+    def surely_takes(self, numbers: Sequence[float]) -> bool:
+        """Whether none is outside, seen quickly; where it begins with NaN nobody can say.
+
+        Comparisons with NaN are false, so that `min` and `max` return NaN if it comes first, and
+        else leave it out.
+        """
+        return not numbers or (self.low <= min(numbers) and max(numbers) <= LARGEST)
 
     def apply(self, values: Floats) -> Floats:
         """The function of numbers none of which is outside."""

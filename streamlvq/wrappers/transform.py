@@ -96,7 +96,7 @@ class Transform:
         """The rows that cannot be transformed, and what is wrong with the first number of each."""
         outside = self.outside(rows, names)
         bad = np.flatnonzero(outside.any(axis=1)).tolist()
-        first = outside[bad].argmax(axis=1).tolist()
+        first = outside[bad].argmax(axis=1).tolist() if bad else []  # there may be no columns
         return {
             row: f"feature {names[column]!r}: {self.monotone.complaint(float(rows[row, column]))}"
             for row, column in zip(bad, first, strict=True)
@@ -150,21 +150,26 @@ class Transform:
     def one(self, x: Reading) -> dict[Hashable, Any]:
         """A reading, transformed; raises if it cannot be."""
         Vectorizer.refuse_others(x)
-        names, values = self._values(x)
-        outside = self.monotone.outside(values)
+        names, numbers = self._numbers(x)
+        if not self.monotone.surely_takes(numbers):
+            self._refuse_outside(names, numbers)
+        seen = self.monotone.apply(np.frombuffer(numbers)).tolist()
+        changed = dict(zip(names, seen, strict=True))
+        return changed if self._selected is None else {**x, **changed}
+
+    def _refuse_outside(self, names: Sequence[Hashable], numbers: Sequence[float]) -> None:
+        outside = self.monotone.outside(np.array(numbers))
         if outside.any():
             k = int(outside.argmax())
-            complaint = self.monotone.complaint(float(values[k]))
-            raise ValueError(f"feature {names[k]!r}: {complaint}")
-        changed = dict(zip(names, self.monotone.apply(values).tolist(), strict=True))
-        return changed if self._selected is None else {**x, **changed}
+            raise ValueError(f"feature {names[k]!r}: {self.monotone.complaint(numbers[k])}")
 
     def inverse_one(self, x: Mapping[Any, float]) -> dict[Hashable, float]:
         """The opposite, also for a prototype."""
-        names, values = self._values(x)
-        return {**x, **dict(zip(names, self.monotone.invert(values).tolist(), strict=True))}
+        names, numbers = self._numbers(x)
+        readings = self.monotone.invert(np.frombuffer(numbers)).tolist()
+        return {**x, **dict(zip(names, readings, strict=True))}
 
-    def _values(self, x: Reading) -> tuple[list[Hashable], Floats]:
+    def _numbers(self, x: Reading) -> tuple[list[Hashable], array[float]]:
         """The features to transform and their numbers; NaN where one is missing."""
         selected = self._selected
         names = list(x) if selected is None else [name for name in x if name in selected]
@@ -172,4 +177,4 @@ class Transform:
             numbers = array("d", [x[name] for name in names])
         except (TypeError, ValueError, OverflowError):  # None, or not a number: the slow way knows
             numbers = array("d", [to_number(name, x[name]) for name in names])
-        return names, np.frombuffer(numbers, np.float64)
+        return names, numbers
