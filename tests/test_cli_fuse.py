@@ -131,6 +131,13 @@ def test_what_is_asked_for_is_done(
     assert (found["drift"], found["weighting"], found["rule"]) == (drift, "uniform", "median")
 
 
+@pytest.mark.parametrize("rank", ["keep", "full", "1"])
+def test_rank_of_metrics(rank: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, *FILES, "--rank", rank, "-o", "all.slvq")
+    wish: Any = int(rank) if rank.isdigit() else rank
+    assert Path("all.slvq").read_bytes() == fuse(fleet(), rank=wish).snapshot().to_bytes()
+
+
 def test_all_that_fusion_can_do_can_be_asked_for() -> None:
     assert set(DRIFTS) == set(ALL_DRIFTS)
     assert set(WEIGHTINGS) == set(ALL_WEIGHTINGS)
@@ -269,7 +276,7 @@ def test_wishes_that_cannot_be_fulfilled(
 
 
 def test_unknown_words_are_refused(folder: Path) -> None:
-    for option in (["--drift", "tre"], ["--rule", "max"], ["--weighting", "me"]):
+    for option in (["--drift", "tre"], ["--rule", "max"], ["--weighting", "me"], ["--rank", "0"]):
         with pytest.raises(SystemExit) as done:
             main(["fuse", *FILES, *option])
         assert done.value.code == 2

@@ -121,6 +121,32 @@ def test_nothing_corrected(report: FusionReport) -> None:
     assert words.count("no correction: asked for") == 2
 
 
+@pytest.mark.parametrize("name", ["GLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "PairwiseLVQ"])
+def test_every_kind_of_model_has_a_page(name: str) -> None:
+    fused = fuse(fleet(name))
+    text = page(fused.report, fleet(name), fused)
+    assert name in " ".join(read(text).words)
+    for label, drawing in prototype_drawings(fused.report, fleet(name), fused):
+        assert set(lines(drawing, 1)) == {*OFF, "fused"} - ({"york"} if label == "worn" else set())
+
+
+def test_names_that_are_numbers() -> None:
+    import streamlvq
+    from streamlvq.snapshot import Snapshot
+
+    snapshots = []
+    for k, node in enumerate("ab"):
+        model = streamlvq.GLVQ()
+        rows = np.random.default_rng(k).normal(size=(60, 3)) + np.arange(60)[:, None] % 2 * 4 + k
+        model.learn_array(rows, [0, 1] * 30, features=[1, 2, 10])
+        snapshots.append(Snapshot.of(model, node, readings=False))
+    fused = fuse(snapshots)
+    drawings = dict(prototype_drawings(fused.report, snapshots, fused))
+    assert set(drawings) == {"0", "1"}
+    assert set(lines(drawings["0"], 0)) == {"a", "b"}
+    assert not np.isnan(shift_offsets(fused.report, snapshots)["a"]).any()
+
+
 def test_large_fleets_stay_readable() -> None:
     report = many_nodes(200, features=1000, classes=30)
     text = page(report)

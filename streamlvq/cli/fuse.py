@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamlvq.cli import outputs
+from streamlvq.cli import kinds, outputs
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
@@ -65,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--rule", choices=RULES, default="mean", help="how prototypes are put together"
     )
+    how.add_argument(
+        "--rank",
+        type=_rank,
+        metavar="N",
+        default="keep",
+        help="of fused metrics: keep (default) the largest of any node, full, or a number",
+    )
     out = parser.add_argument_group("results")
     out.add_argument("-o", "--output", metavar="FILE", help="the model in common coordinates")
     out.add_argument(
@@ -88,12 +95,22 @@ def run(options: argparse.Namespace) -> int:
     own = dict(_own(text) for text in options.own)
     _check_outputs(options, own, [path for _, path in sources])
     snapshots, notes = _newest(_load(sources))
-    fused = fuse(snapshots, drift=options.drift, weighting=options.weighting, rule=options.rule)
+    fused = fuse(
+        snapshots,
+        drift=options.drift,
+        weighting=options.weighting,
+        rule=options.rule,
+        rank=options.rank,
+    )
     files = _files(options, own, fused, snapshots)  # all of them, before the first is written
     if not options.quiet and options.json != outputs.STANDARD:
         print("\n".join(_words(fused.report, notes)), flush=True)
     _write(options, files)
     return 0
+
+
+def _rank(text: str) -> Any:
+    return text if text in ("keep", "full") else kinds.count(text)
 
 
 # --- what is read --------------------------------------------------------------------------------

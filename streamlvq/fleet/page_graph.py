@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 WIDTH = 1000
 STEP, MARGIN, HIGHEST = 190.0, 75.0, 620.0  # between neighbours at most; for names; of the rest
 EDGES = 1500  # the thickest; more are a blot
-THIN, THICK = 1.0, 9.0
-NAMED = 150  # nodes; more names cannot be read
+THIN, THICK = 1.0, 8.0
+NAMED = 30  # nodes; more names cannot be read
+RADIUS = 13.0
 LARGE = 1.0  # a residual that is as red as it gets
 
 
@@ -26,11 +27,12 @@ def graph_drawing(report: FusionReport) -> str:
     """Circles for nodes, lines where they share classes; with what a pointer asks for."""
     rings = ring_spots(report.components)
     upper = upper_nodes(report.components, rings)
-    spots, height = _scaled(rings)
+    spots, height, step = _scaled(rings)
+    radius = min(RADIUS, 0.4 * step)
     edges = sorted(report.edges, key=lambda edge: (len(edge.shared), edge.a, edge.b))[-EDGES:]
     most = max((len(edge.shared) for edge in edges), default=1)
-    parts = [_line(edge, spots, most) for edge in edges]
-    parts += [_circle(report.nodes[name], spot) for name, spot in spots.items()]
+    parts = [_line(edge, spots, min(THICK, radius) / most) for edge in edges]
+    parts += [_circle(report.nodes[name], spot, radius) for name, spot in spots.items()]
     if len(spots) <= NAMED:
         parts += [
             _name(report.nodes[name], spot, above=name in upper) for name, spot in spots.items()
@@ -61,8 +63,8 @@ def graph_words(report: FusionReport) -> str:
     return words
 
 
-def _scaled(spots: Mapping[str, Spot]) -> tuple[dict[str, Spot], float]:
-    """Places on the drawing, y downwards, and its height."""
+def _scaled(spots: Mapping[str, Spot]) -> tuple[dict[str, Spot], float, float]:
+    """Places on the drawing, y downwards; its height; how far neighbours are apart."""
     xs, ys = [x for x, _ in spots.values()], [y for _, y in spots.values()]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
     step = min(STEP, (WIDTH - 2 * MARGIN) / max(wide, 1.0), HIGHEST / max(high, 1.0))
@@ -71,12 +73,12 @@ def _scaled(spots: Mapping[str, Spot]) -> tuple[dict[str, Spot], float]:
         name: (left + step * (x - min(xs)), MARGIN + step * (max(ys) - y))
         for name, (x, y) in spots.items()
     }
-    return placed, step * high + 2 * MARGIN
+    return placed, step * high + 2 * MARGIN, step
 
 
-def _line(edge: Edge, spots: Mapping[str, Spot], most: int) -> str:
+def _line(edge: Edge, spots: Mapping[str, Spot], thickness: float) -> str:
     (x1, y1), (x2, y2) = spots[edge.a], spots[edge.b]
-    width = THIN + (THICK - THIN) * len(edge.shared) / most
+    width = THIN + thickness * len(edge.shared)
     red = 100 * min(edge.residual / LARGE, 1.0) if math.isfinite(edge.residual) else 100.0
     what = f"{edge.a} and {edge.b} share {len(edge.shared)}: {short(', '.join(edge.shared), 200)}"
     title = f"<title>{escape(what)}; left over {edge.residual:.2f}</title>"
@@ -84,7 +86,7 @@ def _line(edge: Edge, spots: Mapping[str, Spot], most: int) -> str:
     return f'<path class="edge" {look} d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}">{title}</path>'
 
 
-def _circle(node: NodeReport, spot: Spot) -> str:
+def _circle(node: NodeReport, spot: Spot, radius: float) -> str:
     kind = "node out" if node.left_out is not None else "node clipped" if node.clipped else "node"
     said = (
         f"{node.node}: {node.samples} samples, {len(node.counts)} classes, off by {node.drift:.2f}"
@@ -92,7 +94,8 @@ def _circle(node: NodeReport, spot: Spot) -> str:
     if node.gained:
         said += f", gained {', '.join(node.gained)}"
     title = f"<title>{escape(said)}</title>"
-    return f'<circle class="{kind}" cx="{spot[0]:.1f}" cy="{spot[1]:.1f}" r="13">{title}</circle>'
+    place = f'cx="{spot[0]:.1f}" cy="{spot[1]:.1f}" r="{radius:.1f}"'
+    return f'<circle class="{kind}" {place}>{title}</circle>'
 
 
 def _name(node: NodeReport, spot: Spot, above: bool) -> str:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 CLASSES, NODES = 12, 24
 POINTS = 200  # of a line; more features are averaged in groups
 WIDTH, PANEL, HEIGHT, LEFT, GAP = 1000, 450, 150, 46, 54
-NAMES = 30  # below the lines
+NAMES = 15  # below the lines
+FEW = 3  # fused prototypes that may be drawn thick
 DOTTED = 40  # features whose points are marked
 
 
@@ -179,8 +180,9 @@ def _panel(
     for name, mine in rows.items():
         look = f'class="node-line" stroke="{colours[name]}" fill="{colours[name]}"'
         parts += [_path(row, low, high, look, name) for row in mine]
-    for row in () if fused is None else fused:
-        parts.append(_path(row, low, high, 'class="fused-line"', "fused"))
+    if fused is not None:
+        look = 'class="fused-line"' if len(fused) <= FEW else 'class="fused-line many"'
+        parts += [_path(row, low, high, look, "fused") for row in fused]
     ticks = "".join(
         f'<text class="tick" x="{left - 5:.0f}" y="{_y(value, low, high):.1f}">{value:g}</text>'
         for value in _ticks(low, high)
