@@ -980,3 +980,138 @@ def calibration_error(confidence: Array, right: Array, weight: Array, bins: int)
             gap = (w @ right[inside] - w @ confidence[inside]) / w.sum()
             error += abs(gap) * w.sum() / weight.sum()
     return error
+
+
+# --- fusion --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Node:
+    """What a node brings to a fusion, by class; numbers are lists over the features."""
+
+    counts: dict[Any, float]
+    means: dict[Any, list[float]]
+    variances: dict[Any, list[float]]
+    prototypes: dict[Any, list[float]]  # one for each class
+
+
+def weighted_mean(values: list[list[float]], weights: list[float]) -> list[float]:
+    """The mean of vectors, coordinate by coordinate."""
+    total = sum(weights)
+    return [
+        sum(w * v[i] for v, w in zip(values, weights, strict=True)) / total
+        for i in range(len(values[0]))
+    ]
+
+
+def fused_prototypes(nodes: list[Node], by_counts: bool) -> dict[Any, list[float]]:
+    """FED, or wFED if `by_counts`: the mean of each class over the nodes that have it."""
+    fused = {}
+    for label in {label for node in nodes for label in node.prototypes}:
+        holders = [node for node in nodes if label in node.prototypes]
+        weights = [node.counts[label] if by_counts else 1.0 for node in holders]
+        fused[label] = weighted_mean([node.prototypes[label] for node in holders], weights)
+    return fused
+
+
+def pooled(readings: list[list[float]]) -> tuple[list[int], list[float], list[float]]:
+    """Count, mean and variance of each feature over readings; NaN is missing."""
+    counts, means, variances = [], [], []
+    for i in range(len(readings[0])):
+        column = [x[i] for x in readings if not math.isnan(x[i])]
+        mean = sum(column) / len(column) if column else 0.0
+        counts.append(len(column))
+        means.append(mean)
+        variances.append(sum((v - mean) ** 2 for v in column) / max(len(column), 1))
+    return counts, means, variances
+
+
+def worth_of_mean(count: float, enough: float, spread: float) -> float:
+    """One over the variance of a class mean, if nodes differ a little however much they saw."""
+    return 1.0 / (spread * (1.0 / count + 1.0 / enough)) if count > 0 else 0.0
+
+
+def tree_shifts(
+    means: list[dict[Any, float]], worth: list[dict[Any, float]], edges: list[tuple[int, int]]
+) -> list[float]:
+    """Shifts of nodes in one feature along the edges (parent, child) of a tree, with mean zero."""
+    shift = [0.0] * len(means)
+    for parent, child in edges:
+        shared = set(means[parent]) & set(means[child])
+        weights = {k: 1.0 / (1.0 / worth[parent][k] + 1.0 / worth[child][k]) for k in shared}
+        apart = sum(weights[k] * (means[child][k] - means[parent][k]) for k in shared)
+        shift[child] = shift[parent] + apart / sum(weights.values())
+    middle = sum(shift) / len(shift)
+    return [v - middle for v in shift]
+
+
+def least_squares_shifts(
+    means: list[dict[Any, float]], worth: list[dict[Any, float]]
+) -> list[float]:
+    """The same by least squares: an equation for each class mean, an unknown for each node and
+    class, solved as one dense system."""
+    labels = sorted({label for node in means for label in node})
+    rows, right = [], []
+    for i, node in enumerate(means):
+        for label, mean in node.items():
+            row = [0.0] * (len(means) + len(labels))
+            row[i] = row[len(means) + labels.index(label)] = 1.0
+            root = math.sqrt(worth[i][label])
+            rows.append([root * each for each in row])
+            right.append(root * mean)
+    solution = np.linalg.lstsq(np.array(rows), np.array(right), rcond=None)[0].tolist()
+    shift = solution[: len(means)]
+    middle = sum(shift) / len(shift)
+    return [v - middle for v in shift]
+
+
+def capped_weights(weights: list[float], liars: int, most: float) -> list[float]:
+    """Cut to the highest level at which the largest `liars` have at most a share `most`."""
+    ordered = sorted(weights, reverse=True)
+    if sum(ordered[:liars]) <= most * sum(ordered) * (1 + 1e-12):
+        return weights
+    for cut in range(1, len(ordered) + 1):  # how many are cut
+        # top = a level + b, total = cut level + rest, and top = most total
+        a, b = min(cut, liars), sum(ordered[cut:liars])
+        rest = sum(ordered[cut:])
+        slope = a - most * cut
+        if slope <= 0:
+            continue
+        level = (most * rest - b) / slope
+        below = ordered[cut] if cut < len(ordered) else 0.0
+        if below <= level <= ordered[cut - 1]:
+            return [min(w, level) for w in weights]
+    return [min(weights)] * len(weights)
+
+
+def weighted_median(values: list[float], weights: list[float]) -> float:
+    """The middle; the mean of two if half of the weight ends between them."""
+    half, below = sum(weights) / 2, 0.0
+    middle = []
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        if weight > 0 and below <= half * (1 + 1e-9) and below + weight >= half * (1 - 1e-9):
+            middle.append(value)
+        below += weight
+    return sum(middle) / len(middle)
+
+
+def trimmed_mean(values: list[float], weights: list[float], share: float) -> float:
+    """The mean without that share of the weight at either end."""
+    low, high = share * sum(weights), (1 - share) * sum(weights)
+    below = total = kept = 0.0
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        part = max(0.0, min(below + weight, high) - max(below, low))
+        total, kept = total + part * value, kept + part
+        below += weight
+    return total / kept
+
+
+def components(held: list[set[Any]]) -> list[set[int]]:
+    """Nodes that are connected by the classes that they hold; of those that hold any."""
+    groups: list[set[int]] = []
+    for i, classes in enumerate(held):
+        if classes:
+            touched = [group for group in groups if any(held[j] & classes for j in group)]
+            groups = [group for group in groups if group not in touched]
+            groups.append({i}.union(*touched))
+    return sorted(groups, key=min)
