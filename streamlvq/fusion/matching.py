@@ -7,7 +7,7 @@ import numpy as np
 from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.tables import Floats
 
-NEAR = 1.0  # mean squared distance in deviations within the class: farther is another prototype
+NEAR = 0.5  # mean squared distance in deviations within the class: farther is another prototype
 
 
 def matched(w: Floats, node: Ints, weights: Floats, spread: Floats) -> list[Ints]:

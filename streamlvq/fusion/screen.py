@@ -11,8 +11,8 @@ from streamlvq.fusion.drift import Correction
 from streamlvq.fusion.tables import Bools, Floats, Tables
 
 QUORUM = 3  # nodes that must have a class before one of them can be called a liar
-FAR = 1.5  # deviations from the others: less is never suspicious
-TIMES = 4.0  # as far as is usual between nodes: less is not suspicious either
+FAR = 0.3  # deviations from the others: less is never suspicious
+TIMES = 5.0  # as far as is usual between nodes: less is not suspicious either
 NOISE = 4.0  # standard errors of a mean
 
 
