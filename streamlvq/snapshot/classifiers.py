@@ -5,7 +5,8 @@ What is rebuilt behaves as the original, bit by bit, whatever it learns afterwar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from streamlvq import models, wrappers
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.snapshot.errors import SnapshotError
-from streamlvq.snapshot.memory import describe_memory, rebuild_memory
+from streamlvq.snapshot.memory import check_memory, describe_memory, rebuild_memory
 from streamlvq.snapshot.parameters import COMPLAINTS, construct, pack_parameters
 from streamlvq.snapshot.tags import tag, untag_all
 from streamlvq.snapshot.verify import MOST_ROOM, Array, Numbers
@@ -126,6 +127,25 @@ def rebuild(arrays: Arrays, meta: Meta, *, room: int = MOST_ROOM) -> Any:
     return _rebuild(arrays, meta, DEEPEST, room)
 
 
+def check(arrays: Arrays, meta: Meta, *, room: int = MOST_ROOM) -> Any:
+    """Raise `SnapshotError` unless `rebuild` would succeed.
+
+    Gives the classifier if it had to be rebuilt to know that. A model without wrappers has not:
+    this takes half the time, and no memory for what it has room for.
+
+    Parameters
+    ----------
+    arrays, meta, room
+        As for `rebuild`.
+
+    """
+    kind = meta.get("type")
+    if not isinstance(kind, str) or kind not in MODELS:
+        return rebuild(arrays, meta, room=room)
+    _check_model(arrays, _convert(meta, ModelMeta), room)
+    return None
+
+
 def _rebuild(arrays: Arrays, meta: Meta, depth: int, room: int) -> Any:
     kind = meta.get("type") if isinstance(meta, dict) else None
     if not isinstance(kind, str):
@@ -159,6 +179,30 @@ def _describe_model(model: LVQClassifier, readings: bool, room: int) -> tuple[Ar
 
 
 def _rebuild_model(arrays: Arrays, meta: ModelMeta, room: int) -> LVQClassifier:
+    model = _named_model(arrays, meta)
+    if meta.memory is not None:
+        with _ordinary_size():
+            model._engine = rebuild_memory(model, meta.memory, arrays, room)
+    return model
+
+
+def _check_model(arrays: Arrays, meta: ModelMeta, room: int) -> None:
+    model = _named_model(arrays, meta)
+    if meta.memory is not None:
+        with _ordinary_size():
+            check_memory(model, meta.memory, arrays, room)
+
+
+@contextlib.contextmanager
+def _ordinary_size() -> Iterator[None]:
+    try:
+        yield
+    except OverflowError as error:
+        raise SnapshotError(f"expected parameters of ordinary size, got {error}") from error
+
+
+def _named_model(arrays: Arrays, meta: ModelMeta) -> LVQClassifier:
+    """A model that knows its features and classes, but has no memory yet."""
     model = _rebuild_blank(meta)
     if meta.memory is None:
         if meta.features or meta.labels or meta.columns or arrays:
@@ -170,10 +214,6 @@ def _rebuild_model(arrays: Arrays, meta: ModelMeta, room: int) -> LVQClassifier:
         raise SnapshotError("label: expected one that is not None, which means unknown")
     model._codes = {label: code for code, label in enumerate(model._labels)}
     model._column_names = _columns(model, meta.columns)
-    try:
-        model._engine = rebuild_memory(model, meta.memory, arrays, room)
-    except OverflowError as error:
-        raise SnapshotError(f"expected parameters of ordinary size, got {error}") from error
     return model
 
 

@@ -79,12 +79,23 @@ def verify(
     check_arrays(arrays, numbers, design, features, known)
 
 
+def check_memory(
+    model: LVQClassifier, numbers: Numbers, arrays: dict[str, Array], room: int
+) -> Design:
+    """Raise unless `rebuild_memory` would succeed; gives the design."""
+    design = derived_design(model, numbers.seed)
+    verify(model, design, numbers, arrays, room)
+    # Parameters that are too large for kernels raise an `OverflowError`.
+    np.array(list(model._parameters().values()), np.float64)
+    np.array(list(model._switches().values()), np.int64)
+    return design
+
+
 def rebuild_memory(
     model: LVQClassifier, numbers: Numbers, arrays: dict[str, Array], room: int
 ) -> Engine:
     """An engine for a model that has its features and classes already; checks everything first."""
-    design = derived_design(model, numbers.seed)
-    verify(model, design, numbers, arrays, room)
+    design = check_memory(model, numbers, arrays, room)
     state = State(_header(model, design, numbers, arrays))
     _fill(state, arrays)
     state["class_size"][...] = class_sizes(arrays["label"], numbers.classes)

@@ -16,7 +16,7 @@ from streamlvq.models import LVQCommittee
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Prototype
-from streamlvq.snapshot.classifiers import Arrays, Meta, describe, rebuild
+from streamlvq.snapshot.classifiers import Arrays, Meta, check, describe, rebuild
 from streamlvq.snapshot.container import LIMIT, decode, encode
 from streamlvq.snapshot.errors import SnapshotError
 from streamlvq.snapshot.files import read, write_atomically
@@ -116,16 +116,9 @@ class Snapshot:
         when = created.timestamp() if isinstance(created, datetime) else created
         return cls(arrays, _checked(_File(_named(node), when, readings, meta)))
 
-    def classifier(self, *, room: int = MOST_ROOM) -> Any:
-        """A classifier that goes on from here; a new and independent one each time.
-
-        Parameters
-        ----------
-        room
-            The most numbers that it may ask memory for.
-
-        """
-        return rebuild(self._arrays, self._file.classifier, room=room)
+    def classifier(self) -> Any:
+        """A classifier that goes on from here; a new and independent one each time."""
+        return rebuild(self._arrays, self._file.classifier)
 
     def to_bytes(self, *, limit: int = LIMIT) -> bytes:
         """As the bytes of a safetensors file; raises `SnapshotError` if it would be too large."""
@@ -153,7 +146,9 @@ class Snapshot:
             raise SnapshotError(f"metadata: {error}") from error
         _named(file.node)
         snapshot = cls(arrays, _checked(file))
-        snapshot._built = snapshot.classifier(room=room)  # what cannot be rebuilt is no snapshot
+        built = check(arrays, file.classifier, room=room)  # what cannot be rebuilt is no snapshot
+        if built is not None:
+            snapshot._built = built
         return snapshot
 
     def save(self, path: str | Path, *, limit: int = LIMIT) -> None:
