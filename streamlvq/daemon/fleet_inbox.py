@@ -47,7 +47,7 @@ class Inbox:
     ) -> None:
         self.topics, self.roster, self.guard, self.figures = topics, roster, guard, figures
         self._waiting: list[Message] = []
-        self._next = 0.0
+        self._next: float | None = None  # when to try again what waits
 
     def sort(self, messages: Sequence[Message]) -> tuple[Sequence[Message], list[Message]]:
         """Those that are none of the fleet's, and those that are."""
@@ -59,27 +59,34 @@ class Inbox:
 
     def take(self, messages: Sequence[Message], link: Link) -> None:
         """Let messages have their effect, and acknowledge those that had."""
-        done = []
-        for message in messages:
-            taken = self._take(message)
-            if taken.reason == UNSAVED:
-                self._waiting.append(message)
-            else:
-                done.append(message)
-            self._tell(message, taken)
-        if self._waiting:
+        taken = [(message, self._take(message)) for message in messages]
+        for message, outcome in taken:
+            self._tell(message, outcome)
+        self._settle(taken, link)
+
+    def _settle(self, taken: Sequence[tuple[Message, Taken]], link: Link) -> None:
+        waiting = [message for message, outcome in taken if outcome.reason == UNSAVED]
+        self._waiting += waiting
+        if waiting:
             self.figures.trouble[UNSAVED] = "the disk does not take what the fleet says"
-        link.acknowledge(done)
+        elif not self._waiting:
+            self.figures.trouble.pop(UNSAVED, None)
+        link.acknowledge([message for message, outcome in taken if outcome.reason != UNSAVED])
 
     def tend(self, now: float, link: Link) -> None:
         """Try again what could not be written."""
-        if not self._waiting or now < self._next:
-            return
-        self._next = now + RETRY
-        waiting, self._waiting = self._waiting, []
-        self.take(waiting, link)
         if not self._waiting:
-            self.figures.trouble.pop(UNSAVED, None)
+            self._next = None
+        elif self._next is None:
+            self._next = now + RETRY
+        elif now >= self._next:
+            self._next = now + RETRY
+            waiting, self._waiting = self._waiting, []
+            taken = [(message, self._take(message)) for message in waiting]
+            for message, outcome in taken:
+                if outcome.reason != UNSAVED:  # that was said before
+                    self._tell(message, outcome)
+            self._settle(taken, link)
 
     def drop(self) -> None:
         """The link is another one: what was not acknowledged will come again."""
