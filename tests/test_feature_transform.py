@@ -691,8 +691,13 @@ def test_names_of_features_keep_their_type_in_files() -> None:
     assert Snapshot.of(model).transform == Snapshot.of(again).transform
 
 
+def test_rejectors_judge_inside_a_transform() -> None:
+    with pytest.raises(ValueError, match="put the FeatureTransform around the rejector"):
+        RelSimRejector(FeatureTransform(small()), threshold=0.1)
+
+
 def test_transforms_are_outermost_in_files_too() -> None:
-    inverted = RelSimRejector(FeatureTransform(small()), threshold=0.1)
+    inverted = TimeIntegrator(FeatureTransform(small()))
     with pytest.raises(SnapshotError, match="expected FeatureTransform as the outermost wrapper"):
         Snapshot.of(inverted)
 

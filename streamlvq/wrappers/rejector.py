@@ -14,6 +14,7 @@ from streamlvq.models.parameters import check_range, documented
 from streamlvq.records import Decision
 from streamlvq.vectorize import Reading
 from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.thresholds import (
     Adaptive,
     Fixed,
@@ -123,6 +124,11 @@ class Rejector(ClassifierWrapper, abc.ABC):
                 raise ValueError(
                     f"{type(self).__name__}(classifier=...): expected a classifier that rejects "
                     f"nothing itself, got {link}"
+                )
+            if issubclass(type(link), FeatureTransform):
+                raise ValueError(
+                    f"{type(self).__name__}(classifier=...): expected a classifier in the "
+                    "coordinates of its model; put the FeatureTransform around the rejector"
                 )
 
     def _make_thresholds(self, aim: str) -> Thresholds:
