@@ -207,8 +207,8 @@ KEYS = {
     "model.transform": Word(
         "What the model sees of every feature instead of the number itself. log: for numbers above "
         "0 and sensors that differ by gain, which logarithms turn into a shift. log1p: log(1 + x), "
-        "for counts. sqrt: for numbers from 0 up. asinh: like log, for numbers of any sign. Numbers "
-        "that it is not defined for are refused. Left out: the numbers themselves.",
+        "for counts. sqrt: for numbers from 0 up. asinh: like log, for numbers of any sign. "
+        "Numbers that it is not defined for are refused. Left out: the numbers themselves.",
         "log",
     ),
     "model.start": Word(
