@@ -12,7 +12,7 @@ from streamlvq.config import Config, FleetTopics
 from streamlvq.connect import Link, Message, Outgoing
 from streamlvq.daemon.fleet_author import FOLDER, Author, TooLargeError, trusted
 from streamlvq.daemon.fleet_figures import FleetFigures
-from streamlvq.daemon.fleet_fusing import Fusing, Fusion
+from streamlvq.daemon.fleet_fusing import Fusing
 from streamlvq.daemon.fleet_inbox import Inbox
 from streamlvq.daemon.fleet_schedule import Schedule
 from streamlvq.daemon.greeting import Greeting
@@ -179,8 +179,8 @@ class Fleet:
             return
         self.fusing.consider(members, now)
         fusion = self.fusing.poll()
-        if fusion is not None:
-            self._fused(fusion)
+        if fusion is not None and self.figures.fused(fusion):
+            self._wanted, self._decided = fusion.models.get(self.node), True
 
     def _believe(self, member: Member | None) -> None:
         """The hub knows best."""
@@ -190,20 +190,6 @@ class Fleet:
         self._source, self._decided = source, True
         self._wanted = None if member is None else member.snapshot.to_bytes()
         self.figures.fused_at = None if member is None else time.monotonic()
-
-    def _fused(self, fusion: Fusion) -> None:
-        if fusion.trouble is not None:
-            self.figures.fusion_failures.add()
-            self.figures.trouble["fusion"] = f"the fleet cannot be fused: {fusion.trouble}"
-            log.error("the fleet cannot be fused: %s", fusion.trouble)
-            return
-        self.figures.trouble.pop("fusion", None)
-        self.figures.fusions.add()
-        self.figures.fusion, self.figures.fused_at = fusion, time.monotonic()
-        self._wanted, self._decided = fusion.models.get(self.node), True
-        if fusion.report is not None:
-            for warning in fusion.report.warnings:
-                log.warning("fused the fleet: %s", warning, extra={"alike": warning[:40]})
 
     def _install(self, install: Install) -> None:
         """Have the right model decide, if it does not yet."""

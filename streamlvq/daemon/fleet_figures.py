@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from streamlvq.daemon.metrics import Counter, Gauge, GaugeTable, Registry
 
 if TYPE_CHECKING:
     from streamlvq.daemon.fleet_fusing import Fusion
+
+log = logging.getLogger(__name__)
 
 MOST_NODES = 1000  # with an age of their own
 
@@ -133,6 +136,23 @@ class FleetFigures:
         self.taken.add(1, status)
         if reason is not None:
             self.refused.add(1, reason)
+
+    def fused(self, fusion: Fusion) -> bool:
+        """Take note of what came of fusing; whether it worked."""
+        if fusion.trouble is not None:
+            self.fusion_failures.add()
+            self.trouble["fusion"] = f"the fleet cannot be fused: {fusion.trouble}"
+            log.error("the fleet cannot be fused: %s", fusion.trouble)
+            return False
+        self.trouble.pop("fusion", None)
+        self.fusion, self.fused_at = fusion, None
+        if fusion.report is not None:  # otherwise there was nothing to fuse
+            self.fusions.add()
+            self.fused_at = time.monotonic()
+            log.info("fused %d nodes in %.3f s", len(fusion.key), fusion.seconds)
+            for warning in fusion.report.warnings:
+                log.warning("fused the fleet: %s", warning, extra={"alike": warning[:40]})
+        return True
 
     def ages(self) -> dict[str, float]:
         """Seconds since each member was heard of, by its own clock."""

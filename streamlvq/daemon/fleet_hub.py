@@ -12,7 +12,7 @@ from streamlvq.config import Config, FleetTopics
 from streamlvq.connect import Link, Message, Outgoing
 from streamlvq.daemon.fleet_author import Author, TooLargeError, trusted
 from streamlvq.daemon.fleet_figures import FleetFigures
-from streamlvq.daemon.fleet_fusing import Fusing, Fusion
+from streamlvq.daemon.fleet_fusing import Fusing
 from streamlvq.daemon.fleet_inbox import Inbox
 from streamlvq.daemon.fleet_schedule import RENEWALS
 from streamlvq.daemon.greeting import Greeting
@@ -90,22 +90,10 @@ class FleetHub:
         self.figures.created = {node: each.header.created for node, each in members.items()}
         self.fusing.consider(members, now)
         fusion = self.fusing.poll()
-        if fusion is not None:
-            self._fused(fusion)
+        if fusion is not None and self.figures.fused(fusion):
+            self._wanted = fusion.models
         if self._wanted is not None:
             self._tell(now, link, self._wanted)
-
-    def _fused(self, fusion: Fusion) -> None:
-        if fusion.trouble is not None:
-            self.figures.fusion_failures.add()
-            self.figures.trouble["fusion"] = f"the fleet cannot be fused: {fusion.trouble}"
-            log.error("the fleet cannot be fused: %s", fusion.trouble)
-            return
-        self.figures.trouble.pop("fusion", None)
-        self.figures.fusions.add()
-        self.figures.fusion, self.figures.fused_at = fusion, time.monotonic()
-        self._wanted = fusion.models
-        log.info("fused %d nodes in %.3f s", len(fusion.key), fusion.seconds)
 
     # --- what nodes are told ---------------------------------------------------------------------
 
