@@ -20,11 +20,11 @@ from small_fleet import FEATURES, LABELS, OFF, accuracy, fleet, learnt
 from streamlvq.cli import main
 from streamlvq.cli.fuse import DRIFTS, RULES, WEIGHTINGS, _file_name
 from streamlvq.fusion import FusionReport, fuse
-from streamlvq.fusion.fuse import DRIFTS as ALL_DRIFTS
-from streamlvq.fusion.fuse import WEIGHTINGS as ALL_WEIGHTINGS
+from streamlvq.fusion.fusing import DRIFTS as ALL_DRIFTS
+from streamlvq.fusion.fusing import WEIGHTINGS as ALL_WEIGHTINGS
 from streamlvq.fusion.rules import RULES as ALL_RULES
 from streamlvq.replay import load_monitor, load_snapshots, replay, save_monitor
-from streamlvq.snapshot import Snapshot, decode, encode
+from streamlvq.snapshot import Snapshot, Store, decode, encode
 
 FILES = [f"{node}.slvq" for node in OFF]
 
@@ -208,6 +208,11 @@ def test_files_and_folders_of_monitors(folder: Path, capsys: pytest.CaptureFixtu
     (only,) = load_snapshots("site.slvq")
     assert only.node == "site"
     assert "\nleeds " in said(capsys, "leeds=site.slvq", "site.slvq")
+    Store("state").write(monitor.checkpoint(), 300)
+    (of_folder,) = load_snapshots("state", "hull")
+    assert of_folder.node == "hull"
+    assert of_folder.means == only.means
+    assert "\nhull " in said(capsys, "hull=state", "site.slvq")
 
 
 def test_names_of_nodes_become_names_of_files() -> None:

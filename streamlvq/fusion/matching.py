@@ -52,9 +52,7 @@ def _assign(
     scaled: Floats, ours: Ints, weights: Floats, groups: list[list[int]], centres: list[Floats]
 ) -> list[int]:
     """Put what is near enough into the groups; return the others."""
-    from scipy.optimize import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
-        linear_sum_assignment,
-    )
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
 
     if not groups:
         return [int(p) for p in ours]
