@@ -27,15 +27,15 @@ from streamlvq.demo.brokers import find_broker, find_mosquitto, find_nats, free_
 from streamlvq.demo.children import Child, DemoError
 from streamlvq.demo.episodes import Episode, Trial
 from streamlvq.demo.machines import OVERTAKING, SEED, SPOT_CHECKS, Sender
-from streamlvq.demo.run import Show
+from streamlvq.demo.show import Show
 from streamlvq.demo.story import BEARING, COMMISSIONING, CYCLE, LENGTH, Story
 from streamlvq.demo.summary import summary
-from streamlvq.demo.views import Lines, Picture, save_picture, status_line
+from streamlvq.demo.views import Lines, Picture, draw_machines, save_picture, status_line
 from streamlvq.demo.watch import Watch
 from streamlvq.demo.wire import CHAPTER, STATUS, Online, Said, Told, Truth, truth_topic
 
 DEVICES = ["press-1", "press-2", "press-3", "press-4"]
-COMMAND = [sys.executable, "-m", "streamlvq", "demo"]
+COMMAND = [sys.executable, "-m", "streamlvq", "demo", "--act", "1"]
 encode = msgspec.json.encode
 
 # --- the whole of it -----------------------------------------------------------------------------
@@ -221,6 +221,7 @@ def test_not_even_kill_9_leaves_children_behind() -> None:
         ({"seconds": 0}, "seconds: expected a number above 0, got 0"),
         ({"devices": 0}, "devices: expected a whole number from 1 to 100, got 0"),
         ({"rate": -1.0}, "rate: expected a number above 0 and up to 1000, got -1.0"),
+        ({"act": 3}, "act: expected 1 or 2, got 3"),
         ({"port": 70_000}, "port: expected a whole number from 1 to 65535, got 70000"),
     ],
 )
@@ -457,7 +458,11 @@ def test_nothing_is_kept_for_ever() -> None:
     watch = Watch(DEVICES)
     watch.take(truth("press-1", n, "idle") for n in range(5000))
     watch.take(said("press-2", n, "idle") for n in range(5000))
-    assert len(watch.devices["press-1"].truths) == len(watch.devices["press-2"].early) == 2000
+    assert (
+        len(watch.devices["press-1"].pairs.truths)
+        == len(watch.devices["press-2"].pairs.early)
+        == 2000
+    )
     watch.take(said("press-1", n, "idle") for n in range(3000, 5000))
     assert len(watch.devices["press-1"].strip) == 400
     assert watch.decided == 2000
@@ -525,7 +530,7 @@ def test_readings_with_a_drifting_sensor_are_counted() -> None:
 def drawn(watch: Watch, width: int) -> list[str]:
     rich_console = pytest.importorskip("rich.console")
     console = rich_console.Console(width=width, file=io.StringIO())
-    console.print(Picture("the title", console).draw(watch))
+    console.print(Picture("the title", draw_machines, console).draw(watch))
     lines: list[str] = console.file.getvalue().splitlines()
     return lines
 
@@ -574,7 +579,7 @@ def test_a_picture_can_be_kept(tmp_path: Path) -> None:
     pytest.importorskip("rich")
     watch = Watch(DEVICES)
     through_a_fault(watch)
-    save_picture(watch, "the title", tmp_path / "demo.svg")
+    save_picture(watch, "the title", tmp_path / "demo.svg", draw_machines)
     text = (tmp_path / "demo.svg").read_text()
     assert text.startswith("<svg")
     assert "recognised" in text
@@ -582,7 +587,7 @@ def test_a_picture_can_be_kept(tmp_path: Path) -> None:
 
 
 def test_lines_say_now_and_then_that_it_still_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines("the title") as view:
+    with Lines("the title", status_line) as view:
         for tenth in range(1000):
             view.waiting("the daemon", tenth / 10)
     assert capsys.readouterr().out.splitlines()[2:] == [
@@ -619,7 +624,7 @@ def test_stopped_while_it_compiles(tmp_path: Path) -> None:
 
 def test_lines_tell_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
     watch = Watch(DEVICES)
-    with Lines("the title") as view:
+    with Lines("the title", status_line) as view:
         view.waiting("the daemon", 0.1)
         view.waiting("the daemon", 0.2)
         view.waiting("the daemon", 20.0)
@@ -643,7 +648,7 @@ def test_without_rich_there_are_lines_and_a_hint(tmp_path: Path) -> None:
     script = (
         "import sys; sys.stdout.isatty = lambda: True\n"
         "from streamlvq.demo.views import choose_view\n"
-        "with choose_view('the title', False): pass"
+        "with choose_view('the title', False, str, str): pass"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -657,14 +662,14 @@ def test_without_rich_there_are_lines_and_a_hint(tmp_path: Path) -> None:
 
 
 def test_there_is_no_summary_of_nothing() -> None:
-    text = summary(Watch(DEVICES), None, None)
+    text = summary(Watch(DEVICES), None)
     assert text == "\nStopped before the machines were switched on: there is nothing to tell yet."
 
 
 def test_a_summary_of_little() -> None:
     watch = Watch(DEVICES)
     watch.take([told("commissioning")])
-    text = summary(watch, None, None)
+    text = summary(watch, None)
     assert "readings decided        0" in text
     assert "accepted" not in text
     assert "the daemon used" not in text
@@ -674,7 +679,7 @@ def test_a_summary_of_little() -> None:
 def test_a_summary_explains_what_is_rejected() -> None:
     watch = Watch(DEVICES)
     through_a_fault(watch)
-    assert "15 to 30 % is normal here" in summary(watch, None, None)
+    assert "15 to 30 % is normal here" in summary(watch, None)
 
 
 def test_one_machine_is_not_several() -> None:

@@ -10,8 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from streamlvq.demo.pairs import Seen
 from streamlvq.demo.story import BEARING
-from streamlvq.demo.watch import DeviceWatch, Seen, Watch
+from streamlvq.demo.watch import DeviceWatch, Note, Watch
 
 COLOURS = {  # that are still five different ones where a terminal has but sixteen
     "idle": "#5f87d7",
@@ -38,7 +39,12 @@ def picture(watch: Watch, title: str, width: int) -> RenderableType:
         machines(watch, width),
         legend(),
         Panel(figures(watch, width), title="so far", title_align="left", border_style="dim"),
-        Panel(happenings(watch), title="what is happening", title_align="left", border_style="dim"),
+        Panel(
+            happenings(watch.notes),
+            title="what is happening",
+            title_align="left",
+            border_style="dim",
+        ),
     )
 
 
@@ -183,10 +189,10 @@ def share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def happenings(watch: Watch) -> Text:
+def happenings(notes: Sequence[Note]) -> Text:
     """The last notes, the latest below; always as many lines, so that nothing jumps."""
     text = Text(no_wrap=True, overflow="ellipsis")
-    notes = watch.notes[-NOTES:]
+    notes = notes[-NOTES:]
     for note in notes:
         style = KINDS.get(note.kind, "default" if note is notes[-1] else "dim")
         text.append(f"{note.seconds:4.0f} s  ", style="dim").append(note.text, style=style)

@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--device", action="append", required=True)
     given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, leave)
     link = open_link(given.url, "machines")
     while not link.connected:
         link.read(TICK)
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         link.close()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def leave(number: int, frame: FrameType | None) -> None:
     sys.exit(0)
 
 

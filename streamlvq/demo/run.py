@@ -7,23 +7,21 @@ import math
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from streamlvq.connect import Link
-from streamlvq.demo.brokers import Program, find_broker, free_port, taken
-from streamlvq.demo.children import Child, DemoError
+from streamlvq.demo import fleet_story, story
+from streamlvq.demo.act import HASTE, Act
+from streamlvq.demo.brokers import find_broker, free_port, taken
+from streamlvq.demo.children import DemoError
+from streamlvq.demo.fleet_show import FleetShow
+from streamlvq.demo.show import Show
 from streamlvq.demo.stage import Stage
-from streamlvq.demo.summary import summary
-from streamlvq.demo.views import View, choose_view, save_picture
+from streamlvq.demo.summary import next_steps
 from streamlvq.demo.watch import Watch
 
-FRAME = 0.1  # seconds between two pictures
-PATIENCE = 600.0  # seconds for the daemon to come up: kernels may have to be compiled
-LINGER = 4.0  # seconds from the recognition of a fault to a good picture of it
-GRACE, HASTE = 8.0, 1.0  # seconds for a process to end by itself; haste if nothing has begun yet
 ENDINGS = ("SIGTERM", "SIGHUP")  # as good as Ctrl-C
 
 
@@ -36,16 +34,18 @@ def run(
     plain: bool = False,
     keep: str | Path | None = None,
     screenshot: str | Path | None = None,
+    act: int | None = None,
 ) -> int:
-    """Show a plant of simulated machines that a real daemon watches; gives the exit status.
+    """Show machines that a real daemon watches, then nodes that share; gives the exit status.
 
     Parameters
     ----------
     seconds
-        How long, counted from when the machines are switched on. The story takes 80 s and is told
-        faster in less. None: until Ctrl-C.
+        How long, counted from when the machines are switched on. The stories take 80 s and 32 s
+        and are told faster in less. None: as long as the stories; the first one alone goes on
+        until Ctrl-C.
     devices
-        How many machines.
+        How many machines there are in the first act.
     rate
         Readings of each machine per second.
     port
@@ -55,106 +55,77 @@ def run(
     keep
         A folder for configuration, logs, decisions and snapshots; None to keep nothing.
     screenshot
-        An SVG file for a picture of the moment after the first fault was recognised.
+        An SVG file for a picture: of the moment after the first fault was recognised, or, of the
+        second act alone, of its end.
+    act
+        1: one daemon and a plant. 2: a fleet of nodes. None: one after the other.
 
     """
-    _check(seconds, devices, rate, port)
+    _check(seconds, devices, rate, port, act)
     program = find_broker()
     watch = Watch(f"press-{n}" for n in range(1, devices + 1))
+    done: list[Act[Any]] = []
     with _folder(keep) as folder:
-        show = Show(Stage(folder, port or free_port()), watch, program, screenshot)
+        stage = Stage(folder, port or free_port())
+        acts: dict[int, Act[Any]] = {
+            1: Show(stage, watch, program, screenshot),
+            2: FleetShow(stage, program, screenshot if act == 2 else None),
+        }
         with _endings():
             try:
-                show.run(seconds, rate, plain)
+                for number, length in lengths(seconds, act).items():
+                    done.append(acts[number])
+                    _play(acts[number], length, rate, plain)
             except KeyboardInterrupt:
                 pass  # the ordinary way to end it
             finally:
                 _deaf()
-                show.end()
-    print(summary(watch, show.cpu_share, None if keep is None else folder), flush=True)
+                _end(done, stage)
+        fleet = acts[2] in done
+        texts = [one.summary() for one in done]
+        if any(one.watch.began is not None for one in done):
+            texts.append(next_steps(None if keep is None else folder, fleet))
+    print("\n".join(texts), flush=True)
     return 0
 
 
-class Show:
-    """One run of the demo.
+def lengths(seconds: float | None, act: int | None) -> dict[int, float | None]:
+    """The acts that are played, and how many seconds each of them has; None: as it likes.
 
-    Parameters
-    ----------
-    stage
-        The processes.
-    watch
-        What is seen of them.
-    program
-        The broker.
-    screenshot
-        Where a picture goes, if one is wanted.
+    Examples
+    --------
+    >>> from streamlvq.demo.run import lengths
+    >>> lengths(56.0, None), lengths(None, None), lengths(None, 1)
+    ({1: 40.0, 2: 16.0}, {1: 80.0, 2: None}, {1: None})
 
     """
-
-    def __init__(
-        self, stage: Stage, watch: Watch, program: Program, screenshot: str | Path | None = None
-    ) -> None:
-        self.stage = stage
-        self.watch = watch
-        self.program = program
-        self.screenshot = screenshot
-        self.cpu_share: float | None = None
-        count = len(watch.devices)
-        machines = f"{count} machine{'s' if count > 1 else ''}"
-        self.title = f"streamlvq demo: {machines}, {program.name}, the daemon"
-        self._daemon: Child | None = None
-        self._cpu_before: float | None = None
-
-    def run(self, seconds: float | None, rate: float, plain: bool) -> None:
-        """From the first process to the last picture."""
-        with choose_view(self.title, plain) as view:
-            view.waiting(f"the broker ({self.program.name})", 0.0)
-            self.stage.start_broker(self.program)
-            self._daemon = self.stage.start_daemon()
-            link = self.stage.connect()
-            self._wait_for_daemon(link, view)
-            self._cpu_before = self._daemon.cpu_seconds()
-            self.stage.start_machines(list(self.watch.devices), rate, seconds)
-            self._follow(link, view, math.inf if seconds is None else seconds)
-
-    def _wait_for_daemon(self, link: Link, view: View) -> None:
-        start = time.monotonic()
-        while not self.watch.online:
-            elapsed = time.monotonic() - start
-            if elapsed > PATIENCE:
-                raise DemoError(f"the daemon is not online after {PATIENCE:.0f} s")
-            view.waiting("the daemon", elapsed)
-            self._look(link)
-
-    def _follow(self, link: Link, view: View, seconds: float) -> None:
-        while self.watch.seconds < seconds:
-            self._look(link)
-            view.update(self.watch)
-            if self.screenshot is not None and self._worth_a_picture():
-                save_picture(self.watch, self.title, Path(self.screenshot))
-                self.screenshot = None
-
-    def _look(self, link: Link) -> None:
-        """Take in what comes until the next picture is due; fail if a process has ended."""
-        until = time.monotonic() + FRAME
-        while (left := until - time.monotonic()) > 0:
-            self.watch.take(link.read(left))
-        self.stage.check()
-
-    def _worth_a_picture(self) -> bool:
-        found = [e.recognised for e in self.watch.episodes if e.recognised is not None]
-        return bool(found) and self.watch.seconds > found[0] + LINGER
-
-    def end(self) -> None:
-        """Measure, then end all processes."""
-        now = None if self._daemon is None else self._daemon.cpu_seconds()
-        if now is not None and self._cpu_before is not None and self.watch.seconds > 0:
-            self.cpu_share = (now - self._cpu_before) / self.watch.seconds
-        self.watch.stop()
-        self.stage.close(GRACE if self.watch.online else HASTE)
+    if act is not None:
+        return {act: seconds}
+    if seconds is None:
+        return {1: story.LENGTH, 2: None}
+    first = seconds * story.LENGTH / (story.LENGTH + fleet_story.LENGTH)
+    return {1: first, 2: seconds - first}
 
 
-def _check(seconds: float | None, devices: int, rate: float, port: int | None) -> None:
+def _play(act: Act[Any], seconds: float | None, rate: float, plain: bool) -> None:
+    act.run(seconds, rate, plain)
+    act.end()
+
+
+def _end(acts: list[Act[Any]], stage: Stage) -> None:
+    """Whatever happened, end everything; the last act may not have ended by itself."""
+    try:
+        for act in acts[-1:]:
+            act.end()
+    finally:
+        stage.close(HASTE)
+
+
+def _check(
+    seconds: float | None, devices: int, rate: float, port: int | None, act: int | None
+) -> None:
+    if act not in (None, 1, 2):
+        raise DemoError(f"act: expected 1 or 2, got {act!r}")
     if seconds is not None and not 0 < seconds < math.inf:
         raise DemoError(f"seconds: expected a number above 0, got {seconds!r}")
     if not 1 <= devices <= 100:

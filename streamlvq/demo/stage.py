@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import string
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamlvq.connect import Link
 from streamlvq.demo.brokers import HOST, Program
 from streamlvq.demo.children import Child
-from streamlvq.demo.watch import FILTERS
+from streamlvq.demo.fleet_setup import CONFIG, FOLDER, set_up
+from streamlvq.demo.fleet_story import HALLS
 from streamlvq.demo.wire import open_link
+
+if TYPE_CHECKING:
+    from streamlvq.fleet import TrustedKeys
 
 
 class Stage:
@@ -31,11 +37,16 @@ class Stage:
         self.folder = folder
         self.port = port
         self.url = f"mqtt://{HOST}:{port}"
-        self._children: list[Child] = []
+        self._broker: Child | None = None
+        self._children: list[Child] = []  # the others
         self._link: Link | None = None
 
     def start_broker(self, program: Program) -> None:
-        self._children.append(program.start(self.folder, self.port))
+        self._broker = program.start(self.folder, self.port)
+
+    @property
+    def has_broker(self) -> bool:
+        return self._broker is not None
 
     def start_daemon(self) -> Child:
         """The real one, as its own process."""
@@ -51,23 +62,38 @@ class Stage:
             arguments += ["--seconds", repr(seconds)]
         self._start("the machines", "streamlvq.demo.machines", *arguments)
 
-    def _start(self, name: str, module: str, *arguments: str) -> Child:
-        child = Child(name, [sys.executable, "-m", module, *arguments], self.folder)
+    def start_nodes(self) -> TrustedKeys:
+        """A daemon for each node of the fleet; gives the keys that they believe."""
+        trust = set_up(self.url, self.folder)
+        for node in HALLS:
+            folder = self.folder / FOLDER / node
+            config = str(folder / CONFIG)
+            self._start(f"the daemon ({node})", "streamlvq", "run", config, folder=folder)
+        return trust
+
+    def start_presses(self, rate: float, seconds: float | None) -> None:
+        arguments = [self.url, "--rate", repr(rate)]
+        if seconds is not None:
+            arguments += ["--seconds", repr(seconds)]
+        self._start("the presses", "streamlvq.demo.fleet_nodes", *arguments)
+
+    def _start(self, name: str, module: str, *arguments: str, folder: Path | None = None) -> Child:
+        child = Child(name, [sys.executable, "-m", module, *arguments], folder or self.folder)
         self._children.append(child)
         return child
 
-    def connect(self) -> Link:
+    def connect(self, filters: Sequence[str]) -> Link:
         """The view's own connection."""
-        self._link = open_link(self.url, "view", FILTERS)
+        self._link = open_link(self.url, "view", filters)
         return self._link
 
     def check(self) -> None:
         """Raise `DemoError` if a process has ended; the broker's end would explain the others'."""
-        for child in self._children:
+        for child in self._everyone():
             child.check()
 
-    def close(self, grace: float) -> None:
-        """End everything, the latest first, so that the daemon can still say goodbye.
+    def clear(self, grace: float) -> None:
+        """End all but the broker, the latest first, so that daemons can still say goodbye.
 
         Who has not ended by itself after `grace` seconds is killed.
         """
@@ -76,6 +102,19 @@ class Stage:
                 stack.callback(child.stop, grace)
             if self._link is not None:
                 stack.callback(self._link.close)
+        self._children.clear()  # only now: who interrupts this has `close` begin again
+        self._link = None
+
+    def close(self, grace: float) -> None:
+        """End everything."""
+        try:
+            self.clear(grace)
+        finally:
+            if self._broker is not None:
+                self._broker.stop(grace)
+
+    def _everyone(self) -> list[Child]:
+        return self._children if self._broker is None else [self._broker, *self._children]
 
 
 def configuration(url: str, folder: Path) -> str:

@@ -144,7 +144,8 @@ class Story:
 
     def _everyday(self) -> None:
         """What goes on afterwards: now and then something, each time somewhere else."""
-        self._add(LENGTH - 2, "everyday", "ordinary life goes on; Ctrl-C ends the demo")
+        end = "; Ctrl-C ends the demo" if self.seconds is None else ""
+        self._add(LENGTH - 2, "everyday", f"ordinary life goes on{end}")
         if self.seconds is not None and self.seconds <= LENGTH:
             return
         happenings: list[Callable[[str, float, float], None]] = [

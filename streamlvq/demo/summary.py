@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streamlvq.demo.fleet_setup import FOLDER
 from streamlvq.demo.watch import Watch
 
 WHY = (  # what most people ask first
@@ -12,8 +13,8 @@ WHY = (  # what most people ask first
 )
 
 
-def summary(watch: Watch, cpu_share: float | None, folder: Path | None) -> str:
-    """The lines at the end.
+def summary(watch: Watch, cpu_share: float | None) -> str:
+    """The lines at the end of the first act.
 
     Parameters
     ----------
@@ -21,8 +22,6 @@ def summary(watch: Watch, cpu_share: float | None, folder: Path | None) -> str:
         All that was seen.
     cpu_share
         Of the daemon, of one core; None if it is not known.
-    folder
-        Where everything was kept; None if nothing was.
 
     """
     if watch.began is None:
@@ -31,7 +30,7 @@ def summary(watch: Watch, cpu_share: float | None, folder: Path | None) -> str:
     if cpu_share is not None:
         lines.append(f"  the daemon used         {cpu_share:.1%} of a processor core")
     lines += [f"  {episode.words()}" for episode in watch.episodes]
-    return "\n".join([*lines, "", *_next_steps(folder)])
+    return "\n".join(lines)
 
 
 def _figures(watch: Watch) -> list[str]:
@@ -49,19 +48,42 @@ def _figures(watch: Watch) -> list[str]:
     return lines
 
 
-def _next_steps(folder: Path | None) -> list[str]:
-    lines = ["Where to look next"]
+def next_steps(folder: Path | None, fleet: bool) -> str:
+    """What somebody can do now.
+
+    Parameters
+    ----------
+    folder
+        Where everything was kept; None if nothing was.
+    fleet
+        Whether there was one.
+
+    """
+    lines = ["", "Where to look next"]
     if folder is None:
         lines.append(
             "  streamlvq demo --keep FOLDER            keeps configuration, logs, decisions"
         )
     else:
+        lines += _kept(folder)
+    if not fleet:
+        lines.append("  streamlvq demo --act 2                  nodes that learn from each other")
+    return "\n".join(
+        [
+            *lines,
+            "  streamlvq config sample > monitor.yaml  a configuration for your own broker",
+            "  streamlvq run monitor.yaml              the daemon that you have just seen",
+        ]
+    )
+
+
+def _kept(folder: Path) -> list[str]:
+    lines = []
+    if (folder / "monitor.yaml").exists():
         lines += [
             f"  {folder / 'monitor.yaml'}   the configuration that the daemon ran with",
             f"  streamlvq inspect {folder / 'state'}   what the model has learnt",
         ]
-    return [
-        *lines,
-        "  streamlvq config sample > monitor.yaml  a configuration for your own broker",
-        "  streamlvq run monitor.yaml              the daemon that you have just seen",
-    ]
+    if (folder / FOLDER).exists():
+        lines.append(f"  {folder / FOLDER}   the nodes of the fleet: keys, configurations, state")
+    return lines

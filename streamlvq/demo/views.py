@@ -8,10 +8,12 @@ import importlib.util
 import io
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from streamlvq.demo.watch import Seen, Watch
+from streamlvq.demo.pairs import Seen
+from streamlvq.demo.watch import Note, Watch
 
 EVERY = 2.0  # seconds between two lines about the state of things
 PATIENCE = 6.0  # seconds after which waiting needs an explanation
@@ -19,8 +21,25 @@ REMINDER = 30.0  # seconds between two lines that it still goes on
 COMPILING = "the first time on a machine kernels are compiled: one to two minutes"
 
 
-class View(abc.ABC):
-    """Shows a demo, between entering and leaving it."""
+class Watched(Protocol):
+    """What any act has to tell."""
+
+    @property
+    def notes(self) -> list[Note]: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def decided(self) -> int: ...
+
+
+W = TypeVar("W", bound=Watched)
+Drawing = Callable[[W, str, int], Any]  # what is known, a title and a width become a picture
+
+
+class View(abc.ABC, Generic[W]):
+    """Shows an act of the demo, between entering and leaving it."""
 
     @abc.abstractmethod
     def __enter__(self) -> Self: ...
@@ -33,7 +52,7 @@ class View(abc.ABC):
         """Something is being started."""
 
     @abc.abstractmethod
-    def update(self, watch: Watch) -> None:
+    def update(self, watch: W) -> None:
         """Show how things are now."""
 
 
@@ -41,23 +60,33 @@ def has_rich() -> bool:
     return importlib.util.find_spec("rich") is not None
 
 
-def choose_view(title: str, plain: bool) -> View:
+def choose_view(title: str, plain: bool, line: Callable[[W], str], drawing: Drawing[W]) -> View[W]:
     """A live picture where there is a terminal and rich, else lines."""
     if plain or not sys.stdout.isatty():
-        return Lines(title)
+        return Lines(title, line)
     if not has_rich():
-        return Lines(f"{title}\n(for a live view: pip install 'streamlvq[demo]')")
-    return Picture(title)
+        return Lines(f"{title}\n(for a live view: pip install 'streamlvq[demo]')", line)
+    return Picture(title, drawing)
 
 
-class Lines(View):
-    """Lines of text: what happens, and every two seconds how things are."""
+class Lines(View[W]):
+    """Lines of text: what happens, and every two seconds how things are.
 
-    def __init__(self, title: str) -> None:
+    Parameters
+    ----------
+    title
+        The first line.
+    line
+        Says how things are.
+
+    """
+
+    def __init__(self, title: str, line: Callable[[W], str]) -> None:
         self._told = 0
         self._due = 0.0
         self._waited = ""
         self._title = title
+        self._line = line
 
     def __enter__(self) -> Self:
         print(self._title, flush=True)
@@ -74,13 +103,13 @@ class Lines(View):
             print(f"  starting: {text}", flush=True)
             self._waited = text
 
-    def update(self, watch: Watch) -> None:
+    def update(self, watch: W) -> None:
         for note in watch.notes[self._told :]:
             print(f"{note.seconds:6.1f} s  {note.text}", flush=True)
         self._told = len(watch.notes)
         if watch.seconds >= self._due and watch.decided:
             self._due = watch.seconds + EVERY
-            print(f"{watch.seconds:6.1f} s    {status_line(watch)}", flush=True)
+            print(f"{watch.seconds:6.1f} s    {self._line(watch)}", flush=True)
 
 
 def status_line(watch: Watch) -> str:
@@ -101,23 +130,26 @@ def brief(seen: Seen) -> str:
     return f"{said.label}" if said.accepted else f"? ({said.reason})"
 
 
-class Picture(View):
+class Picture(View[W]):
     """A picture in the terminal that is drawn afresh several times a second.
 
     Parameters
     ----------
     title
         What stands above it.
+    drawing
+        Draws it.
     console
         Where to draw; None for the terminal.
 
     """
 
-    def __init__(self, title: str, console: Any = None) -> None:
+    def __init__(self, title: str, drawing: Drawing[W], console: Any = None) -> None:
         from rich.console import Console  # noqa: PLC0415  (an extra)
         from rich.live import Live  # noqa: PLC0415
 
         self._title = title
+        self._drawing = drawing
         self.console = console or Console()
         # Without a thread of its own: children are started from a process with one thread.
         self._live = Live(console=self.console, auto_refresh=False)
@@ -141,18 +173,23 @@ class Picture(View):
             text.append(f"\n  {COMPILING}", style="not bold dim")
         self._live.update(text, refresh=True)
 
-    def update(self, watch: Watch) -> None:
+    def update(self, watch: W) -> None:
         self._live.update(self.draw(watch), refresh=True)
 
-    def draw(self, watch: Watch) -> Any:
+    def draw(self, watch: W) -> Any:
         """The picture as rich takes it."""
-        from streamlvq.demo.draw import picture  # noqa: PLC0415
-
         title = f"{self._title}   {watch.seconds:.0f} s"
-        return picture(watch, title, self.console.width)
+        return self._drawing(watch, title, self.console.width)
 
 
-def save_picture(watch: Watch, title: str, path: Path, width: int = 118) -> None:
+def draw_machines(watch: Watch, title: str, width: int) -> Any:
+    """The picture of the first act."""
+    from streamlvq.demo.draw import picture  # noqa: PLC0415  (an extra)
+
+    return picture(watch, title, width)
+
+
+def save_picture(watch: W, title: str, path: Path, drawing: Drawing[W], width: int = 118) -> None:
     """Write the picture of this moment to an SVG file that needs nothing from elsewhere."""
     from rich.console import Console  # noqa: PLC0415
 
@@ -163,7 +200,7 @@ def save_picture(watch: Watch, title: str, path: Path, width: int = 118) -> None
         force_terminal=True,
         color_system="truecolor",
     )
-    console.print(Picture(title, console).draw(watch))
+    console.print(Picture(title, drawing, console).draw(watch))
     text = console.export_svg(title="streamlvq demo", unique_id="demo")
     text = re.sub(r"@font-face \{.*?\}", "", text, flags=re.DOTALL)  # these would be fetched
     path.write_text(text, encoding="utf-8")

@@ -11,24 +11,12 @@ from msgspec.json import decode
 
 from streamlvq.connect import Message
 from streamlvq.demo.episodes import Episode, Trial
+from streamlvq.demo.pairs import Pairs, Seen
 from streamlvq.demo.wire import CHAPTER, STATUS, Online, Said, Told, Truth
 
 STRIP = 400  # decisions of a device that are remembered, to be drawn
-WAITING = 2000  # truths of a device that no decision has come for
 RECENT = 2.0  # seconds over which throughput is measured
 FILTERS = ("demo/+/decision", "demo/+/truth", CHAPTER, STATUS)
-
-
-@dataclass
-class Seen:
-    """A decision and the truth."""
-
-    said: Said
-    truth: Truth
-
-    @property
-    def right(self) -> bool:
-        return self.said.label == self.truth.state
 
 
 @dataclass
@@ -37,8 +25,7 @@ class DeviceWatch:
 
     last: Seen | None = None
     strip: deque[Seen] = field(default_factory=lambda: deque(maxlen=STRIP))
-    truths: dict[int, Truth] = field(default_factory=dict)
-    early: dict[int, Said] = field(default_factory=dict)  # decisions that overtook their truth
+    pairs: Pairs = field(default_factory=Pairs)
 
 
 @dataclass
@@ -108,7 +95,7 @@ class Watch:
 
     def stop(self) -> None:
         """Let the clock stand still."""
-        self._ended = time.monotonic()
+        self._ended = self._ended or time.monotonic()
 
     @property
     def throughput(self) -> float:
@@ -163,28 +150,15 @@ class Watch:
         self.notes.append(Note(self.seconds, kind, text))
 
     def _on_truth(self, truth: Truth) -> None:
-        device = self.devices[truth.device]
-        said = device.early.pop(truth.sequence, None)
-        if said is not None:
-            self._count(device, Seen(said, truth))
-            return
-        device.truths[truth.sequence] = truth
-        if len(device.truths) > WAITING:
-            del device.truths[next(iter(device.truths))]
+        self._count(truth.device, self.devices[truth.device].pairs.know(truth))
 
     def _on_decision(self, said: Said) -> None:
-        if said.duplicate:
-            return
-        device = self.devices[said.device]
-        truth = device.truths.pop(said.sequence, None)
-        if truth is not None:
-            self._count(device, Seen(said, truth))
-            return
-        device.early[said.sequence] = said
-        if len(device.early) > WAITING:
-            del device.early[next(iter(device.early))]
+        self._count(said.device, self.devices[said.device].pairs.hear(said))
 
-    def _count(self, device: DeviceWatch, seen: Seen) -> None:
+    def _count(self, name: str, seen: Seen | None) -> None:
+        if seen is None:
+            return
+        device = self.devices[name]
         device.last = seen
         device.strip.append(seen)
         said = seen.said

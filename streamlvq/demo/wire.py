@@ -19,7 +19,8 @@ class Truth(msgspec.Struct):
     device: str
     sequence: int
     state: str
-    glitch: bool
+    glitch: bool = False
+    phase: str = ""  # of the story of a fleet
 
 
 class Told(msgspec.Struct):
