@@ -376,6 +376,8 @@ def test_the_published_configurations_are_these() -> None:
         "minimal.yaml",
         "machine.yaml",
         "edge-float32.yaml",
+        "fleet-node.yaml",
+        "fleet-hub.yaml",
         "sample.yaml",
     }
     readme = (FOLDER / "README.md").read_text("utf-8")
