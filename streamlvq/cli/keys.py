@@ -67,7 +67,7 @@ def _new(given: Sequence[str], _: bool) -> None:
 
 
 def _show(given: Sequence[str], _: bool) -> None:
-    from streamlvq.fleet.keys import PrivateKey, TrustedKeys  # noqa: PLC0415
+    from streamlvq.fleet import PrivateKey, TrustedKeys  # noqa: PLC0415
 
     if _is_private(given[0]):
         print(PrivateKey.load(given[0]).public)
@@ -83,8 +83,7 @@ def _show(given: Sequence[str], _: bool) -> None:
 def _trust(given: Sequence[str], replace: bool) -> None:
     from pathlib import Path  # noqa: PLC0415
 
-    from streamlvq.fleet.errors import KeyFileError  # noqa: PLC0415
-    from streamlvq.fleet.keys import TrustedKeys  # noqa: PLC0415
+    from streamlvq.fleet import KeyFileError, TrustedKeys  # noqa: PLC0415
 
     file, node, key = given
     trust = TrustedKeys.load(file) if Path(file).exists() else TrustedKeys(path=file)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from streamlvq.fleet.envelope import Sealed, seal, unseal
 from streamlvq.fleet.errors import MEANINGS, REASONS, EnvelopeRefused, KeyFileError
 from streamlvq.fleet.header import Header, Kind
-from streamlvq.fleet.keys import PrivateKey, TrustedKeys
+from streamlvq.fleet.keys import PrivateKey
+from streamlvq.fleet.members import Member, Taken
 from streamlvq.fleet.numbering import Numbering
-from streamlvq.fleet.roster import Member, Roster, Taken
+from streamlvq.fleet.roster import Roster
+from streamlvq.fleet.trusted import TrustedKeys
 
 __all__ = [
     "MEANINGS",

@@ -23,7 +23,8 @@ from streamlvq.fleet.errors import EnvelopeRefused, shown
 from streamlvq.fleet.header import Header
 
 if TYPE_CHECKING:
-    from streamlvq.fleet.keys import PrivateKey, TrustedKeys
+    from streamlvq.fleet.keys import PrivateKey
+    from streamlvq.fleet.trusted import TrustedKeys
 
 MAGIC = b"SLVQENV"
 VERSION = 1

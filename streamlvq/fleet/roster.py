@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from streamlvq.fleet.envelope import Sealed, digest_of, unseal
 from streamlvq.fleet.errors import EnvelopeRefused, shown
 from streamlvq.fleet.header import Header, Kind, check_name
-from streamlvq.fleet.keys import TrustedKeys
+from streamlvq.fleet.members import Member, Status, Taken
 from streamlvq.fleet.shelf import Record, Shelf
+from streamlvq.fleet.trusted import TrustedKeys
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.snapshot.errors import SnapshotSchemaError
 
@@ -21,50 +21,6 @@ ROOM = 2**24  # numbers that a model may ask memory for, whatever is said about 
 MOST_NODES = 10_000
 AHEAD_SECONDS = 300.0  # what clocks may differ by
 _LOG = logging.getLogger("streamlvq")
-
-Status = Literal["new", "same", "refused"]
-
-
-class Taken(NamedTuple):
-    """What became of an envelope.
-
-    Parameters
-    ----------
-    status
-        "new": it is used from now on. "same": it is used already. "refused": nothing was changed.
-    reason
-        Why it was refused, one of `REASONS`; nothing otherwise.
-    text
-        The same in words.
-
-    """
-
-    status: Status
-    reason: str = ""
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A node and the newest valid envelope about it.
-
-    Parameters
-    ----------
-    node
-        Its name.
-    snapshot
-        What was inside.
-    header
-        What was written on it.
-    digest
-        Stands for header and content: as long as it is the same, so are they.
-
-    """
-
-    node: str
-    snapshot: Snapshot
-    header: Header
-    digest: str
 
 
 class _Known(NamedTuple):
