@@ -34,8 +34,7 @@ def report(
     loss: float,
 ) -> FusionReport:
     """Put together what is known after a fusion; see `FusionReport`."""
-    labels = [str(label) for label in axes.labels]
-    features = [str(name) for name in axes.features]
+    features, labels = axes.words
     correction = Correction(
         np.array([place.gain for place in places.values()]),
         np.array([place.shift for place in places.values()]),

@@ -169,7 +169,7 @@ class _Fusion:
             for member in brought[0].models
         }
         self.relevance = _relevance(self._first, self.spread)
-        self.names = [str(label) for label in self.axes.labels]
+        _, self.names = self.axes.words
 
     @property
     def _first(self) -> Pool:

@@ -36,6 +36,11 @@ class Axes:
         labels = {label for model in models for label in model.labels}
         return cls(name_order(features), name_order(labels))
 
+    @property
+    def words(self) -> tuple[list[str], list[str]]:
+        """Features and labels as reports call them: no two alike, also if there are 1 and "1"."""
+        return _words(self.features), _words(self.labels)
+
     def columns(self, model: Model) -> npt.NDArray[np.int64]:
         """Where the features of a model are among the common ones."""
         if model.features == self.features:
@@ -112,6 +117,14 @@ class Tables:
             samples=np.where(keep, self.samples, 0.0),
             count=np.where(np.asarray(keep)[:, :, None], self.count, 0.0),
         )
+
+
+def _words(names: Sequence[Any]) -> list[str]:
+    words = [str(name) for name in names]
+    return [
+        word if words.count(word) == 1 else repr(name)
+        for word, name in zip(words, names, strict=True)
+    ]
 
 
 def _median(values: Floats) -> Floats:
