@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streamlvq.fusion.errors import FusionError
-from streamlvq.fusion.fusing import fuse
 from streamlvq.fusion.fused import Fused
+from streamlvq.fusion.fusing import fuse
 from streamlvq.fusion.joining import new_node
 from streamlvq.fusion.report import Edge, FusionReport, NodeReport
 

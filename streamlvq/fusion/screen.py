@@ -13,7 +13,8 @@ from streamlvq.fusion.tables import Bools, Floats, Tables
 QUORUM = 3  # nodes that must have a class before one of them can be called a liar
 FAR = 0.3  # deviations from the others: less is never suspicious
 TIMES = 5.0  # as far as is usual between nodes: less is not suspicious either
-NOISE = 4.0  # standard errors of a mean
+NOISE = 3.0  # standard errors by which chance may exceed what is expected of it
+MOST = 1 / 3  # of a node's classes: if more are bad, nothing of it is believed
 
 
 @dataclass
@@ -57,26 +58,31 @@ def screen(
 ) -> Screened:
     """Leave out class means that are far from where all others have them.
 
-    Far is farther than sensors usually differ here, and than chance allows. A node of which most
-    classes are left out is left out altogether.
+    Far is farther than sensors usually differ here, and than chance allows. A node of which more
+    than a third of the classes would be left out is left out altogether.
     """
     held = tables.held
     testable = held & (held.sum(axis=0) >= QUORUM)
     far = distances(tables, correction, spread, relevance, centres(tables, correction, spread))
-    usual = float(np.median(far[testable])) if testable.any() else 0.0
-    chance = NOISE / np.sqrt(np.maximum(tables.samples, 1.0))
-    bad = testable & (far > max(FAR, TIMES * usual) + chance)
+    # The distance of a mean by chance, over so many features that count.
+    chance = 1.0 + NOISE * np.sqrt((relevance**2).sum())
+    limit = _limit(far[testable]) + chance / np.sqrt(np.maximum(tables.samples, 1.0))
+    bad = testable & (far > limit)
     screened = Screened(held & ~bad)
     for i in np.flatnonzero(bad.any(axis=1)).tolist():
         _judge(screened, i, bad[i], testable[i], far[i], labels)
     return screened
 
 
+def _limit(far: Floats) -> float:
+    return max(FAR, TIMES * float(np.median(far))) if len(far) else FAR
+
+
 def _judge(
     screened: Screened, i: int, bad: Bools, testable: Bools, far: Floats, labels: list[str]
 ) -> None:
     worst = int(np.argmax(np.where(bad, far, -1.0)))
-    if 2 * bad.sum() >= testable.sum():
+    if bad.sum() > MOST * testable.sum():
         screened.keep[i] = False
         screened.left_out[i] = (
             f"{bad.sum()} of its {testable.sum()} class means contradict all other nodes, most of "
