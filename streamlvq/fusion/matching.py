@@ -7,6 +7,7 @@ import numpy as np
 from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.tables import Floats
 
+FOREIGN = 1e6  # distance of prototypes that have no feature in common
 NEAR = 0.5  # mean squared distance in deviations within the class: farther is another prototype
 
 
@@ -57,8 +58,10 @@ def _assign(
     if not groups:
         return [int(p) for p in ours]
     apart = scaled[ours][:, None, :] - np.array(centres)[None]
-    distances = np.nanmean(np.where(np.isfinite(apart), apart * apart, np.nan), axis=2)
-    distances = np.where(np.isfinite(distances), distances, 1e6)
+    known = np.isfinite(apart)
+    total = known.sum(axis=2)
+    distances = np.where(known, apart * apart, 0.0).sum(axis=2) / np.maximum(total, 1)
+    distances = np.where(total > 0, distances, FOREIGN)
     # What is too far costs the same everywhere: it must not push others out of their groups.
     taken, group = linear_sum_assignment(np.minimum(distances, NEAR))
     left = set(ours.tolist())
