@@ -481,6 +481,71 @@ def test_peers_on_one_broker(tmp_path: Path, snapshots: dict[str, Snapshot]) -> 
     assert {node.fleet.node: node.serving for node in nodes} == expected
 
 
+@pytest.mark.parametrize("transform", ["log1p", "asinh"])
+def test_nodes_share_what_their_models_see(tmp_path: Path, transform: str) -> None:
+    """A transform goes with the model, from the local one to the one that decides."""
+    broker = memory("transform")
+    node = Node(with_transform(config(broker="transform"), transform), tmp_path)
+    node.link.read(0.0)
+    intake = Intake(node.intake.decoder, Monitor(node.config))
+    readings = [lifted(message) for message in node_readings("a", 80)]
+    intake.take(readings[20:])
+    other = Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), "b"))
+    broker.publish(f"{ROOT}/nodes/b", sealed(other))
+    node.learn(readings[:60])
+    node.turns()
+    own = Snapshot.from_bytes(shared_bytes(node.intake.monitor.local(""), "a"))
+    assert own.transform is not None
+    assert own.transform[0] == transform
+    assert node.serving == fused_in_memory([own, other])["a"]
+    # A node whose model sees something else cannot be fused with them.
+    strange = Snapshot.from_bytes(shared_bytes(learnt("c").classifier(), "c"))
+    broker.publish(f"{ROOT}/nodes/c", sealed(strange))
+    node.turns(300.0)
+    assert node.fleet.figures.fusion_failures.value() == 1
+    assert "cannot be fused" in str(node.fleet.figures.complaint())
+    assert node.serving == fused_in_memory([own, other])["a"]
+
+
+def with_transform(config: Config, transform: str) -> Config:
+    model = msgspec.structs.replace(config.model, transform=transform)
+    return msgspec.structs.replace(config, model=model)
+
+
+def lifted(message: Message) -> Message:
+    """Readings whose logarithm there is."""
+    values = msgspec.json.decode(message.payload)
+    raised = {name: v + 10.0 if name.startswith("x") else v for name, v in values.items()}
+    return message._replace(payload=msgspec.json.encode(raised))
+
+
+def test_a_defect_costs_one_message(
+    tmp_path: Path, snapshots: dict[str, Snapshot], caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = memory("defect")
+    node = Node(config(broker="defect"), tmp_path)
+    node.link.read(0.0)
+    good = node.fleet.roster.take
+    calls: list[str] = []
+
+    def take(node_in_topic: str, data: bytes, now: float) -> Any:
+        calls.append(node_in_topic)
+        if node_in_topic == "b":
+            raise ZeroDivisionError("a defect")
+        return good(node_in_topic, data, now)
+
+    node.fleet.roster.take = take  # type: ignore[method-assign]
+    for name in "bc":
+        broker.publish(f"{ROOT}/nodes/{name}", sealed(snapshots[name]))
+    node.turn(100.0)
+    node.turn(200.0)
+    assert calls == ["b", "c"]
+    assert refusals(node) == {"failure": 1}
+    assert "brought out a defect" in caplog.text
+    assert node.fleet.roster.members(time.time()).keys() == {"c"}
+    assert not broker.sessions["a"].unacknowledged
+
+
 def test_a_restart_changes_nothing(tmp_path: Path, snapshots: dict[str, Snapshot]) -> None:
     broker = memory("restart")
     node = Node(config(broker="restart"), tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from streamlvq.config import Config, FleetTopics
 from streamlvq.connect import Link, Message, Outgoing
-from streamlvq.daemon.fleet_author import FOLDER, Author, TooLargeError, trusted
+from streamlvq.daemon.fleet_author import FOLDER, Author, trusted
 from streamlvq.daemon.fleet_figures import FleetFigures
 from streamlvq.daemon.fleet_fusing import Fusing
 from streamlvq.daemon.fleet_inbox import Inbox
@@ -150,7 +150,7 @@ class Fleet:
         try:
             payload = shared_bytes(local, self.node)
             data = self.author.write(self.node, payload, time.time())
-        except (TooLargeError, SnapshotError, OSError) as error:
+        except Exception as error:  # whatever it is, readings go on
             self.schedule.failed(now)
             self.figures.publish_failures.add()
             self.figures.trouble["publish"] = f"what was learnt cannot be published: {error}"

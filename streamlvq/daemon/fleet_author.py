@@ -100,7 +100,7 @@ class Author:
         return self._headers.get(node)
 
     def wrote(self, data: bytes, trust: TrustedKeys | None) -> bool:
-        """Whether we can have sent this, now or earlier."""
+        """Whether we can have sent this, now, earlier, or before our folder was lost."""
         if data in self._kept.values():
             return True
         try:
@@ -109,7 +109,7 @@ class Author:
         except EnvelopeRefused:
             return False
         last, header = self._numbering.last, sealed.header
-        return header.author == self.name and last is not None and header.number <= last
+        return header.author == self.name and (last is None or header.number <= last)
 
     def _read(self) -> None:
         for path in sorted(self.folder.glob("*.env")):

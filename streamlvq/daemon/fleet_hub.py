@@ -18,6 +18,7 @@ from streamlvq.daemon.fleet_schedule import RENEWALS
 from streamlvq.daemon.greeting import Greeting
 from streamlvq.daemon.metrics import Registry
 from streamlvq.fleet import Roster, Taken
+from streamlvq.snapshot import SnapshotFileError
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class FleetHub:
     def _publish(self, node: str, payload: bytes, now: float, link: Link) -> None:
         try:
             data = self.author.write(node, payload, time.time())
-        except (TooLargeError, OSError) as error:
+        except (TooLargeError, SnapshotFileError, OSError) as error:
             self.figures.publish_failures.add()
             self.figures.trouble[f"publish {node}"] = f"no model for {node!r}: {error}"
             log.error("the model for %r cannot be published: %s", node, error)

@@ -59,7 +59,7 @@ class Inbox:
 
     def take(self, messages: Sequence[Message], link: Link) -> None:
         """Let messages have their effect, and acknowledge those that had."""
-        taken = [(message, self._take(message)) for message in messages]
+        taken = [(message, self._safely(message)) for message in messages]
         for message, outcome in taken:
             self._tell(message, outcome)
         self._settle(taken, link)
@@ -82,7 +82,7 @@ class Inbox:
         elif now >= self._next:
             self._next = now + RETRY
             waiting, self._waiting = self._waiting, []
-            taken = [(message, self._take(message)) for message in waiting]
+            taken = [(message, self._safely(message)) for message in waiting]
             for message, outcome in taken:
                 if outcome.reason != UNSAVED:  # that was said before
                     self._tell(message, outcome)
@@ -91,6 +91,14 @@ class Inbox:
     def drop(self) -> None:
         """The link is another one: what was not acknowledged will come again."""
         self._waiting.clear()
+
+    def _safely(self, message: Message) -> Taken:
+        """What became of a message. Should it bring out a defect, it must not come for ever."""
+        try:
+            return self._take(message)
+        except Exception as error:
+            log.error("a message of the fleet brought out a defect", exc_info=error)
+            return Taken("refused", "failure", f"{type(error).__name__}: {error}")
 
     def _take(self, message: Message) -> Taken:
         place = self.topics.place(message.topic)
