@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,10 +75,10 @@ class State:
             number, shape = self._place(name)
             if number < at.FLOAT_SECTIONS:
                 self.ints[at.SECTIONS + number] = float_size
-                float_size += int(np.prod(shape))
+                float_size += math.prod(shape)
             else:
                 self.ints[at.SECTIONS + number] = int_size
-                int_size += int(np.prod(shape))
+                int_size += math.prod(shape)
         self.ints = np.concatenate([self.ints, np.zeros(int_size - at.HEADER, np.int64)])
         self.floats: Floats = np.zeros(float_size)
         for name, section in SECTIONS.items():
@@ -107,7 +108,7 @@ class State:
         number, shape = self._place(name)
         data = self.floats if number < at.FLOAT_SECTIONS else self.ints
         start = int(self.ints[at.SECTIONS + number])
-        return data[start : start + int(np.prod(shape))].reshape(shape)
+        return data[start : start + math.prod(shape)].reshape(shape)
 
     def size(self, which: int) -> int:
         """One of the sizes, switches and counters of `layout`."""

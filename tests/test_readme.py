@@ -18,7 +18,10 @@ from streamlvq.cli.parser import make_parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = ("demo", "run", "replay", "train", "record", "inspect", "config", "version")
+COMMANDS = (
+    *("demo", "run", "replay", "train", "record", "inspect", "config", "version"),
+    *("fuse", "fleet", "keys"),
+)
 PAGES = [Path("README.md"), *(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md"))]
 
 
