@@ -153,7 +153,7 @@ def test_pairs_are_means_over_the_nodes_that_have_both_classes() -> None:
 def test_the_sigmoid_of_a_pair_is_the_mean_whichever_class_came_first() -> None:
     world = World.of(5, classes=2)
     X, y = world.read(1, 80)
-    turned = [i for i in np.argsort([label == world.labels[0] for label in y], kind="stable")]
+    turned = np.argsort([label == world.labels[0] for label in y], kind="stable")
     one = learnt(streamlvq.PairwiseLVQ(), X, y)
     other = learnt(streamlvq.PairwiseLVQ(), X[turned], [y[i] for i in turned])
     assert one.classes != other.classes
@@ -265,7 +265,7 @@ def test_every_model_can_be_fused_with_shifted_sensors_and_missing_classes(name:
     for i in range(4):
         X, y = world.read(900 + i, 100, shift=shift[i])
         least = 0.9 if name in ("LVQ21", "LVQ3") else 0.95  # they move only at borders
-        assert accuracy(fused.for_node(f"n{i}"), X, y) > least, fused.report
+        assert accuracy(fused.for_node(f"n{i}"), X, y) >= least, fused.report
         assert fused.report.nodes[f"n{i}"].gained == tuple(
             world.labels[k] for k in range(4) if k not in known[i]
         )
