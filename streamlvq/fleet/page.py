@@ -178,9 +178,9 @@ def _trials(report: FusionReport) -> str:
     if not report.trials:
         return f"<p>{escape(report.why)}</p>"
     words = (
-        "Every shared class was left out in turn, and where its mean lies in each node was "
-        "predicted from the other classes. How far the prediction was off, in within-class "
-        "deviations:"
+        "Where the mean of each class lies in each node was predicted: the node's other classes "
+        "tell how its sensors differ, the other nodes where the class is. How far the prediction "
+        "was off, in within-class deviations:"
     )
     known = [error for error in report.trials.values() if math.isfinite(error)]
     rows = "".join(_trial(report, name, max(known, default=0.0)) for name in report.trials)
