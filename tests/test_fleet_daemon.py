@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
-from brokers import Mosquitto, find_mosquitto
+from brokers import BrokerProcess, broker  # noqa: F401
 from daemons import Client, Daemon, until
 from fleets import (
     NAMES,
@@ -27,16 +25,14 @@ from streamlvq.daemon.fleet import shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.snapshot import Snapshot
 
-pytestmark = pytest.mark.skipif(find_mosquitto() is None, reason="needs Mosquitto")
-
 COUNT = 120  # readings of each node
 
 
-def nodes(broker: Mosquitto, folder: Path, **fleet: object) -> dict[str, Daemon]:
+def nodes(running: BrokerProcess, folder: Path, **fleet: object) -> dict[str, Daemon]:
     """Daemons that publish once they have learnt all readings, started at the same time."""
     wanted = {"min_samples": COUNT, "publish_after": 10**6, **fleet}
     daemons = {
-        name: Daemon(folder / name, node_settings(broker, folder, name, fleet=wanted))
+        name: Daemon(folder / name, node_settings(running, folder, name, fleet=wanted))
         for name in NAMES
     }
     start(daemons)
@@ -75,9 +71,11 @@ def through_files(snapshots: dict[str, Snapshot], folder: Path) -> dict[str, byt
     }
 
 
-def test_peers_fuse_to_the_same_bits_as_memory_and_files(tmp_path: Path) -> None:
+def test_peers_fuse_to_the_same_bits_as_memory_and_files(
+    tmp_path: Path, broker: BrokerProcess  # noqa: F811
+) -> None:
     order = random.sample(NAMES, len(NAMES))  # any
-    with Mosquitto() as broker, Client(broker, f"{ROOT}/#", "plant/+/+/decision") as client:
+    with Client(broker, f"{ROOT}/#", "plant/+/+/decision") as client:
         daemons = nodes(broker, tmp_path)
         try:
             alone = by_themselves(daemons)
@@ -127,8 +125,10 @@ def fusions(daemon: Daemon) -> float:
     return daemon.metrics()["streamlvq_fleet_fusions_total"]
 
 
-def test_a_hub_gives_the_same_bits_even_if_it_is_killed(tmp_path: Path) -> None:
-    with Mosquitto() as broker, Client(broker, f"{ROOT}/#") as client:
+def test_a_hub_gives_the_same_bits_even_if_it_is_killed(
+    tmp_path: Path, broker: BrokerProcess  # noqa: F811
+) -> None:
+    with Client(broker, f"{ROOT}/#") as client:
         hub = Daemon(tmp_path / "hub", hub_settings(broker, tmp_path))
         hub.launch()
         daemons = nodes(broker, tmp_path, role="member", hub="hub")
