@@ -72,7 +72,8 @@ def through_files(snapshots: dict[str, Snapshot], folder: Path) -> dict[str, byt
 
 
 def test_peers_fuse_to_the_same_bits_as_memory_and_files(
-    tmp_path: Path, broker: BrokerProcess  # noqa: F811
+    tmp_path: Path,
+    broker: BrokerProcess,  # noqa: F811
 ) -> None:
     order = random.sample(NAMES, len(NAMES))  # any
     with Client(broker, f"{ROOT}/#", "plant/+/+/decision") as client:
@@ -126,7 +127,8 @@ def fusions(daemon: Daemon) -> float:
 
 
 def test_a_hub_gives_the_same_bits_even_if_it_is_killed(
-    tmp_path: Path, broker: BrokerProcess  # noqa: F811
+    tmp_path: Path,
+    broker: BrokerProcess,  # noqa: F811
 ) -> None:
     with Client(broker, f"{ROOT}/#") as client:
         hub = Daemon(tmp_path / "hub", hub_settings(broker, tmp_path))
