@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import os
@@ -13,13 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from demos import COMMAND, alive, descendants, started, until
 from streamlvq.config import load
 from streamlvq.connect import Message
 from streamlvq.demo import brokers, run, stage
@@ -35,50 +34,10 @@ from streamlvq.demo.watch import Watch
 from streamlvq.demo.wire import CHAPTER, STATUS, Online, Said, Told, Truth, truth_topic
 
 DEVICES = ["press-1", "press-2", "press-3", "press-4"]
-COMMAND = [sys.executable, "-m", "streamlvq", "demo", "--act", "1"]
+ACT = ("--act", "1")
 encode = msgspec.json.encode
 
 # --- the whole of it -----------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo as a process; its output comes through a pipe."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def descendants(pid: int) -> dict[int, str]:
-    """The processes that a process has started, with their command lines; guards left out."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid:
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found[int(folder.name)] = command
-    return {child: command for child, command in found.items() if "kill -9" not in command}
-
-
-def until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """Read lines until one holds `text`."""
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if text in line:
-            return lines
-    raise AssertionError(f"{text!r} did not come in {''.join(lines)!r}")
 
 
 def number(output: str, what: str) -> float:
@@ -110,14 +69,14 @@ def test_the_story_is_told_in_lines(broker: str, tmp_path: Path) -> None:
         pytest.skip(f"no {broker} here")
     folder = tmp_path / "kept"
     options = ("--seconds", "10", "--rate", "60", "--keep", str(folder))
-    with started(*options, STREAMLVQ_DEMO_BROKER=broker) as process:
+    with started(*ACT, *options, STREAMLVQ_DEMO_BROKER=broker) as process:
         begun = until(process, "commissioning")
         children = descendants(process.pid)
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert broker in begun[0].lower()
     assert len(children) == 3, children  # broker, daemon, machines
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    assert not alive(children)
     assert_good_summary(output, 10, 60)
     for words in ("plug is loose on press-1", "technician looks at press-2", "sensor of press-3"):
         assert words in output
@@ -139,7 +98,7 @@ def test_a_terminal_gets_a_picture() -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS="110", LINES="40")
-        os.execv(sys.executable, [*COMMAND, "--seconds", "6", "--rate", "60"])
+        os.execv(sys.executable, [*COMMAND, *ACT, "--seconds", "6", "--rate", "60"])
     shown = read_terminal(terminal, 120)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0, shown[-2000:]
@@ -169,7 +128,7 @@ def read_terminal(terminal: int, timeout: float) -> str:
 
 
 def test_it_ends_cleanly_when_asked_to() -> None:
-    with started("--plain") as process:
+    with started(*ACT, "--plain") as process:
         until(process, "readings/s")
         children = descendants(process.pid)
         assert len(children) == 3
@@ -180,13 +139,13 @@ def test_it_ends_cleanly_when_asked_to() -> None:
     assert process.returncode == 0, errors
     assert errors == ""
     assert "readings decided" in output
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    assert not alive(children)
 
 
 @pytest.mark.parametrize("victim", ["the broker", "the daemon"])
 def test_a_process_that_dies_is_named(victim: str) -> None:
     word = {"the broker": "broker.conf", "the daemon": " run "}
-    with started("--plain") as process:
+    with started(*ACT, "--plain") as process:
         until(process, "readings/s")
         children = descendants(process.pid)
         os.kill(next(pid for pid, line in children.items() if word[victim] in line), signal.SIGKILL)
@@ -195,11 +154,11 @@ def test_a_process_that_dies_is_named(victim: str) -> None:
     assert f"error: {victim}" in errors
     assert "was ended by SIGKILL; it said last:" in errors
     assert "Traceback" not in errors
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    assert not alive(children)
 
 
 def test_not_even_kill_9_leaves_children_behind() -> None:
-    with started("--plain") as process:
+    with started(*ACT, "--plain") as process:
         until(process, "starting: the daemon")
         time.sleep(0.3)
         children = descendants(process.pid)
@@ -207,7 +166,7 @@ def test_not_even_kill_9_leaves_children_behind() -> None:
         process.kill()
         process.wait()
         deadline = time.monotonic() + 5
-        while any(Path(f"/proc/{pid}").exists() for pid in children):
+        while alive(children):
             assert time.monotonic() < deadline, children
             time.sleep(0.05)
 
@@ -609,7 +568,7 @@ def test_stopped_while_it_compiles(tmp_path: Path) -> None:
         "    Monitor.compile = lambda self: ctypes.CDLL(None).sleep(60)\n"
     )
     folder = tmp_path / "kept"
-    with started("--plain", "--keep", str(folder), PYTHONPATH=str(tmp_path)) as process:
+    with started(*ACT, "--plain", "--keep", str(folder), PYTHONPATH=str(tmp_path)) as process:
         until(process, "one to two minutes")
         assert "making the kernels ready" in (folder / "daemon.log").read_text()
         asked = time.monotonic()

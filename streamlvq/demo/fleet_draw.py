@@ -32,7 +32,7 @@ def picture(watch: FleetWatch, title: str, width: int) -> RenderableType:
         Text(title, style="bold"),
         table(watch, width),
         legend(),
-        _panel(findings(watch), "what the fleet has found out"),
+        _panel(findings(watch), "what the fleet has found out (and what is true)"),
         _panel(happenings(watch.notes), "what is happening"),
     )
 

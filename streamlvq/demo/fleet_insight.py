@@ -25,7 +25,15 @@ SHOWN = 3  # sensors of a node
 
 @dataclass(frozen=True)
 class Off:
-    """How far a sensor is off against that of the first node."""
+    """How far a sensor is off against that of the first node; in brackets what is true.
+
+    Examples
+    --------
+    >>> from streamlvq.demo.fleet_insight import Off
+    >>> print(Off("bearing_temperature", 6.2, 6.0))
+    bearing temperature +6.2 °C (+6.0)
+
+    """
 
     feature: str
     found: float  # by the fusion
@@ -33,7 +41,7 @@ class Off:
 
     def __str__(self) -> str:
         name = self.feature.replace("_", " ")
-        return f"{name} {self.found:+.1f} {UNITS[self.feature]} (in truth {self.true:+.1f})"
+        return f"{name} {self.found:+.1f} {UNITS[self.feature]} ({self.true:+.1f})"
 
 
 class Insight:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import string
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +13,13 @@ from streamlvq.demo.fleet_story import HALLS, LABELS
 if TYPE_CHECKING:
     from streamlvq.fleet import TrustedKeys
 
-FOLDER, CONFIG, KEY, TRUST, STATE = "fleet", "monitor.yaml", "node.key", "trusted-keys", "state"
+FOLDER, TRUST = "fleet", "trusted-keys"
+CONFIG, KEY, STATE, DECISIONS = "monitor.yaml", "node.key", "state", "decisions.jsonl"
+
+
+def can_sign() -> bool:
+    """Whether what signatures need is installed."""
+    return importlib.util.find_spec("cryptography") is not None
 
 
 def set_up(url: str, folder: Path) -> TrustedKeys:
@@ -49,6 +56,7 @@ def configuration(url: str, folder: Path, node: str) -> str:
         node=node,
         key=own / KEY,
         trust=folder / FOLDER / TRUST,
+        decisions=own / DECISIONS,
         state=own / STATE,
         labels=LABELS,
     )

@@ -59,5 +59,5 @@ def _insight(watch: FleetWatch) -> list[str]:
     for name in watch.nodes:
         off = watch.insight.off(name)
         if off:
-            lines.append(f"  {name} against {first}: {', '.join(map(str, off))}")
+            lines.append(f"  {name} against {first} (in truth): {', '.join(map(str, off))}")
     return [*lines, *(f"  warning: {text}" for text in report.warnings)]

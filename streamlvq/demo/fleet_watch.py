@@ -138,10 +138,10 @@ class FleetWatch:
             self._on_gain(node)
 
     def _on_gain(self, name: str) -> None:
-        gained = self.insight.gained(name)
-        if gained and not any(note.kind == f"gain {name}" for note in self.notes):
-            text = f"{name} gains {', '.join(gained)}, shifted to how its own sensors would see it"
-            self.note(f"gain {name}", text)
+        for label in self.insight.gained(name):
+            text = f"{name} gains the class {label}, as its own sensors would see it"
+            if not any(note.text == text for note in self.notes):
+                self.note("found", text)
 
     def _on_reading(self, name: str, topic: str, payload: bytes) -> None:
         pairs = self.nodes[name].pairs

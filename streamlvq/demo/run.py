@@ -13,14 +13,16 @@ from types import FrameType
 from typing import Any
 
 from streamlvq.demo import fleet_story, story
-from streamlvq.demo.act import HASTE, Act
+from streamlvq.demo.act import GRACE, Act
 from streamlvq.demo.brokers import find_broker, free_port, taken
 from streamlvq.demo.children import DemoError
+from streamlvq.demo.fleet_setup import can_sign
 from streamlvq.demo.fleet_show import FleetShow
 from streamlvq.demo.show import Show
 from streamlvq.demo.stage import Stage
 from streamlvq.demo.summary import next_steps
 from streamlvq.demo.watch import Watch
+from streamlvq.errors import MissingExtraError
 
 ENDINGS = ("SIGTERM", "SIGHUP")  # as good as Ctrl-C
 
@@ -62,31 +64,58 @@ def run(
 
     """
     _check(seconds, devices, rate, port, act)
-    program = find_broker()
+    plan, program = lengths(seconds, _possible(act)), find_broker()
     watch = Watch(f"press-{n}" for n in range(1, devices + 1))
-    done: list[Act[Any]] = []
     with _folder(keep) as folder:
         stage = Stage(folder, port or free_port())
         acts: dict[int, Act[Any]] = {
             1: Show(stage, watch, program, screenshot),
             2: FleetShow(stage, program, screenshot if act == 2 else None),
         }
-        with _endings():
-            try:
-                for number, length in lengths(seconds, act).items():
-                    done.append(acts[number])
-                    _play(acts[number], length, rate, plain)
-            except KeyboardInterrupt:
-                pass  # the ordinary way to end it
-            finally:
-                _deaf()
-                _end(done, stage)
-        fleet = acts[2] in done
-        texts = [one.summary() for one in done]
-        if any(one.watch.began is not None for one in done):
-            texts.append(next_steps(None if keep is None else folder, fleet))
-    print("\n".join(texts), flush=True)
+        played = [acts[number] for number in _perform(acts, plan, stage, rate, plain)]
+        text = _text(played, None if keep is None else folder)
+    print(text, flush=True)
     return 0
+
+
+def _perform(
+    acts: dict[int, Act[Any]],
+    plan: dict[int, float | None],
+    stage: Stage,
+    rate: float,
+    plain: bool,
+) -> list[int]:
+    """Play one after the other until the end or Ctrl-C; gives those that were begun."""
+    begun: list[int] = []
+    with _endings():
+        try:
+            for number, seconds in plan.items():
+                begun.append(number)
+                acts[number].run(seconds, rate, plain)
+                acts[number].end()
+        except KeyboardInterrupt:
+            pass  # the ordinary way to end it
+        finally:
+            _deaf()
+            _end([acts[number] for number in begun], stage)
+    return begun
+
+
+def _end(acts: list[Act[Any]], stage: Stage) -> None:
+    """Whatever happened, end everything; the last act may not have ended by itself."""
+    try:
+        for act in acts[-1:]:
+            act.end()
+    finally:
+        stage.close(GRACE)
+
+
+def _text(acts: list[Act[Any]], folder: Path | None) -> str:
+    """What was seen, and what to do now."""
+    texts = [act.summary() for act in acts]
+    if any(act.watch.began is not None for act in acts):
+        texts.append(next_steps(folder, any(isinstance(act, FleetShow) for act in acts)))
+    return "\n".join(texts)
 
 
 def lengths(seconds: float | None, act: int | None) -> dict[int, float | None]:
@@ -107,18 +136,13 @@ def lengths(seconds: float | None, act: int | None) -> dict[int, float | None]:
     return {1: first, 2: seconds - first}
 
 
-def _play(act: Act[Any], seconds: float | None, rate: float, plain: bool) -> None:
-    act.run(seconds, rate, plain)
-    act.end()
-
-
-def _end(acts: list[Act[Any]], stage: Stage) -> None:
-    """Whatever happened, end everything; the last act may not have ended by itself."""
-    try:
-        for act in acts[-1:]:
-            act.end()
-    finally:
-        stage.close(HASTE)
+def _possible(act: int | None) -> int | None:
+    """Both acts only if there is all that they need; who asks for the second is told what not."""
+    if act == 1 or can_sign():
+        return act
+    if act == 2:
+        raise MissingExtraError("cryptography", "demo")
+    return 1
 
 
 def _check(
