@@ -15,6 +15,7 @@ from fusion_fleets import (
     fused_accuracy,
     learn,
     maker,
+    plain,
     snapshots,
     spectral,
     split,
@@ -97,28 +98,42 @@ FLEETS: dict[str, Fleet] = {
 }
 
 
+def compared(nodes: list[Node], model: str, epochs: int) -> tuple[str, list[float]]:
+    """What was chosen; the accuracies of the bare mean, of raw fusion and of the default."""
+    given = snapshots(nodes, learn(nodes, maker(model), epochs))
+    auto = fuse(given)
+    ways = plain(given), fuse(given, drift="none"), auto
+    return auto.report.drift, [float(fused_accuracy(way, nodes).mean()) for way in ways]
+
+
 def never(
-    models: Sequence[str] = ("GMLVQ", "LGMLVQ"), seeds: int = 2, epochs: int = EPOCHS,
+    models: Sequence[str] = ("GMLVQ", "LGMLVQ"),
+    seeds: int = 2,
+    epochs: int = EPOCHS,
     data: list[str] | None = None,
-) -> Iterator[Table]:  # fmt: skip
-    columns = ["fleet", "model", "raw", "auto", "lost", "chosen", "verdict"]
-    table, worst = Table("auto against raw fusion, mean accuracy of all nodes", columns), -np.inf
-    chosen_fleets = {k: v for k, v in FLEETS.items() if not data or any(d in k for d in data)}
-    for name, fleet in progress(chosen_fleets.items(), "never", len(chosen_fleets)):
+) -> Iterator[Table]:
+    """Losses are those of the unluckiest seed.
+
+    Raw fusion protects itself against liars, as the default does; the bare mean does not. So the
+    second loss is also what protection costs where nobody lies.
+    """
+    columns = ["fleet", "model", "bare mean", "raw", "auto", "lost", "to bare", "chosen", "verdict"]
+    table, losses = Table("auto against raw fusion, mean accuracy of all nodes", columns), []
+    wanted = {k: v for k, v in FLEETS.items() if not data or any(part in k for part in data)}
+    for name, fleet in progress(wanted.items(), "never", len(wanted)):
         for model in models:
-            pairs, chosen = [], []
-            for seed in range(1, seeds + 1):
-                nodes = fleet(seed)
-                given = snapshots(nodes, learn(nodes, maker(model), epochs))
-                auto = fuse(given)
-                chosen.append(auto.report.drift)
-                raw = fused_accuracy(fuse(given, drift="none"), nodes).mean()
-                pairs.append((raw, fused_accuracy(auto, nodes).mean()))
-            raw, auto = np.mean(pairs, axis=0)
-            lost = max(one - two for one, two in pairs)  # of the unluckiest seed
-            worst = max(worst, lost)
-            how = "/".join(dict.fromkeys(chosen))
-            met = verdict(bool(lost <= MOST_LOST))
-            table.add(name, model, f"{raw:.4f}", f"{auto:.4f}", f"{lost:.4f}", how, met)
+            runs = [compared(fleet(seed), model, epochs) for seed in range(1, seeds + 1)]
+            scores = np.array([score for _, score in runs])
+            lost, to_bare = (scores[:, [1, 0]] - scores[:, [2]]).max(axis=0).tolist()
+            losses.append((lost, to_bare))
+            how = "/".join(dict.fromkeys(chosen for chosen, _ in runs))
+            cells = [f"{v:.4f}" for v in (*scores.mean(axis=0), lost, to_bare)]
+            table.add(name, model, *cells, how, verdict(max(lost, to_bare) <= MOST_LOST))
     yield table
-    yield figure_table([Figure("largest loss of auto against raw", float(worst), MOST_LOST)])
+    raw, bare = np.max(losses, axis=0).tolist()
+    yield figure_table(
+        [
+            Figure("largest loss of auto against raw fusion", raw, MOST_LOST),
+            Figure("largest loss of auto against the bare mean", bare, MOST_LOST),
+        ]
+    )
