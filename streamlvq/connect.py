@@ -46,10 +46,20 @@ class Outgoing(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """A topic filter to listen to."""
+    """A topic filter to listen to.
+
+    Attributes
+    ----------
+    filter, qos
+        What, and how surely.
+    again
+        Whether retained messages are wanted after every connect, not only when the subscription is
+        new; for those of which only the last one counts.
+    """
 
     filter: str
     qos: int
+    again: bool = False
 
 
 class Link(abc.ABC):

@@ -673,7 +673,7 @@ def test_subscriptions_and_links() -> None:
         readings=ReadingsSection(topic="a/{device}", qos=0),
         labels=LabelsSection(topic="b/{device}"),
     )
-    assert subscriptions(config) == [("a/+", 0), ("b/+", 1)]
+    assert subscriptions(config) == [("a/+", 0, False), ("b/+", 1, False)]
     wrong = msgspec.structs.replace(
         config, broker=msgspec.structs.replace(config.broker, url="carrier-pigeon://x")
     )

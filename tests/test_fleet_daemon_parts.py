@@ -116,14 +116,17 @@ def test_topics_lead_to_names_and_back() -> None:
 
 def test_each_role_listens_to_what_it_needs() -> None:
     readings = Subscription("plant/a/+/readings", 1)
-    assert subscriptions(config()) == [readings, (f"{ROOT}/nodes/+", 1)]
+    assert subscriptions(config()) == [readings, (f"{ROOT}/nodes/+", 1, True)]
     assert subscriptions(config(role="member", hub="hub")) == [
         readings,
-        (f"{ROOT}/models/a", 1),
-        (f"{ROOT}/nodes/a", 1),
+        (f"{ROOT}/models/a", 1, True),
+        (f"{ROOT}/nodes/a", 1, True),
     ]
-    assert subscriptions(config(role="hub")) == [(f"{ROOT}/nodes/+", 1), (f"{ROOT}/models/+", 1)]
-    assert subscriptions(as_guest(config())) == [("plant/a/+/readings", 0)]
+    assert subscriptions(config(role="hub")) == [
+        (f"{ROOT}/nodes/+", 1, True),
+        (f"{ROOT}/models/+", 1, True),
+    ]
+    assert subscriptions(as_guest(config())) == [("plant/a/+/readings", 0, False)]
 
 
 def test_the_fleet_has_a_limit_of_its_own() -> None:

@@ -32,8 +32,9 @@ class World:
         self, client_id: str, *filters: str, qos: int = 1, connect: bool = True, **more: Any
     ) -> Any:
         extra = {key: more.pop(key) for key in ("will", "birth") if key in more}
+        again = more.pop("again", False)
         config = Broker(client_id=client_id, **{**self.settings, **more})
-        made = self.kind(config, [Subscription(f, qos) for f in filters], **extra)
+        made = self.kind(config, [Subscription(f, qos, again) for f in filters], **extra)
         self.made.append(made)
         if connect:
             wait_until(lambda: made.connected, made)
@@ -264,6 +265,17 @@ def test_retained_messages_come_once(world: World) -> None:
     again = world.link("receiver", "plant/#", connect=False)
     assert again.read(0.5) == []
     assert again.connected
+
+
+def test_retained_messages_come_again_to_who_asks(world: World) -> None:
+    sender = world.link("sender")
+    sender.publish([Outgoing("plant/model", b"newest", 1, True)])
+    for _ in range(2):
+        receiver = world.link("receiver", "plant/#", connect=False, again=True)
+        received = collect(receiver, 1, sender)
+        assert payloads(received) == [b"newest"]
+        receiver.acknowledge(received)
+        receiver.close()
 
 
 def test_birth_and_will(world: World) -> None:

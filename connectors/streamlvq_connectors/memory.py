@@ -90,8 +90,8 @@ class MemoryBroker:
             session.waiting.append((self._next, message))
 
     def subscribe(self, session: Session, subscription: Subscription) -> None:
-        """As MQTT 5 with retainHandling 1: retained messages only if it is new."""
-        new = subscription.filter not in session.subscriptions
+        """As MQTT 5: retained messages if it is new, or if they are wanted again."""
+        new = subscription.again or subscription.filter not in session.subscriptions
         session.subscriptions[subscription.filter] = subscription.qos
         for topic, message in self.retained.items() if new else ():
             if matches(subscription.filter, topic):

@@ -202,10 +202,10 @@ def subscriptions(config: Config) -> list[Subscription]:
     Examples
     --------
     >>> subscriptions(Config())
-    [Subscription(filter='sensors/+/readings', qos=1)]
+    [Subscription(filter='sensors/+/readings', qos=1, again=False)]
 
     """
-    fleet = [Subscription(filter, 1) for filter in fleet_filters(config)]
+    fleet = [Subscription(filter, 1, again=True) for filter in fleet_filters(config)]
     if config.fleet is not None and config.fleet.role == "hub":
         return fleet
     wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}

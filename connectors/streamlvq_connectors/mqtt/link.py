@@ -317,7 +317,7 @@ class MqttLink(Link):
         if self.broker.protocol == "5":
             # Retained messages only when the subscription is new: they were learnt already.
             wanted = [
-                (s.filter, SubscribeOptions(qos=s.qos, retainHandling=1))
+                (s.filter, SubscribeOptions(qos=s.qos, retainHandling=0 if s.again else 1))
                 for s in self.subscriptions
             ]
         _, mid = self._client.subscribe(wanted)
