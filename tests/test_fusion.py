@@ -30,7 +30,7 @@ from streamlvq.fusion.brought import unpack
 from streamlvq.fusion.drift import CORRECTIONS
 from streamlvq.fusion.metric import factor
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.fusion.tables import ENOUGH, Axes, Tables
+from streamlvq.fusion.tables import ENOUGH, SWAY, Axes, Tables
 from streamlvq.fusion.two_way import two_way
 from streamlvq.fusion.weights import capped
 
@@ -308,12 +308,16 @@ def oracle_of(
     for i in range(len(tables.nodes)):
         held = [k for k in range(spread.shape[0]) if tables.count[i, k, feature] > 0]
         means.append({k: float(tables.mean[i, k, feature]) for k in held})
-        worth.append(
-            {
-                k: naive.worth_of_mean(tables.count[i, k, feature], ENOUGH, spread[k, feature])
-                for k in held
-            }
-        )
+        worth.append({k: naive.worth_of_mean(tables.samples[i, k], ENOUGH, 1.0) for k in held})
+    for k in range(spread.shape[0]):
+        holders = [each for each in worth if k in each]
+        if len(holders) > 2:  # counts can be lied about
+            most = max(SWAY, 1 / len(holders))
+            cut = naive.capped_weights([each[k] for each in holders], 1, most)
+            for each, value in zip(holders, cut, strict=True):
+                each[k] = value
+        for each in holders:
+            each[k] /= spread[k, feature]
     return means, worth
 
 

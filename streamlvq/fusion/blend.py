@@ -11,6 +11,7 @@ from streamlvq.fusion.drift import Correction
 from streamlvq.fusion.matching import matched
 from streamlvq.fusion.pool import OF_PROTOTYPES, Ints, Pool
 from streamlvq.fusion.rules import Rule, mean
+from streamlvq.fusion.scales import fused_scales
 from streamlvq.fusion.screen import QUORUM, Screened
 from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.tables import Bools, Floats
@@ -21,8 +22,6 @@ LOOSE, WILD = (
     9.0,
 )  # times as far from its class as prototypes usually are: drawn back, left out
 NEAR = 3.0  # deviations from the class mean: no prototype is called wild for less
-TIMES_PEAK = 4.0  # a largest deviation beyond this many times the usual one counts only as that
-RELATIVE_ROUNDING = 1e-20  # see `kernels.scaling`
 
 
 @dataclass(frozen=True)
@@ -175,41 +174,6 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     _, place, count = np.unique(node, return_inverse=True, return_counts=True)
     means: Floats = np.bincount(place, values) / count
     return means
-
-
-def fused_scales(
-    pool: Pool, correction: Correction, voices: Voices, shape: Shape
-) -> dict[str, Floats]:
-    """Mean, deviation, largest deviation and weight of every feature over all nodes."""
-    gain, shift = correction.gain, correction.shift
-    known = (pool.scales["weight"] > 0) & (voices.nodes > 0)[:, None]
-    share = np.where(known, voices.nodes[:, None], 0.0)
-    place = np.where(known, (pool.scales["mean"] - shift) / gain, np.nan)
-    inner = np.where(known, pool.scales["variance"] / gain**2, np.nan)
-    middle = np.nan_to_num(voices.rule(place, share))
-    within = np.nan_to_num(voices.rule(inner, share))
-    between = np.nan_to_num(voices.rule((place - middle) ** 2, share))
-    peaks = np.where(known, pool.scales["peak"] / gain, 0.0)
-    if voices.screened is not None and known.sum(axis=0).min(initial=0) >= QUORUM:
-        usual = np.nanmedian(np.where(known, peaks, np.nan), axis=0)
-        peaks = np.minimum(peaks, TIMES_PEAK * usual)
-    scales = {
-        "mean": middle,
-        "variance": within + between,
-        "peak": peaks.max(axis=0, initial=0.0),
-        "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
-    }
-    scales["inverse"] = _inverse(scales, shape)
-    return scales
-
-
-def _inverse(scales: dict[str, Floats], shape: Shape) -> Floats:
-    """As `kernels.scaling` has it, so that nothing jumps when the fused model learns."""
-    if not shape.standardize:
-        return np.where(scales["weight"] > 0, 1.0, 0.0)
-    squared = np.maximum(scales["variance"], (shape.floor * scales["peak"]) ** 2)
-    usable = squared > RELATIVE_ROUNDING * scales["mean"] ** 2
-    return np.where(usable, 1.0 / np.sqrt(np.where(usable, squared, 1.0)), 0.0)
 
 
 def _calibration(pool: Pool, voices: Voices) -> Floats:

@@ -5,6 +5,7 @@ Axes: nodes, classes, features. Where a node has nothing to say its count is zer
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.fusion.brought import Brought, Model
+from streamlvq.fusion.weights import capped, liars_among
 from streamlvq.models.array_classifier import Label
 from streamlvq.vectorize import name_order
 
@@ -20,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 ENOUGH = 100.0  # readings of a class after which more of them make its mean hardly more reliable
+SWAY = 0.4  # of what is known of a class: more, and those who might lie were the majority
 THIN = 0.1  # of the variance that a feature usually has: less is taken for too little to rely on
 
 
@@ -106,9 +109,19 @@ class Tables:
 
     def reliability(self, spread: Floats) -> Floats:
         """How much each mean counts: one over its variance, if nodes differ a little anyway."""
-        with np.errstate(divide="ignore"):
-            worth = 1.0 / (1.0 / self.count + 1.0 / ENOUGH)
-        return np.where(self.count > 0, worth, 0.0) / spread
+        worth: Floats = _worth(self.count) * self._believed[:, :, None] / spread
+        return worth
+
+    @functools.cached_property
+    def _believed(self) -> Floats:
+        """The share of what nodes say they have seen that is believed: counts can be lied about."""
+        believed = np.ones(self.samples.shape)
+        for k, column in enumerate(_worth(self.samples).T):
+            holders = int((column > 0).sum())
+            if holders > 2:
+                cut = capped(column, liars_among(holders), SWAY)
+                believed[:, k] = np.where(column > 0, cut / np.where(column > 0, column, 1.0), 1.0)
+        return believed
 
     def only(self, keep: Any) -> Tables:
         """The same with some cells (nodes x classes) left out."""
@@ -117,6 +130,11 @@ class Tables:
             samples=np.where(keep, self.samples, 0.0),
             count=np.where(np.asarray(keep)[:, :, None], self.count, 0.0),
         )
+
+
+def _worth(count: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.where(count > 0, 1.0 / (1.0 / count + 1.0 / ENOUGH), 0.0)
 
 
 def _words(names: Sequence[Any]) -> list[str]:
