@@ -7,15 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from streamlvq.fusion.drift import CORRECTIONS
-from streamlvq.fusion.rules import mean
+from streamlvq.fusion.rules import Rule, mean, median
 from streamlvq.fusion.sharing import Ints, components
 from streamlvq.fusion.standing import stand
 from streamlvq.fusion.tables import Bools, Floats, Tables
+from streamlvq.fusion.weights import liars_among
 
 TRIED = ("none", "least_squares", "scale_shift")  # from simple to complicated
 BETTER = 0.9  # a more complicated one must reduce the squared error to this
 NEGLIGIBLE = 0.01  # squared deviations: nothing worth correcting
 FARTHEST = 25.0  # squared deviations that one mean may be off: one node shall not decide alone
+ODD, TIMES = 1.0, 4.0  # squared deviations, and so many times the usual: no correction explains it
 FEW = 10.0  # readings of a class: a mean of so few is hard to predict, and counts half
 FOLDS = 8  # of nodes that are left out together, if there are more
 ASKED = 32  # nodes; more would not change the answer
@@ -40,14 +42,33 @@ def trials(
 
     """
     tables = _asked(tables)
-    fold = np.arange(len(tables.nodes)) % FOLDS
-    errors: dict[str, float] = {}
-    for name in tried:
-        found = [_predicted(tables, spread, relevance, name, fold == f) for f in np.unique(fold)]
-        worth = sum(w for _, w in found)
-        if worth > 0:
-            errors[name] = float(sum(squares for squares, _ in found) / worth)
-    return errors
+    trust = tables.samples / (tables.samples + FEW)
+    around_medians = _errors(tables, spread, relevance, tried, median)
+    odd = _unexplained(around_medians, trust)
+    if odd.any():  # it would hide what a correction does for the others
+        tables = tables.only(~odd[:, None])
+    errors = _errors(tables, spread, relevance, tried, mean)
+    return {
+        name: float((trust * np.nan_to_num(found)).sum() / (trust * np.isfinite(found)).sum())
+        for name, found in zip(tried, errors, strict=True)
+        if np.isfinite(found).any()
+    }
+
+
+def _unexplained(errors: Floats, trust: Floats) -> Bools:
+    """The few nodes that every correction fails on, if there are such."""
+    known = np.isfinite(errors).any(axis=0)
+    worth = np.where(known, trust, 0.0)
+    total = worth.sum(axis=1)
+    means = (worth * np.nan_to_num(errors)).sum(axis=2) / np.where(total > 0, total, 1.0)
+    best = means.min(axis=0)
+    asked = total > 0
+    odd: Bools = np.zeros(len(best), bool)
+    if asked.sum() > 2:
+        limit = max(ODD, TIMES * float(np.median(best[asked])))
+        worst = np.argsort(-best, kind="stable")[: liars_among(int(asked.sum()))]
+        odd[worst] = best[worst] > limit
+    return odd
 
 
 def _asked(tables: Tables) -> Tables:
@@ -65,27 +86,42 @@ def _asked(tables: Tables) -> Tables:
     )
 
 
-def _predicted(
-    tables: Tables, spread: Floats, relevance: Floats, name: str, out: Bools
-) -> tuple[float, float]:
-    """The weighted sum of squared errors of the class means of some nodes, and the weights."""
+def _errors(
+    tables: Tables, spread: Floats, relevance: Floats, tried: tuple[str, ...], rule: Rule
+) -> Floats:
+    """Squared errors of corrections x nodes x classes; NaN if nothing was predicted."""
+    fold = np.arange(len(tables.nodes)) % FOLDS
+    errors = np.full((len(tried), *tables.samples.shape), np.nan)
+    for found, name in zip(errors, tried, strict=True):
+        for f in np.unique(fold):
+            _predict(found, tables, spread, relevance, name, fold == f, rule)
+    return errors
+
+
+def _predict(
+    found: Floats,
+    tables: Tables,
+    spread: Floats,
+    relevance: Floats,
+    name: str,
+    out: Bools,
+    rule: Rule,
+) -> None:
+    """Fill in the squared errors of the class means of some nodes."""
     rest = tables.only(~out[:, None])
     correction = CORRECTIONS[name](rest, spread)
     worth, known = rest.reliability(spread), rest.count > 0
     within = rest.variance / correction.gain[:, None, :] ** 2
     common = _Common(
-        mean(np.where(known, correction.align(rest.mean), np.nan), worth),
-        mean(np.where(known, within, np.nan), worth),
+        rule(np.where(known, correction.align(rest.mean), np.nan), worth),
+        rule(np.where(known, within, np.nan), worth),
         _group_of_classes(rest, name),
     )
-    squares = total = 0.0
     for i in np.flatnonzero(out).tolist():
         for k in np.flatnonzero(tables.held[i]).tolist():
             error = _error(tables, spread, relevance, name, common, i, k)
             if error is not None:
-                trust = tables.samples[i, k] / (tables.samples[i, k] + FEW)
-                squares, total = squares + trust * min(error, FARTHEST), total + trust
-    return squares, total
+                found[i, k] = min(error, FARTHEST)
 
 
 class _Common(NamedTuple):
