@@ -359,6 +359,25 @@ def test_whose_key_is_taken_away_is_out_after_a_restart(
     assert restored.take(*older, NOW).reason == "replayed"
 
 
+def test_whose_key_is_taken_away_is_out_at_once(world: World, tmp_path: Path) -> None:
+    roster = open_roster(world, tmp_path)
+    older, newer = world.genuine("camera 1"), world.genuine("camera 1")
+    roster.take(*newer, NOW)
+    roster.take(*world.genuine("press"), NOW)
+    without = {node: key for node, key in world.trust.items() if node != "camera 1"}
+    roster.believe(TrustedKeys({**without, "camera 1": PrivateKey.new().public}))
+    assert list(roster.members(NOW)) == ["press"]
+    roster.believe(TrustedKeys(without))
+    assert list(roster.members(NOW)) == ["press"]
+    assert roster.take(*newer, NOW).reason == "unknown_key"
+    roster.believe(world.trust)  # trusted again
+    assert list(roster.members(NOW)) == ["press"]
+    assert roster.take(*older, NOW).reason == "replayed"
+    assert roster.take(*newer, NOW).status == "new"
+    roster.believe(None)
+    assert list(roster.members(NOW)) == ["camera 1", "press"]
+
+
 def test_a_file_cut_anywhere_is_survived(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -220,7 +220,7 @@ class Fleet:
 
     def reload(self) -> None:
         """Read the trusted keys again; raises if they are of no use, and changes nothing then."""
-        self.roster.trust = trusted(self.config, self.author)
+        self.roster.believe(trusted(self.config, self.author))
 
 
 def shared_bytes(model: object, node: str) -> bytes:

@@ -122,7 +122,8 @@ class FleetHub:
         if node in self._disturbed:
             pause = self.section.publish_pause_seconds
             return now - self._restored.get(node, float("-inf")) >= pause
-        return time.time() - last.created >= self.section.max_age_seconds / RENEWALS
+        # Also if it comes from the future: the clock was wrong then, and members refuse it.
+        return not 0 <= time.time() - last.created < self.section.max_age_seconds / RENEWALS
 
     def _publish(self, node: str, payload: bytes, now: float, link: Link) -> None:
         try:
@@ -147,7 +148,7 @@ class FleetHub:
 
     def reload(self) -> None:
         """Read the trusted keys again; raises if they are of no use, and changes nothing then."""
-        self.roster.trust = trusted(self.config, self.author)
+        self.roster.believe(trusted(self.config, self.author))
 
 
 __all__ = ["FleetHub"]

@@ -152,6 +152,24 @@ class Roster:
         found = ((node, self._members[node]) for node in sorted(self._members))
         return {node: member for node, member in found if member.header.created >= oldest}
 
+    def believe(self, trust: TrustedKeys | None) -> None:
+        """Trust these from now on. What others wrote, or with another key, is not used any more.
+
+        Parameters
+        ----------
+        trust
+            The keys of those who are trusted; None means everyone.
+
+        """
+        before, self.trust = self.trust, trust
+        if trust is None:
+            return
+        for node, member in list(self._members.items()):
+            author = member.header.author
+            if before is None or trust.get(author) != before.get(author):
+                # Its number stays: only what is newer, or the same, gets in again.
+                del self._members[node]
+
     def forget(self, node: str) -> bool:
         """A node has left; what it sent before will not bring it back, something newer will.
 
