@@ -27,7 +27,7 @@ FLEET = ("--act", "2", "--plain")
 def rows(output: str) -> dict[str, list[int]]:
     """Of each node: labels, then how many of how many were right, alone and together."""
     pattern = (
-        r"^  (\w+) +(\d+) +[\d.]+% \((\d+) of (\d+)\) +[\d.]+% \((\d+) of (\d+)\) +[+-][\d.]+ %$"
+        r"^  (\w+) +(\d+) +[\d.]+% \((\d+) of (\d+)\) +[\d.]+% \((\d+) of (\d+)\) +[+-][\d.]+$"
     )
     found = re.findall(pattern, output, flags=re.MULTILINE)
     return {node: [int(value) for value in values] for node, *values in found}

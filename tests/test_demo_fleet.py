@@ -356,8 +356,8 @@ def test_the_clock_stands_still_in_the_end() -> None:
 def test_the_summary_has_what_was_counted() -> None:
     lines = summary(through_the_story()).splitlines()
     rows = {line.split()[0]: line.split() for line in lines[3:6]}
-    assert " ".join(rows["north"][2:]) == "100.0% (10 of 10) 90.0% (9 of 10) -10.0 %"
-    assert " ".join(rows["west"][1:]) == "59 50.0% (5 of 10) 90.0% (9 of 10) +40.0 %"
+    assert " ".join(rows["north"][2:]) == "100.0% (10 of 10) 90.0% (9 of 10) -10.0"
+    assert " ".join(rows["west"][1:]) == "59 50.0% (5 of 10) 90.0% (9 of 10) +40.0"
     words = "never labelled there: recognised 0 of 5 alone, 5 of 5 together"
     assert f"  {BEARING} on west, {words}" in lines
     assert any(line.startswith("  correction between the sensors: least_squares") for line in lines)

@@ -16,7 +16,6 @@ network and no data; leaves nothing behind. Ends after both acts, or with Ctrl-C
 EXAMPLES = """\
 examples:
   streamlvq demo                   watch both acts: two minutes, or end with Ctrl-C
-  streamlvq demo --seconds 60      in a minute
   streamlvq demo --act 1           only the plant, until Ctrl-C
   streamlvq demo --act 2           only the fleet
   streamlvq demo --seconds 60 --plain --devices 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamlvq.demo.fleet_watch import FleetWatch, NodeWatch, Tally
 
-TITLE = f"  {'node':<8}{'labels':>8}   {'decided alone':<22}{'together':<22}{'gain':>8}"
+TITLE = f"  {'node':<8}{'labels':>8}   {'decided alone':<22}{'together':<22}{'points':>8}"
 
 
 def summary(watch: FleetWatch) -> str:
@@ -21,8 +21,8 @@ def summary(watch: FleetWatch) -> str:
 
 def _row(name: str, node: NodeWatch) -> str:
     alone, together = node.alone.accuracy, node.together.accuracy
-    gain = "-" if alone is None or together is None else f"{100 * (together - alone):+.1f} %"
-    figures = f"{_right(node.alone):<22}{_right(node.together):<22}{gain:>8}"
+    points = "-" if alone is None or together is None else f"{100 * (together - alone):+.1f}"
+    figures = f"{_right(node.alone):<22}{_right(node.together):<22}{points:>8}"
     return f"  {name:<8}{node.learnt:>8}   {figures}"
 
 
