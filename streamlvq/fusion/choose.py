@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamlvq.fusion.drift import CORRECTIONS
-from streamlvq.fusion.rules import Rule, mean, median
+from streamlvq.fusion.rules import median
 from streamlvq.fusion.sharing import Ints, components
 from streamlvq.fusion.standing import stand
 from streamlvq.fusion.tables import Bools, Floats, Tables
@@ -17,7 +17,7 @@ TRIED = ("none", "least_squares", "scale_shift")  # from simple to complicated
 BETTER = 0.9  # a more complicated one must reduce the squared error to this
 NEGLIGIBLE = 0.01  # squared deviations: nothing worth correcting
 FARTHEST = 25.0  # squared deviations that one mean may be off: one node shall not decide alone
-ODD, TIMES = 1.0, 4.0  # squared deviations, and so many times the usual: no correction explains it
+ODD, TIMES = 1.0, 10.0  # squared deviations, and so many times the usual: no correction explains it
 FEW = 10.0  # readings of a class: a mean of so few is hard to predict, and counts half
 FOLDS = 8  # of nodes that are left out together, if there are more
 ASKED = 32  # nodes; more would not change the answer
@@ -43,11 +43,9 @@ def trials(
     """
     tables = _asked(tables)
     trust = tables.samples / (tables.samples + FEW)
-    around_medians = _errors(tables, spread, relevance, tried, median)
-    odd = _unexplained(around_medians, trust)
-    if odd.any():  # it would hide what a correction does for the others
-        tables = tables.only(~odd[:, None])
-    errors = _errors(tables, spread, relevance, tried, mean)
+    errors = _errors(tables, spread, relevance, tried)
+    # Who is odd would hide what a correction does for the others.
+    errors[:, _unexplained(errors, trust)] = np.nan
     return {
         name: float((trust * np.nan_to_num(found)).sum() / (trust * np.isfinite(found)).sum())
         for name, found in zip(tried, errors, strict=True)
@@ -86,15 +84,13 @@ def _asked(tables: Tables) -> Tables:
     )
 
 
-def _errors(
-    tables: Tables, spread: Floats, relevance: Floats, tried: tuple[str, ...], rule: Rule
-) -> Floats:
+def _errors(tables: Tables, spread: Floats, relevance: Floats, tried: tuple[str, ...]) -> Floats:
     """Squared errors of corrections x nodes x classes; NaN if nothing was predicted."""
     fold = np.arange(len(tables.nodes)) % FOLDS
     errors = np.full((len(tried), *tables.samples.shape), np.nan)
     for found, name in zip(errors, tried, strict=True):
         for f in np.unique(fold):
-            _predict(found, tables, spread, relevance, name, fold == f, rule)
+            _predict(found, tables, spread, relevance, name, fold == f)
     return errors
 
 
@@ -105,7 +101,6 @@ def _predict(
     relevance: Floats,
     name: str,
     out: Bools,
-    rule: Rule,
 ) -> None:
     """Fill in the squared errors of the class means of some nodes."""
     rest = tables.only(~out[:, None])
@@ -113,8 +108,8 @@ def _predict(
     worth, known = rest.reliability(spread), rest.count > 0
     within = rest.variance / correction.gain[:, None, :] ** 2
     common = _Common(
-        rule(np.where(known, correction.align(rest.mean), np.nan), worth),
-        rule(np.where(known, within, np.nan), worth),
+        median(np.where(known, correction.align(rest.mean), np.nan), worth),
+        median(np.where(known, within, np.nan), worth),
         _group_of_classes(rest, name),
     )
     for i in np.flatnonzero(out).tolist():
