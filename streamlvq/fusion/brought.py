@@ -120,6 +120,16 @@ def _model(meta: Meta, arrays: Arrays, names: tuple[_Names, _Names]) -> Model:
     return Model(meta, arrays, features.of(meta["features"]), labels.of(meta["labels"]))
 
 
+def _function(node: Brought) -> tuple[Any, list[str]] | None:
+    """The transform of a node, however its features are ordered."""
+    if node.transform is None:
+        return None
+    parameters = dict(node.transform["parameters"])
+    features = parameters.pop("features", None)
+    names = [features] if features is None else features["names"]
+    return parameters, sorted(map(repr, names))
+
+
 def agree(nodes: list[Brought]) -> None:
     """Raise unless all nodes have models of the same kind."""
     if not nodes:
@@ -131,7 +141,7 @@ def agree(nodes: list[Brought]) -> None:
                 f"expected models of one kind, got {first.kind} from node {first.node!r} and "
                 f"{other.kind} from node {other.node!r}"
             )
-        if other.transform != first.transform:
+        if _function(other) != _function(first):
             raise FusionError(
                 f"expected the same transform of features everywhere, got another one from node "
                 f"{other.node!r} than from node {first.node!r}"
