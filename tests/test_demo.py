@@ -157,8 +157,8 @@ def test_a_process_that_dies_is_named(victim: str) -> None:
     assert not alive(children)
 
 
-def test_not_even_kill_9_leaves_children_behind() -> None:
-    with started(*ACT, "--plain") as process:
+def test_not_even_kill_9_leaves_children_behind(tmp_path: Path) -> None:
+    with started(*ACT, "--plain", TMPDIR=str(tmp_path)) as process:
         until(process, "starting: the daemon")
         time.sleep(0.3)
         children = descendants(process.pid)
