@@ -136,7 +136,7 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     probabilities: dict[str, float]
     t: float | None
     sequence: int | None
-    version: int  # labelled samples that the model had learnt
+    version: int  # labelled samples that the model had learnt; -n: the n-th one from the fleet
     duplicate: bool = False  # the reading came before; it was not learnt again
 
 
