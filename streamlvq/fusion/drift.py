@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamlvq.fusion.sharing import components, evidence, spanning_tree
+from streamlvq.fusion.sharing import evidence, spanning_tree
 from streamlvq.fusion.tables import ENOUGH, Floats, Tables
 from streamlvq.fusion.two_way import centred, two_way
 
@@ -72,10 +72,7 @@ def scale_shift(tables: Tables, spread: Floats) -> Correction:
     what little evidence there is pulls less than one's expectation that they are one.
     """
     weights = tables.reliability(spread)
-    held = components(tables.held)
-    known = (tables.count > 0).any(axis=1)
     told, trust = _gain_of_spreads(tables)
-    told = centred(told, held, known)
     gain = np.exp(told * trust / (trust + USUAL_GAIN**-2))
     weights = weights * _trust(tables, tables.mean / gain[:, None, :], weights, spread)[:, :, None]
     for _ in range(ROUNDS):
@@ -84,7 +81,7 @@ def scale_shift(tables: Tables, spread: Floats) -> Correction:
         total = precision + trust + USUAL_GAIN**-2
         wanted = (precision * np.log(slope) + trust * told) / total
         limit = np.log(LARGEST_GAIN)
-        gain = np.exp(np.clip(centred(wanted, held, known), -limit, limit))
+        gain = np.exp(np.clip(centred(wanted, tables.count > 0), -limit, limit))
     shift, _ = _straightened(tables, weights, gain)
     return Correction(gain, gain * _gauged(shift, tables))
 
@@ -104,7 +101,7 @@ def _gain_of_spreads(tables: Tables) -> tuple[Floats, Floats]:
     # Who shares a class with nobody learns nothing about gains from it.
     weights = np.where(usable & (usable.sum(axis=0) > 1), worth, 0.0)
     nodes, _ = two_way(logs, weights)
-    return nodes, weights.sum(axis=1)
+    return centred(nodes, weights > 0), weights.sum(axis=1)
 
 
 def _gain_of_means(tables: Tables, weights: Floats, means: Floats) -> tuple[Floats, Floats]:
@@ -148,8 +145,7 @@ def _distance(residuals: Floats, weights: Floats, spread: Floats) -> Floats:
 
 
 def _gauged(shift: Floats, tables: Tables) -> Floats:
-    known = (tables.count > 0).any(axis=1)
-    return centred(shift, components(tables.held), known)
+    return centred(shift, tables.count > 0)
 
 
 CORRECTIONS: dict[str, Callable[[Tables, Floats], Correction]] = {

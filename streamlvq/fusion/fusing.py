@@ -19,12 +19,12 @@ from streamlvq.fusion.errors import FusionError
 from streamlvq.fusion.fused import Component, Fused, Standing
 from streamlvq.fusion.joining import place_of
 from streamlvq.fusion.pool import Pool
-from streamlvq.fusion.rules import RULES, Rule, mean
+from streamlvq.fusion.rules import RULES, TRIMMED, Rule, mean
 from streamlvq.fusion.screen import QUORUM, Screened, centres, screen
 from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.sharing import Ints, components
-from streamlvq.fusion.tables import Axes, Bools, Floats, Tables
-from streamlvq.fusion.weights import MAJORITY, capped, liars_among
+from streamlvq.fusion.tables import SEVERAL, Axes, Bools, Floats, Tables
+from streamlvq.fusion.weights import MAJORITY, MOST, capped, liars_among
 from streamlvq.snapshot import Snapshot
 
 WEIGHTINGS = ("samples", "uniform")
@@ -168,7 +168,7 @@ class _Fusion:
             )
             for member in brought[0].models
         }
-        self.relevance = _relevance(self._first, self.spread)
+        self.relevance = _relevance(self._first, self.tables, self.spread)
         _, self.names = self.axes.words
 
     @property
@@ -247,8 +247,7 @@ class _Fusion:
         totals = samples.sum(axis=1)
         heard = self._capped(totals)
         counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
-        if self.wishes.liars is not None:
-            counts = np.stack([capped(column, 1, MAJORITY) for column in counts.T], axis=1)
+        counts = np.stack([self._capped_class(column) for column in counts.T], axis=1)
         uniform = self.wishes.weighting == "uniform"
         cells = (counts > 0).astype(float) if uniform else counts
         nodes = (heard > 0).astype(float) if uniform else heard
@@ -261,6 +260,7 @@ class _Fusion:
             centre=centres(tables, correction, self.spread),
             relevance=self.relevance,
             screened=screened if self.wishes.screen else None,
+            capped=self._capped_class,
         )
         models = {
             member: blend(pool, correction, voices, self.shapes[member])
@@ -286,7 +286,16 @@ class _Fusion:
         if liars == "auto":
             liars = liars_among(int((weights > 0).sum()))
         assert not isinstance(liars, str)
-        return capped(weights, liars)
+        # What a rule cuts off at either end must be no less than what liars may have.
+        return capped(weights, liars, MOST if self.wishes.rule is mean else TRIMMED)
+
+    def _capped_class(self, weights: Floats) -> Floats:
+        """The same for a class, or for what else is made of some nodes' words."""
+        if self.wishes.liars is None:
+            return weights
+        if self.wishes.rule is mean:
+            return capped(weights, 1, MAJORITY)
+        return self._capped(weights)
 
     def _fitted(self, nodes: Floats) -> Floats | None:
         if self.brought[0].committee is None:
@@ -312,7 +321,8 @@ class _Fusion:
             if number < 0:  # left out, or nothing learnt
                 number = largest
                 place = place_of(self.tables, i, parts[largest], drift)
-            own = np.flatnonzero(tables.held[i])
+            # Its own classes as well, wherever others have seen that they are.
+            own = np.flatnonzero(self.tables.held[i] & (parts[number].statistics.samples > 0))
             standings[node.node] = Standing(node, number, place, own)
         return standings
 
@@ -328,7 +338,7 @@ def _groups(tables: Tables, drift: str) -> Ints:
     return group
 
 
-def _relevance(pool: Pool, spread: Floats) -> Floats:
+def _relevance(pool: Pool, tables: Tables, spread: Floats) -> Floats:
     """How much each feature counts in the metrics of most nodes, in deviations within classes."""
     node = pool.metric_node
     inverse = pool.scales["inverse"]
@@ -342,7 +352,8 @@ def _relevance(pool: Pool, spread: Floats) -> Floats:
     size = diagonal.sum(axis=1, keepdims=True)
     known = diagonal / np.where(size > 0, size, 1.0)
     weights = known[size[:, 0] > 0].mean(axis=0) if (size > 0).any() else np.ones(spread.shape[1])
-    relevance = weights * np.median(spread, axis=0)
+    sure = tables.held.sum(axis=0) >= SEVERAL
+    relevance = weights * np.median(spread[sure] if sure.any() else spread, axis=0)
     if not relevance.sum() > 0:
         relevance = np.ones_like(relevance)
     share: Floats = relevance / relevance.sum()

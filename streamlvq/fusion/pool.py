@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from streamlvq.kernels import layout as at
 
 Ints = npt.NDArray[np.int64]
 OF_FEATURES = ("mean", "variance", "peak", "weight", "inverse")
+MOST = 1e120  # of anything that a node says: sums and products of it must have an end
+SHARPEST = 1e60  # and of one over a deviation
 OF_PROTOTYPES = ("usefulness", "wins", "rate")
 
 
@@ -64,18 +67,19 @@ class Pool:
         arrays, columns, codes = model.arrays, axes.columns(model), axes.codes(model)
         d, count = len(axes.features), model.meta["memory"]["prototypes"]
         for name in OF_FEATURES:
-            self.scales[name][i, columns] = arrays[name]
-        self.calibration[i] = arrays["calibration"]
+            self.scales[name][i, columns] = _bounded(arrays[name])
+        np.minimum(self.scales["inverse"][i], SHARPEST, out=self.scales["inverse"][i])
+        self.calibration[i] = _bounded(arrays["calibration"])
         label = codes[arrays["label"][:count]]
         paired = "platt" in arrays
-        part = {name: arrays[name][:count] for name in OF_PROTOTYPES}
+        part: dict[str, Any] = {name: _bounded(arrays[name][:count]) for name in OF_PROTOTYPES}
         part["node"], part["label"] = np.full(count, i), label
         part["against"] = label[np.arange(count) ^ 1] if paired else np.full(count, -1)
         part["w"] = _placed(arrays["w"][:count], columns, d, np.nan)
-        part["moment"] = _placed(arrays["w_moment"][:count], columns, d, 0.0)
+        part["moment"] = _placed(_bounded(arrays["w_moment"][:count]), columns, d, 0.0)
         part["platt"] = np.zeros((count, at.PLATT_COUNT))
         if paired:
-            part["platt"][...] = _sigmoids(arrays["platt"][: count // 2], label)
+            part["platt"][...] = _sigmoids(_bounded(arrays["platt"][: count // 2]), label)
         part["metric"] = self._add_metrics(i, model, columns, d, count, paired)
         return part
 
@@ -91,12 +95,16 @@ class Pool:
         used = (count // 2 if paired else count) if local else 1
         for m in range(used):
             self.omega.append(_placed(omega[m], columns, d, 0.0))
-            total = float(arrays["total_moment"][m])
-            column = _placed(arrays["column_moment"][m : m + 1], columns, d, 0.0)[0]
+            total = min(float(arrays["total_moment"][m]), MOST)
+            column = _placed(_bounded(arrays["column_moment"][m : m + 1]), columns, d, 0.0)[0]
             self.moments.append((column, total))
         self.metric_node = np.append(self.metric_node, np.full(used, i))
         own = np.arange(count)
         return first + (own // 2 if paired else own if local else np.zeros(count, np.int64))
+
+
+def _bounded(values: Floats) -> Floats:
+    return np.clip(values, -MOST, MOST)
 
 
 def _placed(rows: Floats, columns: Ints, d: int, missing: float) -> Floats:

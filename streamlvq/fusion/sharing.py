@@ -41,6 +41,18 @@ def components(held: Bools) -> Ints:
     return found
 
 
+def components_by_feature(cells: Bools) -> Ints:
+    """The same of every feature by itself (nodes x features), from nodes x classes x features."""
+    found: dict[bytes, Ints] = {}
+    columns = []
+    for held in np.ascontiguousarray(np.moveaxis(cells, 2, 0)):
+        key = held.tobytes()  # mostly all features are alike
+        if key not in found:
+            found[key] = components(held)
+        columns.append(found[key])
+    return np.array(columns, np.int64).reshape(cells.shape[2], len(cells)).T
+
+
 def evidence(count: Floats) -> Floats:
     """How reliable the difference of two nodes is: nodes x nodes, summed over shared classes.
 

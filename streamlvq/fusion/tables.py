@@ -16,12 +16,14 @@ import numpy.typing as npt
 from streamlvq.fusion.brought import Brought, Model
 from streamlvq.fusion.weights import capped, liars_among
 from streamlvq.models.array_classifier import Label
+from streamlvq.snapshot.verify import EXACT
 from streamlvq.vectorize import name_order
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 ENOUGH = 100.0  # readings of a class after which more of them make its mean hardly more reliable
+SEVERAL = 3  # nodes that have a class: of one that fewer have, nobody knows whether it is true
 SWAY = 0.4  # of what is known of a class: more, and those who might lie were the majority
 THIN = 0.1  # of the variance that a feature usually has: less is taken for too little to rely on
 
@@ -83,6 +85,7 @@ class Tables:
             count[where] = model.arrays["class_weight"][rows]
             mean[where] = model.arrays["class_mean"][rows]
             variance[where] = model.arrays["class_variance"][rows]
+        samples = np.minimum(samples, EXACT)  # or sums of what is said might have no end
         count = np.minimum(count, samples[:, :, None])
         return cls([node.node for node in brought], samples, count, mean, variance)
 
@@ -98,10 +101,13 @@ class Tables:
         The median over the nodes that have seen enough of a class; where nobody has, that of other
         classes.
         """
-        known = np.where(self.count >= 2, self.variance, np.nan)
-        spread = _median(known)
+        seen = self.count >= 2
+        spread = _median(np.where(seen, self.variance, np.nan))
         known = np.isfinite(spread)
-        typical = np.where(known, spread, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        # One node's word on a class that only it has must not become the measure of all others.
+        sure = seen.sum(axis=0) >= SEVERAL
+        asked = np.where(sure.any(axis=0), sure, known)
+        typical = np.where(asked, spread, 0.0).sum(axis=0) / np.maximum(asked.sum(axis=0), 1)
         spread = np.where(known, spread, typical)
         spread = np.maximum(spread, THIN * typical)
         # A feature that never moves: its unit does not matter, but must not be zero.

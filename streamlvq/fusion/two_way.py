@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from streamlvq.fusion.tables import Floats
+from streamlvq.fusion.sharing import components_by_feature
+from streamlvq.fusion.tables import Bools, Floats
 
 RANK = 1e-11  # of an eigenvalue below this share of the largest one nothing is known
 REFINE = 2  # rounds that take away what rounding left
@@ -71,12 +70,25 @@ def _solver(w: Floats):  # type: ignore[no-untyped-def]
     return solve
 
 
-def centred(part: Floats, groups: Any, known: Any) -> Floats:
-    """The parts of nodes with mean zero in each group: the gauge that everybody can agree on."""
-    out = part.copy()
-    for group in np.unique(groups):
-        inside = groups == group
-        total = known[inside].sum(axis=0)
-        mean = (part[inside] * known[inside]).sum(axis=0) / np.where(total > 0, total, 1.0)
-        out[inside] = np.where(known[inside] > 0, part[inside] - mean, 0.0)
+def centred(part: Floats, cells: Bools) -> Floats:
+    """The parts of nodes with mean zero in each component: the gauge that everybody can agree on.
+
+    Nodes may be connected in one feature and not in another that some of them do not have. Of how
+    components differ nothing is known, so they are taken not to differ.
+
+    Parameters
+    ----------
+    part
+        Nodes x features.
+    cells
+        What they were found from: nodes x classes x features.
+
+    """
+    groups, known = components_by_feature(cells), cells.any(axis=1)
+    out = np.zeros_like(part)
+    for group in np.unique(groups[known]):
+        inside = (groups == group) & known
+        total = np.maximum(inside.sum(axis=0), 1)
+        mean = np.where(inside, part, 0.0).sum(axis=0) / total
+        out = np.where(inside, part - mean, out)
     return out
