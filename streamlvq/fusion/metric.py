@@ -15,7 +15,7 @@ from streamlvq.kernels import layout as at
 if TYPE_CHECKING:
     from streamlvq.fusion.blend import Voices
 
-LARGEST = 2.0  # times the usual trace of a metric: more is cut to it
+LARGEST = 3.0  # times the usual trace of a metric: more is cut to it
 
 
 class Fused(NamedTuple):
