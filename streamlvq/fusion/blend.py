@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,7 @@ class Voices:
     centre: Floats  # classes x features
     relevance: Floats  # of features
     screened: Screened | None  # where to note what was clipped; None: nothing is
+    capped: Callable[[Floats], Floats]  # weights as far as they are believed
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def blend(pool: Pool, correction: Correction, voices: Voices, shape: Shape) -> B
         w, weights = _tame(pool, w, weights, voices)
     lambdas = metric.Lambdas(pool, correction, scales["inverse"], shape.kind, voices)
     groups = _groups(pool, w, weights, voices)
+    for group in groups:  # pairs of classes, and prototypes that were matched
+        weights[group] = voices.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voices) for group in groups]
     size = len(groups), w.shape[1]
     paired = bool((pool.against >= 0).any())
