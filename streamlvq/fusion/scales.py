@@ -33,7 +33,7 @@ def fused_scales(
     inner = np.where(known, pool.scales["variance"] / gain**2, np.nan)
     peaks = np.where(known, pool.scales["peak"] / gain, np.nan)
     if voices.screened is not None:
-        place, inner, peaks = _limited(known, place, inner, peaks, voices.screened)
+        place, inner, peaks = _limited(known, place, inner, peaks, voices, voices.screened)
     middle = np.nan_to_num(voices.rule(place, share))
     within = np.nan_to_num(voices.rule(inner, share))
     between = np.nan_to_num(voices.rule((place - middle) ** 2, share))
@@ -48,22 +48,32 @@ def fused_scales(
 
 
 def _limited(
-    known: Bools, place: Floats, inner: Floats, peaks: Floats, screened: Screened
+    known: Bools, place: Floats, inner: Floats, peaks: Floats, voices: Voices, screened: Screened
 ) -> tuple[Floats, Floats, Floats]:
-    """Where enough nodes know a feature, none of them can say just anything about its scale."""
+    """Where enough nodes know a feature, none of them can say just anything about its scale.
+
+    A node may have readings of any class: its mean may be wherever classes are that enough nodes
+    have, and a little farther away.
+    """
     alike = known.astype(float)
     middle, usual = median(place, alike), median(inner, alike)
-    apart = median(np.abs(place - middle), alike)
-    many = (known.sum(axis=0) >= QUORUM) & (usual > 0)
-    reach = np.where(many, TIMES_APART * np.maximum(np.sqrt(usual), apart), np.inf)
-    limits = [np.where(many, TIMES_SPREAD * usual, np.inf)]
-    limits.append(np.where(many, TIMES_PEAK * median(peaks, alike), np.inf))
-    wild = (np.abs(place - middle) > reach) | (inner > limits[0]) | (peaks > limits[1])
-    for i in np.flatnonzero(wild.any(axis=1)).tolist():
+    sure = (voices.cells > 0).sum(axis=0) >= QUORUM
+    many = (known.sum(axis=0) >= QUORUM) & (usual > 0) & sure.any()
+    classes = voices.centre[sure] - middle
+    classes = np.where(np.isfinite(classes), classes, 0.0)
+    low, high = classes.min(axis=0, initial=0.0), classes.max(axis=0, initial=0.0)
+    reach = TIMES_APART * np.maximum(np.sqrt(usual), median(np.abs(place - middle), alike))
+    apart = np.clip(place - middle, low - reach, high + reach)
+    widest = np.maximum(TIMES_SPREAD * usual, usual + 0.25 * (high - low) ** 2)
+    new = (
+        np.where(many, middle + apart, place),
+        np.where(many, np.minimum(inner, widest), inner),
+        np.where(many, np.minimum(peaks, TIMES_PEAK * median(peaks, alike)), peaks),
+    )
+    wild = (np.abs(place - middle - apart) > 0) | (inner > new[1]) | (peaks > new[2])
+    for i in np.flatnonzero((wild & many).any(axis=1)).tolist():
         screened.note(i, "the scale of a feature far from that of all others was cut")
-    with np.errstate(invalid="ignore"):
-        place = middle + np.clip(place - middle, -reach, reach)
-    return place, np.minimum(inner, limits[0]), np.minimum(peaks, limits[1])
+    return new
 
 
 def _inverse(scales: dict[str, Floats], shape: Shape) -> Floats:
