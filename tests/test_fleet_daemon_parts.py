@@ -43,7 +43,7 @@ from streamlvq.daemon.reload import fixed
 from streamlvq.daemon.status import Status
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, seal, unseal
-from streamlvq.fusion import fuse
+from streamlvq.fusion import FusionError, fuse
 from streamlvq.models import GLVQ, GMLVQ
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
@@ -501,12 +501,14 @@ def test_nodes_share_what_their_models_see(tmp_path: Path, transform: str) -> No
     assert own.transform is not None
     assert own.transform[0] == transform
     assert node.serving == fused_in_memory([own, other])["a"]
-    # A node whose model sees something else cannot be fused with them.
+    # A node whose model sees something else cannot be fused with them, and is not in their way.
     strange = Snapshot.from_bytes(shared_bytes(learnt("c").classifier(), "c"))
     broker.publish(f"{ROOT}/nodes/c", sealed(strange))
     node.turns(300.0)
-    assert node.fleet.figures.fusion_failures.value() == 1
-    assert "cannot be fused" in str(node.fleet.figures.complaint())
+    assert node.fleet.figures.fusions.value() == 2
+    assert node.fleet.figures.fusion is not None
+    assert node.fleet.figures.fusion.report is not None
+    assert "2 kinds of models" in node.fleet.figures.fusion.report.warnings[-1]
     assert node.serving == fused_in_memory([own, other])["a"]
 
 
@@ -520,6 +522,30 @@ def lifted(message: Message) -> Message:
     values = msgspec.json.decode(message.payload)
     raised = {name: v + 10.0 if name.startswith("x") else v for name, v in values.items()}
     return message._replace(payload=msgspec.json.encode(raised))
+
+
+def test_kinds_of_models_are_fused_kind_by_kind(snapshots: dict[str, Snapshot]) -> None:
+    """One node with another model, or half of a fleet that is being changed over."""
+    matrices = {}
+    for name in "dxy":
+        model = GMLVQ()
+        for k in range(40):
+            model.learn_one({"x0": float(k % 2) + k / 100, "x1": 1.0}, ("low", "high")[k % 2])
+        matrices[name] = Snapshot.of(model, name, readings=False)
+    section = config().fleet
+    assert section is not None
+    members = {
+        name: Member(name, snapshot, unseal(sealed(snapshot), limit=2**20).header, name)
+        for name, snapshot in (snapshots | matrices).items()
+    }
+    everyone = fuse_members(section, members, lambda node: True)
+    expected = fused_in_memory(snapshots.values()) | fused_in_memory(matrices.values())
+    assert everyone.models == expected
+    for name in members:
+        assert fuse_members(section, members, name.__eq__).models == {name: expected[name]}
+    alone = {name: members[name] for name in "abd"}
+    with pytest.raises(FusionError, match="2 kinds of models"):
+        fuse_members(section, alone, lambda node: node == "d")
 
 
 def test_a_defect_costs_one_message(

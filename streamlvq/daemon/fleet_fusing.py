@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from streamlvq.config import FleetSection
 from streamlvq.errors import StreamLVQError
@@ -14,6 +16,7 @@ from streamlvq.errors import StreamLVQError
 if TYPE_CHECKING:
     from streamlvq.fleet import Member
     from streamlvq.fusion import Fused, FusionReport
+    from streamlvq.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -91,21 +94,53 @@ class Fusing:
 def fuse_members(
     section: FleetSection, members: Mapping[str, Member], wanted: Callable[[str], bool]
 ) -> Fusion:
-    """A model for each wanted member, as the bytes of a snapshot; raises `FusionError`."""
+    """A model for each wanted member, as the bytes of a snapshot; raises `FusionError`.
+
+    Members with models of different kinds are fused kind by kind.
+    """
+    from streamlvq.fusion import FusionError  # noqa: PLC0415
+    from streamlvq.fusion.brought import alike  # noqa: PLC0415
+
+    begin, key = time.monotonic(), key_of(members)
+    groups = alike(member.snapshot for member in members.values())
+    asked = [g for g in groups if len(g) >= FEWEST and any(wanted(each.node) for each in g)]
+    models: dict[str, bytes] = {}
+    report, failures = None, []
+    for group in asked:
+        try:
+            fused = fuse_alike(section, group)
+        except StreamLVQError as error:
+            failures.append(error)
+            continue
+        models |= _models(fused, wanted)
+        report = report or fused.report  # that of the largest group
+    if failures and report is None:
+        raise failures[0]
+    notes = [*kinds_apart(groups), *(f"some cannot be fused: {error}" for error in failures)]
+    if report is None:
+        if notes:
+            raise FusionError("; ".join(notes))
+        return Fusion(key, {})
+    report = msgspec.structs.replace(report, warnings=(*report.warnings, *notes))
+    return Fusion(key, models, report, None, time.monotonic() - begin)
+
+
+def fuse_alike(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
+    """As the configuration says; raises `FusionError`."""
     from streamlvq.fusion import fuse  # noqa: PLC0415
 
-    key = key_of(members)
-    if len(members) < FEWEST:
-        return Fusion(key, {})
-    begin = time.monotonic()
-    fused = fuse(
-        [member.snapshot for member in members.values()],
-        weighting=section.weighting,
-        drift=section.drift,
-        rule=section.rule,
-    )
-    models = dict(_models(fused, wanted))
-    return Fusion(key, models, fused.report, None, time.monotonic() - begin)
+    return fuse(snapshots, weighting=section.weighting, drift=section.drift, rule=section.rule)
+
+
+def kinds_apart(groups: Sequence[Sequence[Snapshot]]) -> list[str]:
+    """What to say if not all nodes have models of one kind."""
+    if len(groups) < 2:
+        return []
+    names = "; ".join(", ".join(each.node for each in group[:5]) for group in groups[:5])
+    return [
+        f"the nodes have {len(groups)} kinds of models, or transforms of features, that cannot be "
+        f"fused with each other ({names}): each kind is fused by itself"
+    ]
 
 
 def _models(fused: Fused, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
@@ -123,4 +158,13 @@ def key_of(members: Mapping[str, Member]) -> Key:
     return tuple((node, members[node].header.digest) for node in sorted(members))
 
 
-__all__ = ["FEWEST", "Fusing", "Fusion", "Key", "fuse_members", "key_of"]
+__all__ = [
+    "FEWEST",
+    "Fusing",
+    "Fusion",
+    "Key",
+    "fuse_alike",
+    "fuse_members",
+    "key_of",
+    "kinds_apart",
+]

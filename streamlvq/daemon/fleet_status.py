@@ -14,7 +14,7 @@ from streamlvq.config import Broker, Config, FleetSection, FleetTopics
 from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Link, Message, Subscription, link_for
 from streamlvq.daemon.fleet_author import EVERYONE
-from streamlvq.daemon.fleet_fusing import FEWEST
+from streamlvq.daemon.fleet_fusing import FEWEST, fuse_alike, kinds_apart
 from streamlvq.errors import StreamLVQError
 from streamlvq.fleet import Member, PrivateKey, Roster, TrustedKeys
 
@@ -179,26 +179,25 @@ def _node(member: Member, now: float) -> NodeStatus:
 
 
 def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus) -> None:
-    from streamlvq.fusion import FusionError, fuse  # noqa: PLC0415
+    """Of several kinds of models the one that most nodes have."""
+    from streamlvq.fusion import FusionError  # noqa: PLC0415
+    from streamlvq.fusion.brought import alike  # noqa: PLC0415
 
-    if len(members) < FEWEST:
+    groups = alike(member.snapshot for member in members.values())
+    status.warnings = kinds_apart(groups)
+    if not groups or len(groups[0]) < FEWEST:
         return
     try:
-        report = fuse(
-            [member.snapshot for member in members.values()],
-            weighting=section.weighting,
-            drift=section.drift,
-            rule=section.rule,
-        ).report
+        report = fuse_alike(section, groups[0]).report
     except FusionError as error:
         status.trouble = str(error)
         return
     status.drift, status.why = report.drift, report.why
-    status.warnings = list(report.warnings)
+    status.warnings = [*report.warnings, *status.warnings]
     for node in status.nodes:
-        told = report.nodes[node.node]
-        node.drift, node.residual, node.shift = told.drift, told.residual, dict(told.shift)
-        node.gained, node.clipped, node.left_out = told.gained, told.clipped, told.left_out
+        if (told := report.nodes.get(node.node)) is not None:
+            node.drift, node.residual, node.shift = told.drift, told.residual, dict(told.shift)
+            node.gained, node.clipped, node.left_out = told.gained, told.clipped, told.left_out
 
 
 __all__ = ["FleetStatus", "NoFleetError", "NodeStatus", "RefusedMessage", "judge", "look"]

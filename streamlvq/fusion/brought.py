@@ -130,6 +130,24 @@ def _function(node: Brought) -> tuple[Any, list[str]] | None:
     return parameters, sorted(map(repr, names))
 
 
+def alike(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
+    """Groups of snapshots that can be fused with each other, the largest group first.
+
+    In a fleet nobody can be sure that all have the same kind of model, and one that has another
+    must not keep the others from being fused.
+    """
+    groups: list[tuple[Brought, list[Snapshot]]] = []
+    for snapshot in sorted(snapshots, key=lambda each: each.node):
+        (node,) = unpack([snapshot])
+        for first, group in groups:
+            if first.kind == node.kind and _function(first) == _function(node):
+                group.append(snapshot)
+                break
+        else:
+            groups.append((node, [snapshot]))
+    return sorted((group for _, group in groups), key=len, reverse=True)
+
+
 def agree(nodes: list[Brought]) -> None:
     """Raise unless all nodes have models of the same kind."""
     if not nodes:
