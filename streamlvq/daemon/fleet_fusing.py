@@ -134,9 +134,13 @@ def fuse_alike(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
 
 def kinds_apart(groups: Sequence[Sequence[Snapshot]]) -> list[str]:
     """What to say if not all nodes have models of one kind."""
+    from streamlvq.fusion.brought import unpack  # noqa: PLC0415
+
     if len(groups) < 2:
         return []
-    names = "; ".join(", ".join(each.node for each in group[:5]) for group in groups[:5])
+    kinds = [node.kind for node in unpack(group[0] for group in groups[:5])]
+    nodes = [", ".join(each.node for each in group[:5]) for group in groups[:5]]
+    names = "; ".join(f"{kind} of {some}" for kind, some in zip(kinds, nodes, strict=True))
     return [
         f"the nodes have {len(groups)} kinds of models, or transforms of features, that cannot be "
         f"fused with each other ({names}): each kind is fused by itself"
