@@ -153,7 +153,8 @@ def _warnings(found: FusionReport) -> list[str]:
         names = "; ".join(", ".join(group[:5]) for group in groups[:5])
         words.append(
             f"the nodes fall into {len(groups)} groups that share no class ({names}): how the "
-            "sensors of different groups differ cannot be known, so each group was fused by itself"
+            "sensors of different groups differ cannot be known, so each group was fused by itself; "
+            "if they do not differ, drift='none' fuses all"
         )
     words += _explained(found)
     if found.rank_loss > LOST:

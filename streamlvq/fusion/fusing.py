@@ -178,7 +178,7 @@ class _Fusion:
     def run(self) -> Fused:
         errors, drift, why = self._choose()
         tables, correction, screened = self._correct(drift)
-        group = _groups(tables, drift)
+        group = _groups(tables, one_frame=self.wishes.drift == "none")
         parts, loss = [], 0.0
         weights = np.zeros(self.tables.samples.shape)
         for number in range(group.max() + 1):
@@ -327,11 +327,11 @@ class _Fusion:
         return standings
 
 
-def _groups(tables: Tables, drift: str) -> Ints:
+def _groups(tables: Tables, *, one_frame: bool) -> Ints:
     """The component of every node; -1 for those who have nothing to say."""
     silent = ~tables.held.any(axis=1)
     group = components(tables.held)
-    if drift == "none":  # one frame for all, whether they share classes or not
+    if one_frame:  # somebody said that all sensors agree, whether they share classes or not
         group = np.zeros(len(group), np.int64)
     _, number = np.unique(group[~silent], return_inverse=True)
     group[silent], group[~silent] = -1, number
