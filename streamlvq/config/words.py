@@ -371,8 +371,10 @@ KEYS = {
         "/etc/streamlvq/oven-3.key",
     ),
     "fleet.serve": Word(
-        "Who decides: fused, the model of the whole fleet. local, our own. better, whichever was "
-        "right more often on our latest labels. Our own always learns from our readings alone.",
+        "Who decides: fused, the model of the whole fleet. local, our own. better, the fleet's "
+        "unless our own is clearly better on our latest labels (by .02 of the accuracy, on at "
+        "least 20 labels since the fleet's came; until the lead is below .01): our labels say "
+        "nothing about classes that only others know. Our own learns from our readings alone.",
         "better",
     ),
     "fleet.topic_prefix": Word(

@@ -20,7 +20,7 @@ from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.servable import transform_of
 from streamlvq.monitor.served import Served
 from streamlvq.monitor.served_pipeline import ServedPipeline
-from streamlvq.monitor.standing import SPAN, Standing
+from streamlvq.monitor.standing import LEAST, SPAN, Standing
 from streamlvq.snapshot import (
     OWN_LIMIT,
     OWN_ROOM,
@@ -193,7 +193,8 @@ def _check_served(name: str, group: _Group, pipeline: ServedPipeline) -> None:
         raise SnapshotError(f"checkpoint: expected a model to serve to {name!r}, got none")
     standing = group.served.standing
     right = standing.local, standing.fused
-    if not 0.0 <= min(right) <= max(right) <= standing.weight <= SPAN or standing.labels < 0:
+    early = standing.labels < (LEAST if standing.ahead else 0)
+    if not 0.0 <= min(right) <= max(right) <= standing.weight <= SPAN or early:
         raise SnapshotError(f"checkpoint: expected how models have done, got {standing}")
 
 

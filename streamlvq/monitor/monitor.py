@@ -146,7 +146,8 @@ class Monitor:
             if y is not None or again:
                 continue
             if k in opinions:
-                self._pending.remember(readings, k, *opinions[k])
+                number = self._given.get(readings.groups[k], 0)
+                self._pending.remember(readings, k, *opinions[k], number)
             else:
                 certainty = certainties[k] if decisions.reasons[k] != "no_model" else -1.0
                 self._pending.remember(readings, k, (labels[k], certainty))
@@ -255,7 +256,9 @@ class Monitor:
 
         `local` and `fused` are their accuracies on labelled readings, about the last 200 of them,
         before these were learnt; None before the first label. `labels` is how many labels have
-        come since something is served, `decides` is "local" or "fused".
+        come since this model is served, `decides` is "local" or "fused". With `serve: better` the
+        served model decides, unless the local one is ahead by .02 after at least 20 labels; it
+        decides again when that lead falls below .01.
         """
         served = self._served.get(group)
         if served is None:

@@ -23,6 +23,7 @@ class Waiting(NamedTuple):
     label: Label | None
     certainty: float
     fused: Opinion | None = None
+    number: int = 0  # which of the models that were served said so
 
 
 class Pending:
@@ -37,7 +38,12 @@ class Pending:
         return len(self._waiting)
 
     def remember(
-        self, readings: Readings, k: int, local: Opinion, fused: Opinion | None = None
+        self,
+        readings: Readings,
+        k: int,
+        local: Opinion,
+        fused: Opinion | None = None,
+        number: int = 0,
     ) -> None:
         """Keep a reading; the oldest one is given up if there is no more room."""
         mark = readings.sequences[k] if self.by_sequence else readings.times[k]
@@ -45,7 +51,8 @@ class Pending:
             return
         key = (readings.devices[k], mark)
         row = readings.rows[k].copy()
-        self._waiting[key] = Waiting(readings.groups[k], readings.features, row, *local, fused)
+        said = (*local, fused, number)
+        self._waiting[key] = Waiting(readings.groups[k], readings.features, row, *said)
         self._waiting.move_to_end(key)
         if len(self._waiting) > self.room:
             self._waiting.popitem(last=False)
@@ -85,7 +92,9 @@ class Pending:
             ],
         }
         served = [
-            [k, *w.fused] for k, w in enumerate(self._waiting.values()) if w.fused is not None
+            [k, *w.fused, w.number]
+            for k, w in enumerate(self._waiting.values())
+            if w.fused is not None
         ]
         if served:  # files without it are as they were before models could be served
             extra["fused"] = served
@@ -104,7 +113,10 @@ class Pending:
         values, certainties = arrays["values"], arrays["certainty"].tolist()
         if values.ndim != 1 or np.any(np.abs(values) > LARGEST):
             raise ValueError("expected values of ordinary size in one row")
-        fused = {k: (label, float(certainty)) for k, label, certainty in extra.get("fused", ())}
+        fused = {
+            k: ((label, float(certainty)), int(number))
+            for k, label, certainty, number in extra.get("fused", ())
+        }
         for k, ((device, mark, group, kind, label), certainty) in enumerate(
             zip(extra["waiting"], certainties, strict=True)
         ):
@@ -117,7 +129,7 @@ class Pending:
             if not (isinstance(group, str) and all(isinstance(f, str) for f in features)):
                 raise ValueError("expected names")
             start += len(features)
-            said = (label, certainty, fused.get(k))
+            said = (label, certainty, *fused.get(k, (None, 0)))
             waiting[(device, mark)] = Waiting(group, features, row, *said)
         self._waiting = waiting
         while len(waiting) > self.room:

@@ -39,8 +39,9 @@ class Served:
     def beside(cls, local: Pipeline, before: Served | None, model: Any, number: int) -> Served:
         """Serve a model from now on; windows and thresholds are those that were in force.
 
-        Returns `before` if that is just what is served already. Raises ValueError for a model that
-        cannot be served.
+        Returns `before` if that is just what is served already. How well another model did says
+        nothing about this one, so both begin anew, to be judged on the same labels. Raises
+        ValueError for a model that cannot be served.
         """
         model = bare(model, local)
         if before is None:
@@ -48,7 +49,7 @@ class Served:
         if same(before.pipeline.model, model):
             return before
         pipeline = ServedPipeline(carried(before.pipeline.classifier, model), number)
-        return cls(pipeline, before.standing)
+        return cls(pipeline, Standing())
 
     def decides(self, mode: str) -> bool:
         """Whether the served model is to decide on the next reading."""
@@ -102,7 +103,8 @@ class Served:
         """Hear how a reading ended that both have decided on."""
         if waiting.fused is not None:
             label, certainty = waiting.fused
-            self.standing.count(waiting.label == y, label == y)
+            if waiting.number == self.pipeline.number:  # otherwise it was said by another model
+                self.standing.count(waiting.label == y, label == y)
             self.pipeline.hear_late(label, certainty, y)
 
 

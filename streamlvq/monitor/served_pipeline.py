@@ -22,7 +22,7 @@ class ServedPipeline(Pipeline):
 
     def __init__(self, classifier: Any, number: int) -> None:
         super().__init__(classifier)
-        self._number = number
+        self.number = number
 
     def _fast_path(self) -> FastPath | None:
         return ServingPath.through(self.model, self.integrator, self.rejector)
@@ -33,7 +33,7 @@ class ServedPipeline(Pipeline):
 
         Below zero, because from zero up versions are labels that the local model has learnt.
         """
-        return -self._number
+        return -self.number
 
     def step(self, readings: Readings, duplicates: Sequence[bool]) -> Columns:
         """Decide on each reading; the model stays as it is."""

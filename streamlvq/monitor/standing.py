@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 SPAN = 200  # labels: what is this long ago counts 1/e
 LEAST = 20  # labels: before that, nobody can say
+LEAD = 0.02  # of accuracy: by so much the local model must be ahead to decide
+KEEP_LEAD = 0.01  # and by so much to go on deciding, so that they do not take turns
 _KEEP = 1.0 - 1.0 / SPAN
 
 
@@ -18,8 +20,9 @@ class Standing:
     """The recent accuracy of the local model and of the one that is served.
 
     Both are asked before the local one learns. An answer counts a little less with every label
-    that comes after it. The served model is the better one until the local one was right more
-    often: it knows what others have seen.
+    that comes after it. The served model decides unless the local one is clearly better: labels
+    that come here say nothing about classes that are known only elsewhere, so the local model may
+    be ahead by a hair and still miss them all.
 
     Examples
     --------
@@ -33,6 +36,11 @@ class Standing:
     (0.49, 0.25)
     >>> standing.prefers_fused()
     False
+    >>> standing = Standing()
+    >>> for k in range(100):
+    ...     standing.count(local=True, fused=k != 50)
+    >>> standing.prefers_fused()
+    True
 
     """
 
@@ -40,6 +48,7 @@ class Standing:
     fused: float = 0.0
     weight: float = 0.0  # and of what all count
     labels: int = 0
+    ahead: bool = False  # whether the local model is clearly better
 
     def count(self, local: bool, fused: bool) -> None:
         """Take note of who was right about a label."""
@@ -47,10 +56,12 @@ class Standing:
         self.fused = min(self.fused * _KEEP + fused, float(SPAN))
         self.weight = min(self.weight * _KEEP + 1.0, float(SPAN))
         self.labels += 1
+        needed = KEEP_LEAD if self.ahead else LEAD
+        self.ahead = self.labels >= LEAST and self.local - self.fused >= needed * self.weight
 
     def prefers_fused(self) -> bool:
         """Whether to go by the served model; also while little is known, and if both are alike."""
-        return self.labels < LEAST or self.fused >= self.local
+        return not self.ahead
 
     def accuracies(self) -> tuple[float | None, float | None]:
         """Of the local and of the served model, from 0 to 1; None before the first label."""
