@@ -202,6 +202,7 @@ class _Fusion:
             (self.wishes.weighting, self.wishes.rule_name, drift, why),
             errors,
             loss,
+            self.wishes.quorum,
         )
         return Fused(self.axes, self.shapes, parts, standings, drift, report)
 
@@ -213,6 +214,8 @@ class _Fusion:
             raise FusionError("drift='scale_shift': expected models with standardize=True")
         if drift != "auto":
             return {}, drift, f"{drift}: as asked for"
+        if len(self.brought) == 1:
+            return {}, "none", "no correction: a single node has nothing to be compared with"
         tried = TRIED if self._scaled else TRIED[:-1]
         errors = trials(self.tables, self.spread, self.relevance, tried)
         drift, why = choose(errors)
@@ -349,11 +352,12 @@ def _relevance(pool: Pool, tables: Tables, spread: Floats) -> Floats:
         total = np.zeros_like(inverse)
         np.add.at(total, node, squares)
         diagonal = total * inverse**2
+    sure = tables.held.sum(axis=0) >= SEVERAL
+    # First to one unit: otherwise one node could drown all but a feature with large numbers.
+    diagonal = diagonal * np.median(spread[sure] if sure.any() else spread, axis=0)
     size = diagonal.sum(axis=1, keepdims=True)
     known = diagonal / np.where(size > 0, size, 1.0)
-    weights = known[size[:, 0] > 0].mean(axis=0) if (size > 0).any() else np.ones(spread.shape[1])
-    sure = tables.held.sum(axis=0) >= SEVERAL
-    relevance = weights * np.median(spread[sure] if sure.any() else spread, axis=0)
+    relevance = known[size[:, 0] > 0].mean(axis=0) if (size > 0).any() else known.sum(axis=0)
     if not relevance.sum() > 0:
         relevance = np.ones_like(relevance)
     share: Floats = relevance / relevance.sum()
