@@ -19,7 +19,7 @@ from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.tables import Axes, Floats
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
-from streamlvq.snapshot.snapshot import _File
+from streamlvq.snapshot.snapshot import _File, _named
 
 COMMON = "fused"  # the node of a snapshot in common coordinates
 
@@ -113,6 +113,7 @@ class Fused:
         return Standing(member.brought, largest, place, np.zeros(0, np.int64))
 
     def _snapshot(self, node: str, standing: Standing) -> Snapshot:
+        _named(node)
         component = self._components[standing.component]
         visible = np.union1d(component.shared, standing.own).astype(np.int64)
         if len(visible) == 0:
