@@ -29,6 +29,7 @@ from streamlvq import Snapshot, fuse
 from streamlvq.fusion import FusionError
 from streamlvq.fusion.drift import CORRECTIONS
 from streamlvq.fusion.tables import Tables
+from streamlvq.snapshot import SnapshotError
 
 modest = settings(derandomize=True, max_examples=20, deadline=None, database=None)
 few = settings(modest, max_examples=3)
@@ -157,6 +158,8 @@ def test_groups_need_names_of_their_own() -> None:
     site = fuse(nodes[:2], **PLAIN).snapshot(called="site")
     assert site.node == "site" and fuse(nodes, **PLAIN).snapshot().node == "fused"
     assert fuse([site, *nodes[2:]], **PLAIN).nodes == ("n2", "n3", "site")
+    with pytest.raises(SnapshotError, match="node: expected 1 to 200 printable"):
+        fuse(nodes, **PLAIN).snapshot(called="")
 
 
 # --- what must not change -------------------------------------------------------------------------
