@@ -147,6 +147,10 @@ def test_all_that_fusion_can_do_can_be_asked_for() -> None:
 def test_fused_files_can_be_fused_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, *FILES[:2], "-o", "south.slvq")
     assert Snapshot.load("south.slvq").node == "fused"
+    assert main(["inspect", "south.slvq"]) == 0
+    shown = capsys.readouterr().out
+    assert "fused from several nodes" in shown
+    assert "fit no sensor exactly" in shown
     out = said(capsys, "south=south.slvq", FILES[2], "--each", "own")
     assert "south " in out
     assert accuracy(Snapshot.load(folder / "own" / "york.slvq").classifier(), "york") > 0.97
@@ -171,26 +175,45 @@ def test_a_node_that_lies_is_named(folder: Path, capsys: pytest.CaptureFixture[s
 # --- names ---------------------------------------------------------------------------------------
 
 
-def test_of_a_node_that_comes_twice_the_newest_counts(
+def test_two_files_of_one_node_are_an_error(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = Snapshot.of(learnt("bath", lacks="worn"), "bath", created=1.0)
-    new = Snapshot.of(learnt("bath"), "bath", created=2.0)
-    old.save("old.slvq")
-    new.save("new.slvq")
-    out = said(capsys, "new.slvq", "old.slvq", "leeds.slvq", "-o", "all.slvq")
-    assert "new.slvq and old.slvq are of the same node 'bath': the newest counts, new.slvq" in out
-    assert Path("all.slvq").read_bytes() == fuse([new, fleet()[1]]).snapshot().to_bytes()
-    assert "same node" not in said(capsys, "new.slvq", "new.slvq", "leeds.slvq")  # once more
+    """Nobody knows whether one is older or whether names were mixed up."""
+    Snapshot.of(learnt("bath", lacks="worn"), "bath", created=1.0).save("old.slvq")
+    for more in ([], ["--quiet"], ["--json", "-"]):
+        error = wrong(capsys, "bath.slvq", "old.slvq", "leeds.slvq", "-o", "all.slvq", *more)
+        assert (
+            "expected one file of each node, got bath.slvq and old.slvq, all of node 'bath'"
+            in error
+        )
+        assert "name them here (NODE=bath.slvq)" in error
+        assert "`streamlvq train --node NODE`" in error
+        assert "give the newest alone" in error
+
+
+def test_the_same_file_twice_is_one_node(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "bath.slvq", "leeds.slvq", "./bath.slvq", "-o", "all.slvq")
+    assert "warning" not in out
+    assert Path("all.slvq").read_bytes() == fuse(fleet()[:2]).snapshot().to_bytes()
+
+
+def test_one_node_has_nothing_to_be_compared_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for files in (["bath.slvq"], ["bath.slvq", "bath.slvq"]):
+        out = said(capsys, *files)
+        assert "correction   no correction: a single node has nothing to be compared with" in out
+        assert "warning      only one node was given, 'bath': nothing was fused" in out
+        assert "share at least two classes" not in out
 
 
 def test_nodes_can_be_given_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`train` calls all nodes the same unless it is told."""
     for node in OFF:
         Snapshot.of(learnt(node), "train", readings=False).save(f"{node}.slvq")
-    assert "if they are of different nodes, name them: NODE=" in said(capsys, *FILES)
+    error = wrong(capsys, *FILES, "--quiet", "--each", "own")
+    assert "bath.slvq and leeds.slvq and york.slvq, all of node 'train'" in error
     out = said(capsys, *(f"{node}={node}.slvq" for node in OFF))
-    assert "same node" not in out
     assert [line.split()[0] for line in out.splitlines()[1:4]] == list(OFF)
 
 
@@ -246,6 +269,7 @@ def test_files_that_cannot_be_read_are_all_named(
     error = wrong(capsys, *FILES, *names, "-o", "all.slvq", "--report", "r.html", "--each", "own")
     assert all(f"{name}: " in error for name in names)
     assert "missing.slvq: No such file" in error
+    assert "text.slvq: not a snapshot of streamlvq: expected at least 8 bytes, got 5" in error
     assert "bath.slvq" not in error
     assert error.endswith("nothing was written\n")
     assert not Path("own").exists()
@@ -257,8 +281,27 @@ def test_models_of_different_types_are_refused(
     Snapshot.of(learnt("york", "GLVQ"), "york").save("york.slvq")
     error = wrong(capsys, *FILES, "-o", "all.slvq")
     assert "expected models of one kind" in error
-    assert "GMLVQ" in error
-    assert "GLVQ from node 'york'" in error
+    assert "GMLVQ in bath.slvq, leeds.slvq and GLVQ in york.slvq" in error
+    assert "train the others again with the same `model:`" in error
+
+
+def test_other_transforms_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = streamlvq.FeatureTransform(streamlvq.GMLVQ(), "asinh")
+    model.learn_one(dict.fromkeys(FEATURES, 1.0), "idle")
+    Snapshot.of(model, "york").save("york.slvq")
+    error = wrong(capsys, *FILES, "-o", "all.slvq")
+    other = "FeatureTransform(GMLVQ) (asinh of all features) in york.slvq"
+    assert f"GMLVQ in bath.slvq, leeds.slvq and {other}" in error
+
+
+def test_a_class_that_too_few_have_is_withheld_and_that_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = said(capsys, *FILES, "--rule", "median", "--each", "own")
+    words = "'worn': only 2 nodes have it and rule median needs 3; it was not given to the others"
+    assert f"warning      {words}" in out
+    assert "worn" not in Snapshot.load("own/york.slvq").labels
+    assert "was not given" not in said(capsys, *FILES)
 
 
 @pytest.mark.parametrize(
@@ -285,6 +328,23 @@ def test_unknown_words_are_refused(folder: Path) -> None:
         with pytest.raises(SystemExit) as done:
             main(["fuse", *FILES, *option])
         assert done.value.code == 2
+
+
+def test_a_wrong_rank_says_what_is_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["fuse", *FILES, "--rank", "banana"])
+    assert "expected keep, full or a whole number of at least 1, got 'banana'" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_table_of_readings_is_not_a_snapshot(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("plant.slvq").write_text("t,heat,state\n0,40.0,idle\n")
+    error = wrong(capsys, *FILES, "plant.slvq")
+    assert "plant.slvq: not a snapshot of streamlvq: expected a header, got a file" in error
+    assert "begins 't,heat,state" in error
 
 
 def test_nothing_in_common(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

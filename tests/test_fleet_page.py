@@ -16,11 +16,11 @@ from small_fleet import FEATURES, LABELS, OFF, fleet, report_of
 from streamlvq.fleet.page import page
 from streamlvq.fleet.page_graph import NAMED, graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import CLASSES, NODES, POINTS, prototype_drawings
-from streamlvq.fleet.page_rows import node_rows, unprotected
 from streamlvq.fleet.page_shifts import COLUMNS, ROWS, gains_drawing, offsets_drawing
 from streamlvq.fleet.page_units import deviations, natural, shift_offsets
 from streamlvq.fusion import fuse
 from streamlvq.fusion.report import Edge, FusionReport, NodeReport
+from streamlvq.fusion.text import node_notes, node_rows, unprotected
 from streamlvq.plot.rings import ring_spots, upper_nodes
 
 replace = msgspec.structs.replace
@@ -399,6 +399,9 @@ def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     assert by_node["bath"]["remarks"] == "clipped"
     assert unprotected(report) == "too few nodes to tell a mistake from the truth about worn"
     assert unprotected(replace(report, unprotected=())) == ""
+    words = " ".join(read(page(report)).words)
+    assert words.count("node 'bath': its weight was cut to a third") == 1
+    assert len(node_notes(report)) == 1
     assert "part" not in head
     apart = replace(report, components=(("bath", "leeds"), ("york",)))
     assert "part" in node_rows(apart)[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamlvq.cli import kinds, outputs
 
 if TYPE_CHECKING:
-    from streamlvq.fusion import Fused, FusionReport
+    from streamlvq.fusion import Fused
     from streamlvq.snapshot import Snapshot
 
 NAME = "fuse"
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     sources = [_source(text) for text in options.snapshots]
     own = dict(_own(text) for text in options.own)
     _check_outputs(options, own, [path for _, path in sources])
-    snapshots, notes = _newest(_load(sources))
+    snapshots = _nodes(_load(sources))
     fused = fuse(
         snapshots,
         drift=options.drift,
@@ -104,13 +104,20 @@ def run(options: argparse.Namespace) -> int:
     )
     files = _files(options, own, fused, snapshots)  # all of them, before the first is written
     if not options.quiet and options.json != outputs.STANDARD:
-        print("\n".join(_words(fused.report, notes)), flush=True)
+        print(fused.report, flush=True)
     _write(options, files)
     return 0
 
 
 def _rank(text: str) -> Any:
-    return text if text in ("keep", "full") else kinds.count(text)
+    if text in ("keep", "full"):
+        return text
+    try:
+        return kinds.count(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"expected keep, full or a whole number of at least 1, got {text!r}"
+        ) from None
 
 
 # --- what is read --------------------------------------------------------------------------------
@@ -141,21 +148,55 @@ def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot
     return found
 
 
-def _newest(found: Sequence[tuple[str, Snapshot]]) -> tuple[list[Snapshot], list[str]]:
-    """One snapshot of each node, and what to say about the others."""
+def _nodes(found: Sequence[tuple[str, Snapshot]]) -> list[Snapshot]:
+    """One snapshot of each node, if they can be fused."""
     from streamlvq.fusion.brought import newest  # noqa: PLC0415
 
-    kept = newest(snapshot for _, snapshot in found)
-    notes = []
-    for chosen in kept:
-        files = {path: None for path, snapshot in found if snapshot.node == chosen.node}
-        if len(files) > 1:
-            used = next(path for path, snapshot in found if snapshot is chosen)
-            notes.append(
-                f"{' and '.join(files)} are of the same node {chosen.node!r}: the newest counts, "
-                f"{used}; if they are of different nodes, name them: NODE={used}"
-            )
-    return kept, notes
+    files: dict[str, dict[Path, str]] = {}
+    for path, snapshot in found:
+        files.setdefault(snapshot.node, {}).setdefault(Path(path).resolve(), path)
+    for node, paths in files.items():
+        _check_one(node, list(paths.values()))
+    snapshots = newest(snapshot for _, snapshot in found)
+    _check_kinds(snapshots, {node: next(iter(paths.values())) for node, paths in files.items()})
+    return snapshots
+
+
+def _check_one(node: str, paths: Sequence[str]) -> None:
+    """In a fleet the newest snapshot counts; of files nobody knows whether they were mixed up."""
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+
+    if len(paths) > 1:
+        raise StreamLVQError(
+            f"expected one file of each node, got {' and '.join(paths)}, all of node {node!r}: if "
+            f"they are of different nodes, name them here (NODE={paths[0]}) or when they are made "
+            "(`streamlvq train --node NODE`); if not, give the newest alone; nothing was written"
+        )
+
+
+def _check_kinds(snapshots: Sequence[Snapshot], files: Mapping[str, str]) -> None:
+    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
+    from streamlvq.fusion.brought import alike  # noqa: PLC0415
+
+    groups = alike(snapshots)
+    if len(groups) > 1:
+        kinds = [
+            f"{_kind(group[0])} in {', '.join(files[each.node] for each in group)}"
+            for group in groups
+        ]
+        raise StreamLVQError(
+            f"expected models of one kind, got {' and '.join(kinds)}: fuse those of one kind, or "
+            "train the others again with the same `model:` in their configuration; nothing was "
+            "written"
+        )
+
+
+def _kind(snapshot: Snapshot) -> str:
+    if snapshot.transform is None:
+        return snapshot.type_name
+    name, features = snapshot.transform
+    which = "all" if features is None else len(features)
+    return f"{snapshot.type_name} ({name} of {which} features)"
 
 
 # --- what is written -----------------------------------------------------------------------------
@@ -263,21 +304,3 @@ def _called(option: str) -> str:
     """What a file is, for people."""
     known = {"-o": "common", "--report": "report", "--json": "json"}
     return known.get(option, f"for {option.partition(' ')[2]}")
-
-
-# --- what is said --------------------------------------------------------------------------------
-
-
-def _words(report: FusionReport, notes: Sequence[str]) -> list[str]:
-    """The table, what was chosen and why, and what somebody should know."""
-    from streamlvq.fleet.page_rows import node_rows, unprotected  # noqa: PLC0415
-    from streamlvq.replay.text import grid  # noqa: PLC0415
-
-    lines = grid(node_rows(report))
-    lines += ["(off by, left over: in deviations within the classes)", ""]
-    lines.append(f"{'correction':<12} {report.why}")
-    if report.trials:
-        tried = ", ".join(f"{name} {error:.2f}" for name, error in report.trials.items())
-        lines.append(f"{'tried':<12} {tried}")
-    lines += [f"{'note':<12} {line}" for line in (unprotected(report),) if line]
-    return lines + [f"{'warning':<12} {line}" for line in (*notes, *report.warnings)]

@@ -44,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="part at the end that the accuracy is measured on (default 0.2; 0: none)",
     )
     parser.add_argument(
-        "--node", metavar="NAME", default="train", help="who learnt it, in the file"
+        "--node",
+        metavar="NAME",
+        default="train",
+        help="who learnt it, in the file (default train); `fuse` tells nodes apart by it",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the order in epochs (default 0)")
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")

@@ -14,9 +14,9 @@ import numpy as np
 import streamlvq
 from streamlvq.fleet.page_graph import graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawings
-from streamlvq.fleet.page_rows import DRIFTS, amount, node_rows, share, unprotected
 from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
 from streamlvq.fleet.page_units import Offsets, natural, of_features, shift_offsets
+from streamlvq.fusion.text import DRIFTS, amount, node_notes, node_rows, share, unprotected
 from streamlvq.plot.html import document, number, section, table, tiles
 
 if TYPE_CHECKING:
@@ -106,11 +106,13 @@ def _nodes(report: FusionReport) -> str:
     words = (
         "Off by: how far the sensors of a node are from the common coordinates. Left over: how far "
         "its class means remain from those of the others after the correction. Both in "
-        "within-class deviations. Weight: its share, the mean over its classes."
+        "within-class deviations. Weight: its share, over all classes together."
     )
     alone = unprotected(report)
-    note = f"<p>{escape(alone[0].upper() + alone[1:])}.</p>" if alone else ""
-    return f"<p>{words}</p>{table(node_rows(report), 'nodes')}{note}"
+    notes = "".join(f"<li>{escape(text)}</li>" for text in node_notes(report))
+    notes = f'<ul class="notes">{notes}</ul>' if notes else ""
+    notes += f"<p>{escape(alone[0].upper() + alone[1:])}.</p>" if alone else ""
+    return f"<p>{words}</p>{table(node_rows(report), 'nodes')}{notes}"
 
 
 # --- shifts and prototypes -----------------------------------------------------------------------

@@ -81,7 +81,7 @@ def assemble(
         classes=part.classes,
         buffer=model.buffer_size if design.buffer > 0 else 0,
         stored=0,
-        samples=int(np.clip(statistics.samples[visible].sum(), len(visible), EXACT)),
+        samples=int(min(_counts(statistics, visible).sum(), EXACT)),
         random=1,
         seed=seed,
     )
@@ -100,6 +100,12 @@ def assemble(
         "memory": {name: getattr(numbers, name) for name in Numbers.__struct_fields__},
     }
     return arrays, meta
+
+
+def _counts(statistics: Statistics, visible: Ints) -> Floats:
+    """Whole samples of each class: weights that were capped need not be whole."""
+    counts: Floats = np.maximum(np.round(statistics.samples[visible]), 1.0)
+    return counts
 
 
 def _filled(name: str, shape: tuple[int, ...], rows: Any) -> Any:
@@ -210,7 +216,7 @@ class _Part:
     def _class(self, name: str, stats: Statistics, gain: Floats, shift: Floats) -> Any:
         seen = stats.weight[self.visible] > 0
         return {
-            "class_count": np.maximum(np.round(stats.samples[self.visible]), 1.0),
+            "class_count": _counts(stats, self.visible),
             "class_weight": stats.weight[self.visible],
             "class_mean": np.where(seen, gain * stats.mean[self.visible] + shift, 0.0),
             "class_variance": np.where(seen, gain * gain * stats.variance[self.visible], 0.0),

@@ -16,6 +16,7 @@ FEW = 40  # nodes: of more, only the edges of the tree are reported
 LARGE = 1.0  # deviations: nodes that differ more deserve a word
 UNEXPLAINED = 0.5  # of the differences between nodes, left after a correction
 LOST = 0.05  # of a metric
+LEFT_OUT = "was left out"  # a remark on a node that somebody should look into
 
 
 def report(
@@ -32,6 +33,7 @@ def report(
     how: tuple[str, str, str, str],
     trials: dict[str, float],
     loss: float,
+    quorum: int,
 ) -> FusionReport:
     """Put together what is known after a fusion; see `FusionReport`."""
     features, labels = axes.words
@@ -84,7 +86,7 @@ def report(
     )
     return FusionReport(
         **{name: getattr(found, name) for name in found.__struct_fields__[:-1]},
-        warnings=tuple(_warnings(found)),
+        warnings=(*_warnings(found), *_withheld(found, used, component, shared, quorum)),
     )
 
 
@@ -142,10 +144,13 @@ def _edges(
 
 def _warnings(found: FusionReport) -> list[str]:
     words = []
+    if len(found.nodes) == 1:
+        words.append(f"only one node was given, {next(iter(found.nodes))!r}: nothing was fused")
     for node in found.nodes.values():
         if node.left_out is not None:
             words.append(f"node {node.node!r} was left out: {node.left_out}")
-        words += [f"node {node.node!r}: {text}" for text in node.clipped]
+        # What was merely cut happens to honest nodes too: it is told at the node alone.
+        words += [f"node {node.node!r}: {text}" for text in node.clipped if LEFT_OUT in text]
         if not node.samples:
             words.append(f"node {node.node!r} has learnt nothing: its sensors may differ")
     groups = [group for group in found.components if len(group) > 0]
@@ -153,8 +158,8 @@ def _warnings(found: FusionReport) -> list[str]:
         names = "; ".join(", ".join(group[:5]) for group in groups[:5])
         words.append(
             f"the nodes fall into {len(groups)} groups that share no class ({names}): how the "
-            "sensors of different groups differ cannot be known, so each group was fused by itself; "
-            "if they do not differ, drift='none' fuses all"
+            "sensors of different groups differ cannot be known, so each group was fused by "
+            "itself; if they do not differ, drift='none' fuses all"
         )
     words += _explained(found)
     if found.rank_loss > LOST:
@@ -182,3 +187,28 @@ def _explained(found: FusionReport) -> list[str]:
             "correction"
         ]
     return []
+
+
+def _withheld(
+    found: FusionReport, used: Tables, component: list[int], shared: list[Ints], quorum: int
+) -> list[str]:
+    """Classes that others were not given because too few nodes have them."""
+    inside = np.array(component)
+    words = []
+    for number, given in enumerate(shared):
+        holders = used.held[inside == number].sum(axis=0)
+        lacking = (inside == number).sum() > holders
+        withheld = (holders > 0) & lacking
+        withheld[given] = False
+        for count in np.unique(holders[withheld]).tolist():
+            names = [found.labels[k] for k in np.flatnonzero(withheld & (holders == count))]
+            words.append(_too_few(names, count, found.rule, quorum))
+    return words
+
+
+def _too_few(names: list[str], count: int, rule: str, quorum: int) -> str:
+    have = "1 node has" if count == 1 else f"{count} nodes have"
+    need = f"rule {rule} needs {quorum}" if rule != "mean" else f"the quorum is {quorum}"
+    it, was = ("it", "it was") if len(names) == 1 else ("them", "they were")
+    which = ", ".join(map(repr, names))
+    return f"{which}: only {have} {it} and {need}; {was} not given to the others"

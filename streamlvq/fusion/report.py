@@ -47,7 +47,7 @@ class NodeReport(msgspec.Struct, frozen=True):
     gained
         Classes that it had never seen.
     clipped
-        What of it was changed or did not count, in sentences.
+        What of it was changed or did not count, in sentences. It happens to honest nodes as well.
     left_out
         Why all of it was left out; None if it was not.
     """
@@ -67,7 +67,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 
 class FusionReport(msgspec.Struct, frozen=True):
-    """What was done to whom, and whether it makes sense.
+    """What was done to whom, and whether it makes sense; `print` shows it as a table.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     unprotected
         Classes that too few nodes have to tell a lie from the truth.
     warnings
-        What somebody should know, in sentences.
+        What somebody should look into, in sentences.
     """
 
     nodes: dict[str, NodeReport]
@@ -113,3 +113,36 @@ class FusionReport(msgspec.Struct, frozen=True):
     rank_loss: float
     unprotected: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    def text(self) -> str:
+        """A table of the nodes, the correction and why, notes and warnings.
+
+        Examples
+        --------
+
+        >>> from streamlvq import GLVQ, Snapshot, fuse
+
+        >>> models = {"a": GLVQ(), "b": GLVQ()}
+        >>> for k in range(20):
+        ...     for y, x in {"ham": 1.0, "spam": 4.0, "egg": 7.0}.items():
+        ...         models["a"].learn_one({"x": x + k % 5 / 10}, y)
+        ...         if y != "egg":
+        ...             models["b"].learn_one({"x": x + k % 5 / 10 + 2.0}, y)
+        >>> fused = fuse([Snapshot.of(model, node) for node, model in models.items()])
+        >>> print(fused.report)
+        node  samples  classes  gained  off by  left over  weight  remarks
+        a          60        3       -    7.07       0.00  66.7 %        -
+        b          40        2     egg    7.07       0.00  33.3 %        -
+        (off by, left over: in deviations within the classes; weight: share over all classes)
+        <BLANKLINE>
+        correction   least_squares: it predicts a class mean from the other classes and nodes to ...
+        tried        none ..., least_squares 0.00, scale_shift 0.00
+        note         too few nodes to tell a mistake from the truth about egg, ham, spam
+
+        """
+        from streamlvq.fusion.text import report_text  # noqa: PLC0415
+
+        return report_text(self)
+
+    def __str__(self) -> str:
+        return self.text()

@@ -22,6 +22,8 @@ NAME = re.compile(r"\w[\w.:-]*(?:/\w[\w.:-]*)*", re.ASCII)
 LONGEST_NAME = 250
 SIZES = {"F64": 8, "I64": 8, "U8": 1}
 METADATA = "__metadata__"
+STRANGE = "not a snapshot of streamlvq"
+SHOWN = 20  # bytes of a file that is none
 
 
 class Span(NamedTuple):
@@ -57,13 +59,16 @@ def read_header(data: bytes, key: str, limit: int, largest: int = LARGEST_HEADER
     if len(data) > limit:
         raise SnapshotError(f"expected at most {limit} bytes, got {len(data)}")
     if len(data) < LENGTH:
-        raise SnapshotError(f"expected at least {LENGTH} bytes, got {len(data)}")
+        raise SnapshotError(f"{STRANGE}: expected at least {LENGTH} bytes, got {len(data)}")
     length = int.from_bytes(data[:LENGTH], "little")
     end = LENGTH + length
     if not 2 <= length <= min(largest, len(data) - LENGTH):
+        if data[LENGTH : LENGTH + 1] != b"{":
+            start = data[:SHOWN].decode("ascii", "replace")
+            raise SnapshotError(f"{STRANGE}: expected a header, got a file that begins {start!r}")
         raise SnapshotError(
             f"expected a header of at most {largest} bytes in a file of {len(data)}, got one of "
-            f"{length}: the file is cut short or no snapshot"
+            f"{length}: the file is cut short or damaged"
         )
     entries = _parse(data[LENGTH:end])
     text = _only_text(entries.pop(METADATA, None), key)

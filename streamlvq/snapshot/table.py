@@ -14,6 +14,7 @@ BAR = 30  # characters of the longest bar
 LONGEST_NAME = 24
 MOST_NAMES = 4  # of transformed features
 GAP = "  "
+FUSED = "fused"  # what `streamlvq.fusion` calls the node of a model that is that of no node
 
 
 def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = None) -> str:
@@ -74,7 +75,16 @@ def _header(snapshot: Snapshot, width: int | None) -> list[str]:
         f"{len(snapshot.labels)} classes"
     )
     kept = "with the readings that are rehearsed" if snapshot.has_readings else "without readings"
-    return [*lines, f"{sizes}; {kept}", *_transform(snapshot)]
+    return [*lines, f"{sizes}; {kept}", *_fused(snapshot), *_transform(snapshot)]
+
+
+def _fused(snapshot: Snapshot) -> list[str]:
+    if snapshot.node != FUSED:
+        return []
+    return [
+        "fused from several nodes, in coordinates between theirs, which fit no sensor exactly;",
+        "`streamlvq fuse --each` or `--for` makes models for the sensors of nodes",
+    ]
 
 
 def _transform(snapshot: Snapshot) -> list[str]:
@@ -95,7 +105,7 @@ def _classes(snapshot: Snapshot) -> list[str]:
     counts = snapshot.counts
     if not counts:
         return []
-    return _aligned([["class", "samples"], *([_name(k), str(n)] for k, n in counts.items())])
+    return aligned([["class", "samples"], *([_name(k), str(n)] for k, n in counts.items())])
 
 
 def _of_model(
@@ -132,7 +142,7 @@ def _prototypes(
         against = [_name(each.against)] if paired else []
         values = [_number(each.values[name]) for name in features]
         rows.append([_name(each.label), *against, str(each.count), str(each.age), *values])
-    return _aligned(_fitting(rows, len(fixed), width), left=2 if paired else 1)
+    return aligned(_fitting(rows, len(fixed), width), left=2 if paired else 1)
 
 
 def _bars(
@@ -140,7 +150,7 @@ def _bars(
 ) -> list[str]:
     longest = max(relevances.values(), default=0.0)
     rows = [[_name(name), f"{relevances[name]:.3f}"] for name in features]
-    lines = _aligned(rows)
+    lines = aligned(rows)
     room = BAR if width is None else max(1, min(BAR, width - max(map(columns, lines)) - len(GAP)))
     bars = [_bar(relevances[name] / longest if longest > 0 else 0.0, room) for name in features]
     return ["relevance", *(f"{t}{GAP}{bar}".rstrip() for t, bar in zip(lines, bars, strict=True))]
@@ -165,8 +175,8 @@ def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[
     return [row[:count] for row in rows]
 
 
-def _aligned(rows: list[list[str]], left: int = 1) -> list[str]:
-    """Names to the left, numbers to the right."""
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Lines of a table: the first columns to the left, as names are, the others to the right."""
     widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
     return [
         GAP.join(
