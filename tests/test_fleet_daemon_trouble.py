@@ -152,10 +152,12 @@ def test_abuse_is_refused_and_counted_while_readings_go_on(tmp_path: Path) -> No
         trust.add("x", keys["x"].public)
         trust.save()
         daemon.reload()
-        until(lambda: "configuration read again" in daemon.log)
-        put(client, "nodes/x", stranger.envelope())
+        until(lambda: "configuration read again: 1 new key: x" in daemon.log)
         three = fused_in_memory([own, b.snapshot, stranger.snapshot])["a"]
-        until(lambda: serving(daemon) == three, what="fused with the new one")
+        until(lambda: serving(daemon) == three, what="fused with what was refused before")
+        assert "'ovens': peer 'a', believes 2 trusted keys, its own among them" in daemon.log
+        daemon.reload()
+        until(lambda: "read again: nothing has changed" in daemon.log)
 
 
 def refused_of_readings(daemon: Daemon) -> float:

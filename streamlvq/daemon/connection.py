@@ -84,6 +84,7 @@ class Connection:
         The session stays at the broker, and with it what was not acknowledged.
         """
         status = Status(config)
+        status.since = self.status.since
         link = make_link(config, status)
 
         def change() -> None:
@@ -93,6 +94,10 @@ class Connection:
             self._use(config, status, link)
 
         return change
+
+    def hurry(self) -> None:
+        """Say how we are at the next look: something has changed."""
+        self._next_status = 0.0
 
     def totals(self) -> dict[str, int]:
         """What all links have counted."""

@@ -36,6 +36,7 @@ OFTEN = 0.01  # seconds since the last batch: sooner, and more is to be expected
 GATHER = 0.002  # seconds to wait for more of it
 COUNTING = 1.0  # seconds between two looks how many devices and models there are
 LONGEST_RETRY = 30.0  # seconds between two attempts to write the journal
+NOTHING = "nothing has changed"
 MORE_TIME = 60.0  # seconds that systemd is asked for while the journal is read
 
 
@@ -235,6 +236,8 @@ class Daemon:
         if self.fleet is not None:
             self.fleet.tend(now, self.connection.link, self.monitor, self._serve)
             self.vitals.fleet = self.fleet.figures.complaint()
+            if self.fleet.figures.news():
+                self.connection.hurry()
         self.connection.tend(now, self.publisher, self.instruments, self.monitor)
         self.notifier.status(self.connection.summary(self.instruments))
 
@@ -278,9 +281,10 @@ class Daemon:
         if old.rejector != new.rejector or old.labels != new.labels:
             monitor = Monitor.restore(new, monitor.checkpoint(), beginning(new))
             monitor.compile()
-        if self.fleet is not None:
-            self.fleet.reload()
-        reconnect = self.connection.replacement(new) if reconnects(old, new) else None
+        keys, told = (None, []) if self.fleet is None else self.fleet.reread()
+        # What was refused for want of a key is retained, and comes again with another connection.
+        another = told or reconnects(old, new)
+        reconnect = self.connection.replacement(new) if another else None
         self.keeper.note(new)
         try:
             self._move_server(new)
@@ -294,11 +298,13 @@ class Daemon:
         self.instruments.max_devices = new.health.max_devices
         self.keeper.change(new)
         set_up(new.logging)
+        if self.fleet is not None:
+            self.fleet.roster.believe(keys)
         if reconnect is not None:
             reconnect()
             if self.fleet is not None:
                 self.fleet.inbox.drop()
-        log.info("configuration read again: %s", ", ".join(names) or "nothing has changed")
+        log.info("configuration read again: %s", ", ".join([*names, *told]) or NOTHING)
 
     def _move_server(self, new: Config) -> None:
         old = self.config.health

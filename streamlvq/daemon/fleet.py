@@ -10,15 +10,17 @@ from pathlib import Path
 
 from streamlvq.config import Config, FleetTopics
 from streamlvq.connect import Link, Message, Outgoing
-from streamlvq.daemon.fleet_author import FOLDER, Author, trusted
+from streamlvq.daemon.fleet_author import FOLDER, Author, introduction, key_changes, trusted
+from streamlvq.daemon.fleet_deciding import Deciding
 from streamlvq.daemon.fleet_figures import FleetFigures
 from streamlvq.daemon.fleet_fusing import Fusing
 from streamlvq.daemon.fleet_inbox import Inbox
 from streamlvq.daemon.fleet_schedule import Schedule
+from streamlvq.daemon.fleet_waiting import node_waits_for
 from streamlvq.daemon.greeting import Greeting
 from streamlvq.daemon.journal import JournalError
 from streamlvq.daemon.metrics import Registry
-from streamlvq.fleet import Member, Roster, Taken
+from streamlvq.fleet import Member, Roster, Taken, TrustedKeys
 from streamlvq.monitor import Monitor
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.wrappers.chain import links
@@ -67,6 +69,7 @@ class Fleet:
         self.inbox = Inbox(self.topics, self.roster, self._guard, self.figures)
         self.schedule = self._schedule()
         self.fusing = Fusing(section, lambda node: node == self.node)
+        self.deciding = Deciding(self.figures, section.serve)
         self._greeting = Greeting()
         self._next = 0.0
         self._source: bytes | None = None  # what the hub's model is known by
@@ -90,6 +93,10 @@ class Fleet:
 
     def begin(self, monitor: Monitor) -> None:
         """Look what the restored monitor decides with."""
+        log.info("%s", introduction(self.section, self.node, self.roster.trust))
+        if self.is_peer:
+            self.fusing.prepare()
+        self.deciding.begin(monitor.standing(GROUP))
         serving = monitor.serving(GROUP)
         if serving is not None:
             self._served = _digest(shared_bytes(serving, self.node))
@@ -122,7 +129,15 @@ class Fleet:
         self.schedule.forgotten()
         if not payload:
             return Taken("same")
-        text = f"expected nobody else to publish as {self.node!r}; is there a node of that name?"
+        if self.author.resembles(payload):
+            text = (
+                f"expected our newest snapshot, got one of {self.node!r} from before that was "
+                "signed with another key; the newest one is published again"
+            )
+        else:
+            text = (
+                f"expected nobody else to publish as {self.node!r}; is there a node of that name?"
+            )
         return Taken("refused", "author", text)
 
     # --- now and then ----------------------------------------------------------------------------
@@ -139,7 +154,7 @@ class Fleet:
         self._follow(now)
         if self._decided:
             self._install(install)
-        self._note(monitor)
+        self._note(now, monitor)
 
     def _publish(self, now: float, link: Link, monitor: Monitor) -> None:
         if GROUP not in monitor.models():
@@ -207,20 +222,31 @@ class Fleet:
         if not works:
             self.figures.trouble["model"] = "the model of the fleet cannot decide here, see the log"
             return
-        log.info("%s decides from now on", "our own model" if wanted is None else "the fleet")
+        self.deciding.arrived()
 
-    def _note(self, monitor: Monitor) -> None:
-        standing = monitor.standing(GROUP)
-        self.figures.serving = standing["decides"]
-        self.figures.standing = {
-            which: round(standing[which], 6)
-            for which in ("local", "fused", "labels")
-            if standing[which] is not None
-        }
+    def _note(self, now: float, monitor: Monitor) -> None:
+        """Leave behind who decides, what is not published yet, and what there is to wait for."""
+        has_model = monitor.serving(GROUP) is not None
+        self.deciding.look(monitor.standing(GROUP), has_model)
+        samples = 0
+        if GROUP in monitor.models():
+            *_, model = links(monitor.local(GROUP))
+            samples = model.samples
+        self.figures.unpublished = self.schedule.new(samples)
+        wait = self.schedule.wait(samples, now)
+        self.figures.due_at = None if wait is None else now + wait
+        members = self.figures.created
+        self.figures.wait_for(node_waits_for(self.section, self.node, samples, members, has_model))
 
-    def reload(self) -> None:
-        """Read the trusted keys again; raises if they are of no use, and changes nothing then."""
-        self.roster.believe(trusted(self.config, self.author))
+    # --- keys ------------------------------------------------------------------------------------
+
+    def reread(self) -> tuple[TrustedKeys | None, list[str]]:
+        """The trusted keys that the file has now, and what has changed; raises if of no use.
+
+        What was refused for want of a key is retained at the broker, and comes after a connect.
+        """
+        keys = trusted(self.config, self.author)
+        return keys, key_changes(self.roster.trust, keys)
 
 
 def shared_bytes(model: object, node: str) -> bytes:

@@ -111,16 +111,41 @@ class Author:
         last, header = self._numbering.last, sealed.header
         return header.author == self.name and (last is None or header.number <= last)
 
+    def resembles(self, data: bytes) -> bool:
+        """Whether it may be ours of before, though not signed as we sign now."""
+        try:
+            header = unseal(data, limit=self.section.max_snapshot_bytes).header
+        except EnvelopeRefused:
+            return False
+        last = self._numbering.last
+        return header.author == self.name and last is not None and header.number <= last
+
     def _read(self) -> None:
         for path in sorted(self.folder.glob("*.env")):
             data = path.read_bytes()
             try:
-                header = unseal(data, limit=len(data)).header
+                sealed = unseal(data, limit=len(data))
+                header = sealed.header
             except EnvelopeRefused as error:
                 log.warning("%s is of no use: %s", path, error)
                 continue
+            if not self._signed(sealed):
+                log.info(
+                    "what was published about %r had another key; it will be anew", header.node
+                )
+                continue
             if (header.fleet, header.author) == (self.section.name, self.name):
                 self._kept[header.node], self._headers[header.node] = data, header
+
+    def _signed(self, sealed: Sealed) -> bool:
+        """Whether it is signed as we sign now; nobody would believe it otherwise."""
+        if self.key is None or sealed.header.author != self.name:
+            return True
+        try:
+            sealed.check(TrustedKeys({self.name: self.key.public}))
+        except EnvelopeRefused:
+            return False
+        return True
 
     def _path(self, node: str) -> Path:
         """Names may hold what file names cannot."""
@@ -138,8 +163,19 @@ def trusted(config: Config, author: Author) -> TrustedKeys | None:
     if own is not None and own != author.key.public:
         raise TrustError(
             f"fleet.key_file: expected the key that {section.trust} has for {author.name!r} "
-            f"({own}), got {author.key.public}; write it there with `streamlvq keys trust`, or "
-            "give this node another name"
+            f"({own}), got {author.key.public}; if this node has got a new key, write `streamlvq "
+            f"keys trust {section.trust} {author.name} {author.key.public} --replace`, else give "
+            "this node another name"
+        )
+    if own is None:
+        log.warning(
+            "%s has no key of %r: nodes that have the same file do not believe us; add ours with "
+            "`streamlvq keys trust %s %s %s`",
+            section.trust,
+            author.name,
+            section.trust,
+            author.name,
+            author.key.public,
         )
     trust.add(author.name, author.key.public)
     if section.hub is not None and section.hub not in trust:
@@ -150,4 +186,62 @@ def trusted(config: Config, author: Author) -> TrustedKeys | None:
     return trust
 
 
-__all__ = ["EVERYONE", "FOLDER", "Author", "TooLargeError", "TrustError", "trusted"]
+def introduction(section: FleetSection, node: str, trust: TrustedKeys | None) -> str:
+    """Who we are in a fleet, in one line.
+
+    Examples
+    --------
+    >>> section = FleetSection(name="ovens", trust="everyone", role="member", hub="site")
+    >>> introduction(section, "oven-3", None)
+    "fleet 'ovens': member 'oven-3' of the hub 'site', believes everyone"
+
+    """
+    hub = "" if section.hub is None else f" of the hub {section.hub!r}"
+    if trust is None:
+        believes = "everyone"
+    else:
+        believes = f"{len(trust)} trusted key{'s' * (len(trust) != 1)}, its own among them"
+    return f"fleet {section.name!r}: {section.role} {node!r}{hub}, believes {believes}"
+
+
+def key_changes(before: TrustedKeys | None, after: TrustedKeys | None) -> list[str]:
+    """What has changed between two files of trusted keys, for people.
+
+    Examples
+    --------
+    >>> before, keys = TrustedKeys(), [PrivateKey.new().public for _ in range(2)]
+    >>> before.add("camera-1", keys[0])
+    >>> key_changes(before, TrustedKeys({"camera-1": keys[1], "camera-4": keys[0]}))
+    ['1 new key: camera-4', '1 other key: camera-1']
+    >>> key_changes(before, TrustedKeys())
+    ['1 key taken away: camera-1']
+
+    """
+    old, new = dict(before or {}), dict(after or {})
+    found = {
+        "{} new key{}": [node for node in new if node not in old],
+        "{} other key{}": [node for node in new if old.get(node, new[node]) != new[node]],
+        "{} key{} taken away": [node for node in old if node not in new],
+    }
+    return [
+        f"{text.format(len(nodes), 's' * (len(nodes) != 1))}: {_named(nodes)}"
+        for text, nodes in found.items()
+        if nodes
+    ]
+
+
+def _named(nodes: list[str], most: int = 10) -> str:
+    rest = f" and {len(nodes) - most} more" if len(nodes) > most else ""
+    return ", ".join(sorted(nodes)[:most]) + rest
+
+
+__all__ = [
+    "EVERYONE",
+    "FOLDER",
+    "Author",
+    "TooLargeError",
+    "TrustError",
+    "introduction",
+    "key_changes",
+    "trusted",
+]

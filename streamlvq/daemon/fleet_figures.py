@@ -26,12 +26,15 @@ class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     node: str
     role: str
     members: dict[str, float] = {}  # age of what each of them knows, in seconds
-    serving: str = "local"  # or fused
+    serving: str = "local"  # who decides now: our own model (local) or the fleet's (fused)
     fused: list[str] = []  # whose knowledge is in it
     fusion_age: float | None = None  # seconds
     drift: str | None = None  # the correction that was chosen
     standing: dict[str, float] = {}
     refused: dict[str, int] = {}  # by reason
+    unpublished: int = 0  # samples that were learnt since the last publication
+    next_publication: float | None = None  # seconds until it is due if nothing more is learnt
+    waiting: str | None = None  # what for, if the fleet is of no use yet
     trouble: str | None = None
 
 
@@ -54,6 +57,10 @@ class FleetFigures:
         self.serving = "local"
         self.fusion: Fusion | None = None  # the last one that worked
         self.fused_at: float | None = None  # by the monotonic clock
+        self.unpublished = 0
+        self.due_at: float | None = None  # the next publication, by the monotonic clock
+        self.waiting: str | None = None
+        self.changed = False  # whether to say now how we are, and not when it is time to
         self.trouble: dict[str, str] = {}  # by what is wrong; nothing: all is well
         self._counters(registry)
         self._gauges(registry)
@@ -114,7 +121,7 @@ class FleetFigures:
         add(
             Gauge(
                 "streamlvq_fleet_serving_fused",
-                "Whether a model of the fleet decides (or may, if it is the better one).",
+                "1 while the model of the fleet decides, 0 while our own does.",
                 lambda: float(self.serving == "fused"),
             )
         )
@@ -154,6 +161,19 @@ class FleetFigures:
                 log.warning("fused the fleet: %s", warning, extra={"alike": warning[:40]})
         return True
 
+    def wait_for(self, what: str | None) -> None:
+        """Say once what there is to wait for; None: nothing."""
+        if what == self.waiting:
+            return
+        if what is not None:
+            log.info("the fleet waits for %s", what)
+        self.waiting, self.changed = what, True
+
+    def news(self) -> bool:
+        """Whether something has changed since the last time that others should hear at once."""
+        changed, self.changed = self.changed, False
+        return changed
+
     def ages(self) -> dict[str, float]:
         """Seconds since each member was heard of, by its own clock."""
         now, created = time.time(), self.created
@@ -169,7 +189,7 @@ class FleetFigures:
 
     def record(self) -> FleetRecord:
         """How the fleet is now."""
-        age, fusion = self.fusion_age(), self.fusion
+        age, fusion, due = self.fusion_age(), self.fusion, self.due_at
         report = None if fusion is None else fusion.report
         return FleetRecord(
             name=self.name,
@@ -182,6 +202,9 @@ class FleetFigures:
             drift=None if report is None else report.drift,
             standing=dict(self.standing),
             refused={reason: int(n) for (reason,), n in sorted(self.refused.values.items())},
+            unpublished=self.unpublished,
+            next_publication=None if due is None else round(max(0.0, due - time.monotonic()), 1),
+            waiting=self.waiting,
             trouble=self.complaint(),
         )
 

@@ -56,6 +56,12 @@ class Fusing:
         self._thread: threading.Thread | None = None
         self._done: Fusion | None = None
 
+    def prepare(self) -> None:
+        """Import what fusing needs, so that the first time takes no longer than the next."""
+        import scipy.optimize  # noqa: F401, PLC0415
+
+        import streamlvq.fusion  # noqa: F401, PLC0415
+
     def consider(self, members: Mapping[str, Member], now: float) -> None:
         """Begin to fuse if there is news, and time enough has passed to wait for more of it."""
         if key_of(members) == self._tried:

@@ -10,14 +10,21 @@ from pathlib import Path
 
 from streamlvq.config import Config, FleetTopics
 from streamlvq.connect import Link, Message, Outgoing
-from streamlvq.daemon.fleet_author import Author, TooLargeError, trusted
+from streamlvq.daemon.fleet_author import (
+    Author,
+    TooLargeError,
+    introduction,
+    key_changes,
+    trusted,
+)
 from streamlvq.daemon.fleet_figures import FleetFigures
 from streamlvq.daemon.fleet_fusing import Fusing
 from streamlvq.daemon.fleet_inbox import Inbox
 from streamlvq.daemon.fleet_schedule import RENEWALS
+from streamlvq.daemon.fleet_waiting import hub_waits_for
 from streamlvq.daemon.greeting import Greeting
 from streamlvq.daemon.metrics import Registry
-from streamlvq.fleet import Roster, Taken
+from streamlvq.fleet import Roster, Taken, TrustedKeys
 from streamlvq.snapshot import SnapshotFileError
 
 log = logging.getLogger(__name__)
@@ -62,6 +69,11 @@ class FleetHub:
         self._restored: dict[str, float] = {}  # when a topic was last set right
         self._next = 0.0
 
+    def begin(self) -> None:
+        """Say who we are, and be ready to fuse."""
+        log.info("%s", introduction(self.section, self.author.name, self.roster.trust))
+        self.fusing.prepare()
+
     def take(self, messages: Sequence[Message], link: Link) -> None:
         """Let messages have their effect, and acknowledge them."""
         self.inbox.take(messages, link)
@@ -89,6 +101,7 @@ class FleetHub:
         self._next = now + LOOKING
         members = self.roster.members(time.time())
         self.figures.created = {node: each.header.created for node, each in members.items()}
+        self.figures.wait_for(hub_waits_for(members))
         self.fusing.consider(members, now)
         fusion = self.fusing.poll()
         if fusion is not None and self.figures.fused(fusion):
@@ -146,9 +159,13 @@ class FleetHub:
     def _message(self, node: str, data: bytes) -> Outgoing:
         return Outgoing(self.topics.model(node), data, qos=1, retain=True)
 
-    def reload(self) -> None:
-        """Read the trusted keys again; raises if they are of no use, and changes nothing then."""
-        self.roster.believe(trusted(self.config, self.author))
+    def reread(self) -> tuple[TrustedKeys | None, list[str]]:
+        """The trusted keys that the file has now, and what has changed; raises if of no use.
+
+        What was refused for want of a key is retained at the broker, and comes after a connect.
+        """
+        keys = trusted(self.config, self.author)
+        return keys, key_changes(self.roster.trust, keys)
 
 
 __all__ = ["FleetHub"]

@@ -43,15 +43,24 @@ class Schedule:
 
     def due(self, samples: int, now: float) -> bool:
         """Whether it is time to publish a model that has learnt so many samples."""
-        section, waited = self.section, now - self._last
-        if samples < section.min_samples or waited < section.publish_pause_seconds:
-            return False
-        if self._samples is None:
-            return True
-        if samples == self._samples:  # others must not believe that we left
-            return waited >= self._renewal
-        much = abs(samples - self._samples) >= section.publish_after
-        return much or waited >= section.publish_seconds
+        wait = self.wait(samples, now)
+        return wait is not None and wait <= 0.0
+
+    def wait(self, samples: int, now: float) -> float | None:
+        """Seconds until it is, if nothing more is learnt; None: not before more is."""
+        section = self.section
+        if samples < section.min_samples:
+            return None
+        pause = section.publish_pause_seconds
+        if self._samples is not None and samples == self._samples:
+            pause = self._renewal  # others must not believe that we left
+        elif self.new(samples) < section.publish_after and self._samples is not None:
+            pause = max(pause, section.publish_seconds)
+        return max(0.0, pause - (now - self._last))
+
+    def new(self, samples: int) -> int:
+        """How many of so many samples others do not know of."""
+        return abs(samples - (self._samples or 0))
 
     def published(self, samples: int, now: float) -> None:
         """Others can know of so many samples now."""

@@ -84,6 +84,7 @@ class Hub:
     def _start(self) -> None:
         self.vitals.starting = False
         self.vitals.started = time.monotonic()
+        self.fleet.begin()
         gc.collect()
         gc.freeze()
         self.notifier.ready()
@@ -107,6 +108,8 @@ class Hub:
             self._reload()
         self.fleet.tend(now, link)
         vitals.fleet = self.fleet.figures.complaint()
+        if self.fleet.figures.news():
+            self.connection.hurry()
         self.connection.tend(now, self, self.instruments, self)
         self.notifier.status(self.connection.summary(self.instruments))
 
@@ -126,10 +129,17 @@ class Hub:
         names = changes(self.config, new)
         if hard := [name for name in names if not touches(name, EASY)]:
             raise HubReloadError(f"{', '.join(hard)} can only change with a restart")
-        self.fleet.reload()
+        keys, told = self.fleet.reread()
+        reconnect = self.connection.replacement(new) if told else None
+        self.fleet.roster.believe(keys)
         self.config, self.vitals.limits = new, new.health
         set_up(new.logging)
-        log.info("configuration read again: %s", ", ".join(names) or "nothing has changed")
+        if reconnect is not None:  # what was refused before is retained, and comes again
+            reconnect()
+            self.fleet.inbox.drop()
+        log.info(
+            "configuration read again: %s", ", ".join([*names, *told]) or "nothing has changed"
+        )
 
     def _listen(self) -> HealthServer | None:
         health = self.config.health
