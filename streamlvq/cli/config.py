@@ -8,7 +8,8 @@ import json
 NAME = "config"
 SUMMARY = "check a configuration, or get one to start from"
 TEXT = """\
-check FILE   say what is wrong, with line numbers, or that all is well
+check FILE   say what is wrong, with line numbers, or that all is well; of a fleet look also at
+             its keys
 show FILE    what it amounts to, defaults included; secrets are not shown
 sample       a configuration with every key explained, to start from
 schema       a JSON Schema, for editors that check while you type"""
@@ -46,6 +47,20 @@ def run(options: argparse.Namespace) -> int:
     elif options.what == "show":
         print(config.describe(config.load(options.file)), end="")
     else:
-        config.load(options.file)
-        print(f"{options.file}: all is well")
+        _check(options.file)
     return 0
+
+
+def _check(file: str) -> None:
+    from streamlvq import config  # noqa: PLC0415
+
+    found: list[str] = []
+    wanted = config.load(file)
+    if wanted.fleet is not None:
+        from streamlvq.fleet.doubts import doubts  # noqa: PLC0415
+
+        found = doubts(wanted)
+    for doubt in found:
+        print(f"{file}: warning: {doubt}")
+    many = f"{len(found)} warning" + "s" * (len(found) != 1)
+    print(f"{file}: all is well" if not found else f"{file}: can be read, with {many}")
