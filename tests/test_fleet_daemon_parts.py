@@ -964,7 +964,11 @@ def test_a_look_at_a_fleet(snapshots: dict[str, Snapshot]) -> None:
 
 
 def test_a_look_at_nothing() -> None:
-    assert list(words(judge(config(), [], 0.0))) == ["nobody is in fleet 'ovens'", ""]
+    assert list(words(judge(config(), [], 0.0))) == [
+        "nobody is in fleet 'ovens', as far as the broker retains it",
+        "(a node publishes once it has learnt 1 labelled readings: fleet.min_samples)",
+        "",
+    ]
     with pytest.raises(NoFleetError, match="section 'fleet:'"):
         look(Config())
     silent = msgspec.structs.replace(config(), broker=Broker(url="mqtt://127.0.0.1:1"))

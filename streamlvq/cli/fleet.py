@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from streamlvq.cli import kinds
@@ -15,15 +17,38 @@ NAME = "fleet"
 SUMMARY = "who is in a fleet, how fresh, how far its sensors are off"
 TEXT = """\
 status CONFIG   connect to the broker of a node or hub, as a guest, and look at what the fleet has
-                published: who is in, how fresh, samples and classes, how far the sensors are off,
-                and what was refused and why. Nothing is published, nothing is changed."""
+                published and the broker retains: who is in, how fresh, samples and classes, how
+                far the sensors are off, what was refused and why; and if nodes have status topics
+                like that in CONFIG, who is online and whether the fleet's model or its own
+                decides. Nothing is published, nothing is changed."""
 EXAMPLES = """\
 examples:
   streamlvq fleet status monitor.yaml
   streamlvq fleet status monitor.yaml --json > fleet.json
   streamlvq fleet status monitor.yaml --wait 1m      a broker that is slow to answer"""
 
-HEAD = ("node", "fresh", "samples", "classes", "off by", "left over", "size", "model")
+WIDTH = 80
+# Columns, the most dispensable last; those that say nothing of anybody are left out.
+COLUMNS = (
+    "node",
+    "fresh",
+    "samples",
+    "classes",
+    "decides",
+    "state",
+    "model",
+    "off by",
+    "left over",
+    "size",
+)
+ORDER = ("node", "state", "decides", "fresh", "samples", "classes", *COLUMNS[7:], "model")
+LAYOUTS = [
+    *((count, True) for count in (10, 9, 8)),
+    *((count, False) for count in range(10, 5, -1)),
+]
+DECIDES = {"fused": "fleet", "local": "local", None: ""}
+# What is no envelope of anybody, or of nobody that we know; the broker has to be told to forget it.
+GARBAGE = ("malformed", "truncated", "oversized", "unknown_key", "unsigned", "fleet", "node")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     from streamlvq.config import load  # noqa: PLC0415
     from streamlvq.daemon.fleet_status import look  # noqa: PLC0415
 
-    status = look(load(options.config), options.wait)
+    with _quiet():
+        status = look(load(options.config), options.wait)
     if options.json:
         print(msgspec.json.encode(status).decode())
     else:
@@ -53,42 +79,104 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What a link has to say is in the error, once."""
+    logger = logging.getLogger("streamlvq.mqtt")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def words(status: FleetStatus) -> Iterator[str]:
     """A table of the nodes, the correction between them, and what somebody should know."""
-    from streamlvq.replay.text import grid  # noqa: PLC0415
-
     if status.nodes:
-        yield from grid([HEAD, *(_row(node) for node in status.nodes)])
-        yield "(off by, left over: in deviations within the classes)"
+        yield f"fleet {status.fleet!r}, as the broker retains it:"
+        yield ""
+        yield from _table(status.nodes)
     else:
-        yield f"nobody is in fleet {status.fleet!r}"
+        yield f"nobody is in fleet {status.fleet!r}, as far as the broker retains it"
+        yield (
+            f"(a node publishes once it has learnt {status.min_samples} labelled readings: "
+            "fleet.min_samples)"
+        )
     yield ""
+    yield from _notes(status)
+    for refused in status.refused:
+        yield f"{'refused':<12} {refused.topic} ({refused.reason}): {refused.text}"
+    yield from _hint(status)
+
+
+def _notes(status: FleetStatus) -> Iterator[str]:
+    """What somebody should know, each thing once."""
     if status.why is not None:
         yield f"{'correction':<12} {status.why}"
     if status.trouble is not None:
         yield f"{'not fused':<12} {status.trouble}"
     for node in status.nodes:
         notes = node.clipped if node.left_out is None else (f"left out: {node.left_out}",)
-        yield from (f"{'note':<12} {node.node}: {note}" for note in notes)
-    for warning in status.warnings:
+        for note in notes:
+            bare = note.removeprefix("left out: ")
+            if not any(node.node in w and bare in w for w in status.warnings):
+                yield f"{'note':<12} {node.node}: {note}"
+    for warning in dict.fromkeys(status.warnings):
         yield f"{'warning':<12} {warning}"
-    for refused in status.refused:
-        yield f"{'refused':<12} {refused.topic} ({refused.reason}): {refused.text}"
 
 
-def _row(node: NodeStatus) -> tuple[str, ...]:
-    classes = ", ".join(f"{label} {count}" for label, count in node.counts.items())
-    gained = f" (+ {', '.join(node.gained)})" if node.gained else ""
-    return (
-        node.node,
-        age(node.age),
-        str(node.samples),
-        classes + gained,
-        "" if node.drift is None else f"{node.drift:.2f}",
-        "" if node.residual is None else f"{node.residual:.2f}",
-        size(node.bytes),
-        "" if node.model_age is None else f"{age(node.model_age)} by {node.hub}",
-    )
+def _hint(status: FleetStatus) -> Iterator[str]:
+    """What to do about messages that are of no use to anybody."""
+    topics = [refused.topic for refused in status.refused if refused.reason in GARBAGE]
+    if any(refused.reason == "unknown_key" for refused in status.refused):
+        yield f"{'hint':<12} trust the key of a node that belongs here with `streamlvq keys trust`"
+    if topics:
+        yield (
+            f"{'hint':<12} make the broker forget what does not belong here with "
+            f"`mosquitto_pub -r -n -t '{topics[0]}'`"
+        )
+
+
+def _table(nodes: Sequence[NodeStatus]) -> list[str]:
+    """As many columns as there is room for, and names of classes rather than the last of them."""
+    for count, named in LAYOUTS:
+        lines = _grid([_cells(node, named) for node in nodes], COLUMNS[:count])
+        if max(map(len, lines)) <= WIDTH:
+            break
+    if "off by" in lines[0]:
+        lines.append("(off by, left over: in deviations within the classes)")
+    if not named:
+        lines += ["", *(f"{'classes':<12} {node.node}: {_classes(node)}" for node in nodes)]
+    return lines
+
+
+def _grid(rows: Sequence[dict[str, str]], columns: Sequence[str]) -> list[str]:
+    from streamlvq.replay.text import grid  # noqa: PLC0415
+
+    kept = [name for name in ORDER if name in columns and any(row[name] for row in rows)]
+    return grid([kept, *([row[name] for name in kept] for row in rows)])
+
+
+def _classes(node: NodeStatus) -> str:
+    known = ", ".join(f"{label} {count}" for label, count in node.counts.items())
+    return known + (f" (+ {', '.join(node.gained)})" if node.gained else "")
+
+
+def _cells(node: NodeStatus, named: bool) -> dict[str, str]:
+    short = f"{len(node.counts)}" + (f" (+ {len(node.gained)})" if node.gained else "")
+    return {
+        "node": node.node,
+        "state": node.state or "",
+        "decides": DECIDES[node.decides],
+        "fresh": age(node.age),
+        "samples": str(node.samples),
+        "classes": _classes(node) if named else short,
+        "off by": "" if node.drift is None else f"{node.drift:.2f}",
+        "left over": "" if node.residual is None else f"{node.residual:.2f}",
+        "size": size(node.bytes),
+        "model": "" if node.model_age is None else f"{age(node.model_age)} by {node.hub}",
+    }
 
 
 def age(seconds: float) -> str:

@@ -15,6 +15,7 @@ from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Link, Message, Subscription, link_for
 from streamlvq.daemon.fleet_author import EVERYONE
 from streamlvq.daemon.fleet_fusing import FEWEST, fuse_alike, kinds_apart
+from streamlvq.daemon.fleet_presence import presences, status_filter
 from streamlvq.errors import StreamLVQError
 from streamlvq.fleet import Member, PrivateKey, Roster, TrustedKeys
 
@@ -42,6 +43,8 @@ class NodeStatus(msgspec.Struct, kw_only=True):
     left_out: str | None = None
     model_age: float | None = None  # seconds since a hub published a model for it
     hub: str | None = None  # which one
+    state: str | None = None  # online or offline, if it says so
+    decides: str | None = None  # local or fused, if it says so
 
 
 class RefusedMessage(msgspec.Struct):
@@ -56,6 +59,7 @@ class FleetStatus(msgspec.Struct, kw_only=True):
     """A fleet as it is retained at the broker."""
 
     fleet: str
+    min_samples: int = 1  # that a node must learn before it publishes
     nodes: list[NodeStatus] = []
     refused: list[RefusedMessage] = []
     drift: str | None = None  # the correction between sensors
@@ -78,7 +82,8 @@ def look(config: Config, seconds: float = 10.0) -> FleetStatus:
     if config.fleet is None:
         raise NoFleetError("expected a configuration with a section 'fleet:', got one without")
     topics = FleetTopics(config.fleet)
-    wanted = [Subscription(filter, 1) for filter in (topics.snapshots, topics.models)]
+    filters = (topics.snapshots, topics.models, status_filter(config))
+    wanted = [Subscription(filter, 1) for filter in filters if filter is not None]
     broker = as_guest(config.broker, config.fleet)
     link = link_for(broker.url)(broker, wanted)
     try:
@@ -119,7 +124,8 @@ def judge(config: Config, messages: Iterable[Message], now: float) -> FleetStatu
     assert section is not None
     topics, trust = FleetTopics(section), _trust(config, section)
     snapshots, models = _roster(section, trust), _roster(section, trust, config)
-    status = FleetStatus(fleet=section.name)
+    messages = list(messages)
+    status = FleetStatus(fleet=section.name, min_samples=section.min_samples)
     for message in messages:
         place = topics.place(message.topic)
         if place is None or not message.payload:
@@ -131,10 +137,16 @@ def judge(config: Config, messages: Iterable[Message], now: float) -> FleetStatu
     members = snapshots.members(now)
     status.nodes = [_node(member, now) for member in members.values()]
     _fuse(section, members, status)
-    made = models.members(now)
+    made, said = models.members(now), presences(config, messages)
     for node in status.nodes:
         if (model := made.get(node.node)) is not None:
             node.model_age, node.hub = now - model.header.created, model.header.author
+            known = members[node.node].snapshot.labels
+            node.gained = tuple(str(y) for y in model.snapshot.labels if y not in known)
+        elif section.role != "peer":  # what it gained is what the hub gave it
+            node.gained = ()
+        if (presence := said.get(node.node)) is not None:
+            node.state, node.decides = presence
     return status
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 import streamlvq
 from streamlvq.config import Config
+from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Outgoing
 from streamlvq.daemon.fleet_figures import FleetRecord
 from streamlvq.topics import Template
@@ -52,6 +53,10 @@ class Status:
     def __init__(self, config: Config) -> None:
         self.topic = own_topic(config.status.topic, config)
         self.since = time.time()
+        self._fleet = None  # who we are in a fleet, which a will must say as well
+        if config.fleet is not None:
+            name, role = config.fleet.name, config.fleet.role
+            self._fleet = FleetRecord(name=name, node=own_name(config), role=role)
 
     def will(self) -> Outgoing | None:
         """What the broker says if the daemon vanishes."""
@@ -72,6 +77,7 @@ class Status:
         """How the daemon is; None if the configuration names no topic."""
         if self.topic is None:
             return None
+        fleet = self._fleet if fleet is None else fleet
         record = StatusRecord(
             state=state,
             since=self.since,
