@@ -195,6 +195,56 @@ def test_nodes_are_within_the_drawing_and_apart() -> None:
         assert named == (count <= NAMED)
 
 
+def boxes(drawing: str) -> list[tuple[float, float, float, float]]:
+    """About where the words of a drawing are: left, top, right, bottom."""
+    found = []
+    for text in elements(drawing, "text"):
+        wide = 6.5 * len("".join(text.itertext()).strip())
+        x, y, anchor = float(text.get("x")), float(text.get("y")), text.get("text-anchor")
+        left = {"start": x, "end": x - wide, "middle": x - wide / 2}[anchor]
+        found.append((left, y - 10, left + wide, y + 2))
+    return found
+
+
+def crosses(box: tuple[float, float, float, float], path: ElementTree.Element) -> bool:
+    x1, y1, x2, y2 = map(float, re.findall(r"-?[\d.]+", path.get("d")))
+    points = ((x1 + t * (x2 - x1), y1 + t * (y2 - y1)) for t in np.linspace(0, 1, 400))
+    return any(box[0] < x < box[2] and box[1] < y < box[3] for x, y in points)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 12, 20, NAMED])
+def test_names_lie_beside_lines_and_within_the_drawing(count: int) -> None:
+    report = changed(many_nodes(count), "node 000", gained=("class 1",))
+    drawing = graph_drawing(report)
+    _, _, width, height = map(float, ElementTree.fromstring(drawing).get("viewBox").split())
+    paths = elements(drawing, "path")
+    for box in boxes(drawing):
+        assert not any(crosses(box, path) for path in paths)
+        assert box[0] >= 0 and box[1] >= 0
+        assert box[2] <= width and box[3] <= height
+    shown = boxes(drawing)
+    for k, (left, top, right, bottom) in enumerate(shown):
+        for other in shown[k + 1 :]:
+            apart = other[0] >= right or left >= other[2] or other[1] >= bottom or top >= other[3]
+            assert apart or count > 12  # of very many, rows may touch
+
+
+def test_names_are_cut_only_where_there_is_no_room(report: FusionReport) -> None:
+    long = "assembly hall north, line 1"
+    nodes = {
+        long if name == "leeds" else name: replace(node, node=long if name == "leeds" else name)
+        for name, node in report.nodes.items()
+    }
+    named = replace(report, nodes=nodes, components=(("bath", long, "york"),), edges=())
+    assert f">{long} <" in graph_drawing(named)
+    endless = "n" * 500
+    nodes = {endless: replace(report.nodes["bath"], node=endless)}
+    drawing = graph_drawing(replace(report, nodes=nodes, components=((endless,),), edges=()))
+    assert endless not in re.sub(r"<title>.*?</title>", "", drawing)
+    offsets = {long: np.array([1.0]), "york": np.array([0.0])}
+    assert f">{long}</text>" in offsets_drawing(["temperature of the bearing"], offsets)
+
+
 def test_parts_are_drawn_apart_and_explained(report: FusionReport) -> None:
     apart = replace(report, components=(("bath", "leeds"), ("york",)), edges=report.edges[:1])
     assert "2 parts that share no class" in graph_words(apart)
@@ -264,6 +314,25 @@ def test_map_shows_sign_and_strength() -> None:
     assert cells(drawing, "a")[0].findtext("title") == "a, x: +2.00 within-class deviations"
 
 
+def test_one_feature_that_is_far_off_does_not_bleach_the_others() -> None:
+    drawing = offsets_drawing(["x", "y"], {"a": np.array([60.0, 1.5]), "b": np.array([-9.0, 0.0])})
+    strengths = [float(e.get("fill-opacity")) for e in cells(drawing, "a")]
+    assert strengths == [1.0, 0.5]
+    gains = gains_drawing(["x", "y"], {"a": np.array([64.0, 2.0**0.5])})
+    assert [float(e.get("fill-opacity")) for e in cells(gains, "a")] == [1.0, 0.5]
+
+
+def test_names_of_features_are_level_where_they_fit() -> None:
+    few = offsets_drawing(["heat", "noise"], {"a": np.zeros(2)})
+    names = [e for e in elements(few, "text") if "column" in e.get("class")]
+    assert [e.text for e in names] == ["heat", "noise"]
+    assert all(e.get("transform") is None for e in names)
+    many = offsets_drawing([f"vibration of bearing {k}" for k in range(20)], {"a": np.zeros(20)})
+    names = [e for e in elements(many, "text") if "column" in e.get("class")]
+    assert names[0].text == "vibration of bearing 0"
+    assert all("rotate" in e.get("transform") for e in names)
+
+
 def test_map_of_many_features_shows_the_furthest_of_neighbours() -> None:
     values = np.full(10 * COLUMNS, 0.1)
     values[7] = -3.0
@@ -317,6 +386,13 @@ def test_lines_come_together(report: FusionReport) -> None:
 
     assert apart(after) < 0.4 * apart(before)
     np.testing.assert_allclose(before["bath"], after["bath"])  # it is not shifted
+
+
+def test_fused_lines_are_below_those_of_nodes(report: FusionReport) -> None:
+    drawing = dict(prototype_drawings(report, fleet(), fuse(fleet())))["idle"]
+    order = list(lines(drawing, 1))
+    assert order[0] == "fused"
+    assert set(order[1:]) == set(OFF)
 
 
 def test_who_lacks_a_class_has_no_line(report: FusionReport) -> None:

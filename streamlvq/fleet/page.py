@@ -127,7 +127,10 @@ def _offsets(report: FusionReport, offsets: Offsets) -> str:
         '<p class="legend"><span><i class="above-key"></i>reads too much</span>'
         '<span><i class="below-key"></i>reads too little</span></p>'
     )
-    words = "Each feature of each node, in within-class deviations; point at a cell for its number."
+    words = (
+        "Each feature of each node, in within-class deviations; point at a cell for its number. "
+        "Whatever is three deviations off or more has the full colour."
+    )
     more = map_words(report.features, len(offsets))
     return f"<p>{words}{more}</p>{legend}{offsets_drawing(report.features, offsets)}"
 

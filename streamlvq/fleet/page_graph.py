@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from streamlvq.fusion.describe import FEW
 from streamlvq.plot.looks import short
-from streamlvq.plot.rings import Spot, ring_spots, upper_nodes
+from streamlvq.plot.rings import Spot, ring_spots
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Edge, FusionReport, NodeReport
 
 WIDTH = 1000
-STEP, MARGIN, HIGHEST = 190.0, 75.0, 620.0  # between neighbours at most; for names; of the rest
+STEP, HIGHEST = 190.0, 620.0  # between neighbours at most; of all without the margins
+MARGIN, SIDE = 75.0, 130.0  # for names: above and below, left and right
 EDGES = 1500  # the thickest; more are a blot
 THIN, THICK = 1.0, 8.0
 NAMED = 30  # nodes; more names cannot be read
+CROWDED = 12  # nodes; names of more have one line each
+LETTER, LINE = 7.6, 15.0  # of names, in the units of the drawing
+LONGEST, SHORTEST = 40, 8  # letters of names
+UPRIGHT = 0.2  # sine of the angle below which a name is above or below its node
 RADIUS = 13.0
 LARGE = 1.0  # a residual that is as red as it gets
 
@@ -26,7 +31,6 @@ LARGE = 1.0  # a residual that is as red as it gets
 def graph_drawing(report: FusionReport) -> str:
     """Circles for nodes, lines where they share classes; with what a pointer asks for."""
     rings = ring_spots(report.components)
-    upper = upper_nodes(report.components, rings)
     spots, height, step = _scaled(rings)
     radius = min(RADIUS, 0.4 * step)
     edges = sorted(report.edges, key=lambda edge: (len(edge.shared), edge.a, edge.b))[-EDGES:]
@@ -35,7 +39,8 @@ def graph_drawing(report: FusionReport) -> str:
     parts += [_circle(report.nodes[name], spot, radius) for name, spot in spots.items()]
     if len(spots) <= NAMED:
         parts += [
-            _name(report.nodes[name], spot, above=name in upper) for name, spot in spots.items()
+            _name(report.nodes[name], spots, way, radius)
+            for name, way in _outwards(report.components, spots).items()
         ]
     box = f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="the sharing graph"'
     return f'<svg class="graph" {box}>{"".join(parts)}</svg>'
@@ -67,7 +72,7 @@ def _scaled(spots: Mapping[str, Spot]) -> tuple[dict[str, Spot], float, float]:
     """Places on the drawing, y downwards; its height; how far neighbours are apart."""
     xs, ys = [x for x, _ in spots.values()], [y for _, y in spots.values()]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
-    step = min(STEP, (WIDTH - 2 * MARGIN) / max(wide, 1.0), HIGHEST / max(high, 1.0))
+    step = min(STEP, (WIDTH - 2 * SIDE) / max(wide, 1.0), HIGHEST / max(high, 1.0))
     left = (WIDTH - step * wide) / 2
     placed = {
         name: (left + step * (x - min(xs)), MARGIN + step * (max(ys) - y))
@@ -98,13 +103,54 @@ def _circle(node: NodeReport, spot: Spot, radius: float) -> str:
     return f'<circle class="{kind}" {place}>{title}</circle>'
 
 
-def _name(node: NodeReport, spot: Spot, above: bool) -> str:
-    lines = [(short(node.node, 18), "name")]
-    lines += [(f"{node.drift:.2f}", "size")] if math.isfinite(node.drift) else []
-    lines += [(f"+ {short(', '.join(node.gained), 18)}", "gained")] if node.gained else []
-    lines += [("left out", "left")] if node.left_out is not None else []
-    x, y = spot[0], spot[1] - 5 - 15 * len(lines) if above else spot[1] + 28
+def _outwards(
+    components: Sequence[Sequence[str]], spots: Mapping[str, Spot]
+) -> dict[str, tuple[float, float]]:
+    """The direction from the middle of its ring to each node: there are no lines beyond it."""
+    ways = {}
+    for members in components:
+        middle = [sum(spots[name][axis] for name in members) / len(members) for axis in (0, 1)]
+        for name in members:
+            x, y = spots[name][0] - middle[0], spots[name][1] - middle[1]
+            size = math.hypot(x, y)
+            ways[name] = (x / size, y / size) if size > 1e-6 else (0.0, 1.0)
+    return ways
+
+
+def _name(
+    node: NodeReport, spots: Mapping[str, Spot], way: tuple[float, float], radius: float
+) -> str:
+    """What is written beside a node, outside of its ring."""
+    (x, y), (across, down) = spots[node.node], way
+    upright = abs(across) < UPRIGHT if len(spots) <= CROWDED else abs(across) < 1e-6
+    anchor = "middle" if upright else "start" if across > 0 else "end"
+    lines = _words(node, _letters(spots, node.node, anchor))
+    if len(spots) > CROWDED:
+        lines = ["".join(lines)]
+    if upright:
+        first = y + radius + LINE if down > 0 else y - radius - 6 - LINE * (len(lines) - 1)
+    else:
+        x += math.copysign(radius + 5, across)
+        first = y + 9 * down - LINE * (len(lines) - 1) / 2 + 4
     return "".join(
-        f'<text class="{kind}" x="{x:.1f}" y="{y + 15 * k:.1f}">{escape(text)}</text>'
-        for k, (text, kind) in enumerate(lines)
+        f'<text text-anchor="{anchor}" x="{x:.1f}" y="{first + LINE * k:.1f}">{line}</text>'
+        for k, line in enumerate(lines)
     )
+
+
+def _words(node: NodeReport, letters: int) -> list[str]:
+    words = [("name", short(node.node, letters))]
+    words += [("size", f"{node.drift:.2f}")] if math.isfinite(node.drift) else []
+    words += [("gained", f"+ {short(', '.join(node.gained), letters)}")] if node.gained else []
+    words += [("left", "left out")] if node.left_out is not None else []
+    return [f'<tspan class="{kind}">{escape(text)} </tspan>' for kind, text in words]
+
+
+def _letters(spots: Mapping[str, Spot], name: str, anchor: str) -> int:
+    """How many there is room for, up to the edge or half the way to the next node."""
+    x, y = spots[name]
+    beside = [other - x for other, height in spots.values() if abs(height - y) < 3 * LINE]
+    right = min([WIDTH - x, *(gap / 2 for gap in beside if gap > 0)])
+    left = min([x, *(-gap / 2 for gap in beside if gap < 0)])
+    room = {"start": right, "end": left, "middle": 2 * min(left, right)}[anchor]
+    return max(SHORTEST, min(LONGEST, int((room - RADIUS) / LETTER)))

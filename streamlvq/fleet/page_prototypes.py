@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streamlvq.fleet.page_names import column_names
 from streamlvq.fleet.page_units import Floats, deviations, of_features
 from streamlvq.plot.colours import colours_of
-from streamlvq.plot.looks import short
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CLASSES, NODES = 12, 24
 POINTS = 200  # of a line; more features are averaged in groups
 WIDTH, PANEL, HEIGHT, LEFT, GAP = 1000, 450, 150, 46, 54
+TOP = 18  # for what a panel is called
 NAMES = 15  # below the lines
 FEW = 3  # fused prototypes that may be drawn thick
 DOTTED = 40  # features whose points are marked
@@ -160,7 +161,7 @@ def _drawing(report: FusionReport, lines: Lines, colours: Mapping[str, str]) -> 
         _panel(lines.before, None, colours, low, high, LEFT, "before"),
         _panel(lines.after, lines.fused, colours, low, high, LEFT + PANEL + GAP, "after"),
     ]
-    box = f'viewBox="0 0 {WIDTH} {HEIGHT + space}" role="img"'
+    box = f'viewBox="0 0 {WIDTH} {TOP + HEIGHT + space}" role="img"'
     return (
         f'<svg class="lines" {box} aria-label="prototypes before and after the correction">'
         f"{''.join(panels)}{names}</svg>"
@@ -176,19 +177,21 @@ def _panel(
     left: float,
     title: str,
 ) -> str:
-    parts = [_scale(low, high), f'<text class="title" x="6" y="14">{title}</text>']
+    parts = [_scale(low, high)]
+    if fused is not None:  # below the nodes: broad, and hiding none of them
+        look = 'class="fused-line"' if len(fused) <= FEW else 'class="fused-line many"'
+        parts += [_path(row, low, high, look, "fused") for row in fused]
     for name, mine in rows.items():
         look = f'class="node-line" stroke="{colours[name]}" fill="{colours[name]}"'
         parts += [_path(row, low, high, look, name) for row in mine]
-    if fused is not None:
-        look = 'class="fused-line"' if len(fused) <= FEW else 'class="fused-line many"'
-        parts += [_path(row, low, high, look, "fused") for row in fused]
-    ticks = "".join(
-        f'<text class="tick" x="{left - 5:.0f}" y="{_y(value, low, high):.1f}">{value:g}</text>'
+    words = [f'<text class="title" x="{left:.0f}" y="{TOP - 6}">{title}</text>']
+    words += [
+        f'<text class="tick" x="{left - 5:.0f}" y="{TOP + height:.1f}">{value:g}</text>'
         for value in _ticks(low, high)
-    )
-    place = f'x="{left}" y="0" width="{PANEL}" height="{HEIGHT}"'
-    return f"{ticks}<svg {place}>{''.join(parts)}</svg>"
+        for height in (_y(value, low, high),)
+    ]
+    place = f'x="{left}" y="{TOP}" width="{PANEL}" height="{HEIGHT}"'
+    return f"{''.join(words)}<svg {place}>{''.join(parts)}</svg>"
 
 
 def _path(row: Floats, low: float, high: float, look: str, name: str) -> str:
@@ -234,11 +237,7 @@ def _ticks(low: float, high: float) -> list[float]:
 def _feature_names(features: Sequence[str]) -> tuple[str, int]:
     """Names below both panels, and how much space they take."""
     every = -(-len(features) // NAMES)
-    texts = []
-    for left in (LEFT, LEFT + PANEL + GAP):
-        for k in range(0, len(features), every):
-            x = left + _x(k, len(features))
-            texts.append(f'<text class="column" transform="translate({x:.1f} {HEIGHT + 9}) '
-                         f'rotate(-45)">{escape(short(features[k], 12))}</text>')  # fmt: skip
-    longest = max((len(short(features[k], 12)) for k in range(0, len(features), every)), default=0)
-    return "".join(texts), 16 + round(5.2 * longest)
+    shown = range(0, len(features), every)
+    rows = [[left + _x(k, len(features)) for k in shown] for left in (LEFT, LEFT + PANEL + GAP)]
+    slot = PANEL * every / max(len(features), 1)
+    return column_names([features[k] for k in shown], rows, slot, TOP + HEIGHT)
