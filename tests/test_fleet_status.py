@@ -86,6 +86,8 @@ def test_a_look_shows_who_decides(snapshots: dict[str, Snapshot]) -> None:
         *(Message(f"{ROOT}/nodes/{name}", sealed(snapshots[name]), now) for name in NAMES),
         say("a", serving="fused"),
         say("b", "offline"),
+        say("d", serving="local"),
+        say("e", "offline"),
     ]
     status = judge(config(), messages, now)
     assert [(each.state, each.decides) for each in status.nodes] == [
@@ -97,6 +99,8 @@ def test_a_look_shows_who_decides(snapshots: dict[str, Snapshot]) -> None:
     assert rows["node"][1:3] == ["state", "decides"]
     assert rows["a"][1:3] == ["online", "fleet"]
     assert rows["b"][1] == "offline"
+    assert status.silent == ["d"]
+    assert "online without a snapshot that is believed: d" in words(status)
 
 
 @pytest.mark.parametrize("role", ["member", "hub", "peer"])

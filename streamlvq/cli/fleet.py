@@ -103,6 +103,8 @@ def words(status: FleetStatus) -> Iterator[str]:
             f"(a node publishes once it has learnt {status.min_samples} labelled readings: "
             "fleet.min_samples)"
         )
+    if status.silent:
+        yield f"online without a snapshot that is believed: {', '.join(status.silent)}"
     yield ""
     yield from _notes(status)
     for refused in status.refused:

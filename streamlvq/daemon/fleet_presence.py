@@ -22,6 +22,7 @@ class Presence(NamedTuple):
 
     state: Literal["online", "offline"]
     decides: Literal["local", "fused"] | None = None  # None: it did not say
+    role: str = "peer"
 
 
 class _Fleet(msgspec.Struct):
@@ -72,7 +73,7 @@ def presences(config: Config, messages: Iterable[Message]) -> dict[str, Presence
         if (said := status.fleet) is None or said.name != config.fleet.name:
             continue
         decides = said.serving if status.state == "online" and said.role != "hub" else None
-        found[said.node] = Presence(status.state, decides)
+        found[said.node] = Presence(status.state, decides, said.role)
     return found
 
 

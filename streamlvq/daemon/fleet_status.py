@@ -61,6 +61,7 @@ class FleetStatus(msgspec.Struct, kw_only=True):
     fleet: str
     min_samples: int = 1  # that a node must learn before it publishes
     nodes: list[NodeStatus] = []
+    silent: list[str] = []  # nodes that are online and have published nothing that is believed
     refused: list[RefusedMessage] = []
     drift: str | None = None  # the correction between sensors
     why: str | None = None
@@ -146,7 +147,12 @@ def judge(config: Config, messages: Iterable[Message], now: float) -> FleetStatu
         elif section.role != "peer":  # what it gained is what the hub gave it
             node.gained = ()
         if (presence := said.get(node.node)) is not None:
-            node.state, node.decides = presence
+            node.state, node.decides = presence.state, presence.decides
+    status.silent = sorted(
+        node
+        for node, presence in said.items()
+        if presence.state == "online" and presence.role != "hub" and node not in members
+    )
     return status
 
 
