@@ -72,11 +72,14 @@ def test_who_decides_is_said_when_it_changes_and_only_then(
     deciding.look(standing("fused", 0.969, 0.961, 400), has_model=True)
     assert (figures.serving, figures.standing["labels"]) == ("fused", 400)
     deciding.arrived()
+    deciding.look(standing("fused", None, None, 0), has_model=True)
+    deciding.arrived()
     deciding.look(standing("local", None, None, 0), has_model=False)
     assert said(caplog) == [
-        "the fleet decides from now on, with a new model",
+        "the fleet decides from now on",
         "the local model decides again: 0.98 against 0.91 of the last 143 labels",
         "the fleet decides again: 0.961 against 0.969 of about the last 200 labels",
+        "the fleet goes on deciding, with a new model",
         "our own model decides from now on",
     ]
 
@@ -111,9 +114,7 @@ def test_a_local_model_that_is_clearly_better_decides_again(
         wrong.learn_one({f"x{i}": 2.0 * (k % 3) for i in range(4)}, ("worn", "ok", "hot")[k % 3])
     broker.publish(f"{ROOT}/nodes/b", sealed(Snapshot.of(wrong, "b", readings=False)))
     node.turns()
-    assert said(caplog, start="the fleet decides") == [
-        "the fleet decides from now on, with a new model"
-    ]
+    assert said(caplog, start="the fleet decides") == ["the fleet decides from now on"]
     model = node.serving
     node.learn(node_readings("a", 60, first=100))
     now = node.intake.monitor.standing("")
@@ -147,10 +148,10 @@ def test_a_peer_says_once_what_it_waits_for(
     broker.publish(f"{ROOT}/nodes/b", sealed(learnt("b")))
     node.turns(300.0)
     assert node.fleet.figures.record().waiting is None
-    assert said(caplog, start="the fleet waits for") == [
-        "the fleet waits for labelled readings: nothing is published before 50 are learnt "
+    assert said(caplog, start="waiting in the fleet for") == [
+        "waiting in the fleet for labelled readings: nothing is published before 50 are learnt "
         "(fleet.min_samples)",
-        "the fleet waits for other nodes: none of them has published anything that we believe",
+        "waiting in the fleet for other nodes: none of them has published anything that we believe",
     ]
 
 

@@ -179,8 +179,8 @@ def test_what_does_not_belong_there_can_be_cleared() -> None:
     assert lines[-1].endswith(f"`mosquitto_pub -r -n -t '{topic}'`")
     lines = shown(node(), refused=[RefusedMessage(topic, "old", "expected less")])
     assert not any(line.startswith("hint") for line in lines)
-    lines = shown(node(), refused=[RefusedMessage(topic, "unknown_key", "expected a key")])
-    assert sum(line.startswith("hint") for line in lines) == 2
+    lines = shown(node(), refused=[RefusedMessage(topic, "unknown_key", "expected a key")] * 2)
+    assert sum(line.startswith("hint") for line in lines) == 1
 
 
 def test_a_host_that_nobody_knows_is_said_once(

@@ -131,8 +131,6 @@ def _notes(status: FleetStatus) -> Iterator[str]:
 def _hint(status: FleetStatus) -> Iterator[str]:
     """What to do about messages that are of no use to anybody."""
     topics = [refused.topic for refused in status.refused if refused.reason in GARBAGE]
-    if any(refused.reason == "unknown_key" for refused in status.refused):
-        yield f"{'hint':<12} trust the key of a node that belongs here with `streamlvq keys trust`"
     if topics:
         yield (
             f"{'hint':<12} make the broker forget what does not belong here with "

@@ -52,16 +52,20 @@ class Deciding:
         self._arrived = False
         if arrived or standing["decides"] != before:
             self.figures.changed = True
-            log.info("%s", self._words(standing, has_model, arrived))
+            log.info("%s", self._words(standing, has_model, arrived, before))
 
-    def _words(self, standing: Mapping[str, Any], has_model: bool, arrived: bool) -> str:
+    def _words(
+        self, standing: Mapping[str, Any], has_model: bool, arrived: bool, before: str
+    ) -> str:
         fused = standing["decides"] == "fused"
         if not has_model:
             return "our own model decides from now on"
         if not arrived:
             return f"{'the fleet' if fused else 'the local model'} decides again: {score(standing)}"
+        if fused and before == "fused":
+            return "the fleet goes on deciding, with a new model"
         if fused:
-            return "the fleet decides from now on, with a new model"
+            return "the fleet decides from now on"
         return f"the fleet has a new model for us; our own decides (fleet.serve: {self.serve})"
 
     def _leave(self, standing: Mapping[str, Any]) -> None:

@@ -166,7 +166,7 @@ class FleetFigures:
         if what == self.waiting:
             return
         if what is not None:
-            log.info("the fleet waits for %s", what)
+            log.info("waiting in the fleet for %s", what)
         self.waiting, self.changed = what, True
 
     def news(self) -> bool:
