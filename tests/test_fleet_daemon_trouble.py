@@ -266,3 +266,33 @@ def test_the_command_shows_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture
         (tmp_path / "alone.yaml").write_text("{}")
         assert main(["fleet", "status", "alone.yaml"]) == 2
     assert "expected a configuration with a section 'fleet:'" in capsys.readouterr().err
+
+
+def test_a_hub_hears_again_what_it_had_no_key_for(tmp_path: Path) -> None:
+    keys = {name: PrivateKey.new() for name in ("a", "b", "hub")}
+    keys["hub"].save(tmp_path / "hub.key")
+    trust = TrustedKeys({name: keys[name].public for name in ("a", "hub")}, tmp_path / "trust")
+    trust.save()
+    files = {"trust": str(tmp_path / "trust"), "key_file": str(tmp_path / "hub.key")}
+    with (
+        Mosquitto() as broker,
+        Client(broker, f"{ROOT}/models/#", "streamlvq/hub/status") as client,
+        Daemon(tmp_path, hub_settings(broker, tmp_path, **files)) as hub,
+    ):
+        node = tmp_path / "node.yaml"
+        node.write_text(json.dumps(node_settings(broker, tmp_path, "a")))
+        for name in ("a", "b"):
+            snapshot = learnt_alone(node, as_if_of_a(name), name)
+            put(client, f"nodes/{name}", Other(name, snapshot, keys[name]).envelope())
+        until(lambda: refused(hub) == {"unknown_key": 1}, what="refused")
+        assert "'ovens': hub 'hub', believes 2 trusted keys" in hub.log
+        until(lambda: "waiting in the fleet for nodes: 1 of at least 2" in hub.log)
+        since = client.on("/status")[-1]["since"]
+        trust.add("b", keys["b"].public)
+        trust.save()
+        hub.reload()
+        until(lambda: "configuration read again: 1 new key: b" in hub.log)
+        until(lambda: retained(client.got, "models").keys() == {"a", "b"}, what="models")
+        until(lambda: "waiting" not in client.on("/status")[-1]["fleet"], what="a status at once")
+        assert client.on("/status")[-1]["since"] == since
+        assert hub.health() == (200, [])
