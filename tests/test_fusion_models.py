@@ -477,3 +477,29 @@ def test_a_node_that_took_no_part(fused: Fused) -> None:
 def test_errors_are_those_of_the_library() -> None:
     assert issubclass(FusionError, ValueError)
     assert issubclass(FusionError, streamlvq.errors.StreamLVQError)
+
+
+def test_a_node_gets_the_features_that_it_has() -> None:
+    """And what one node alone has makes nobody else's model larger."""
+    names = [f"f{k}" for k in range(6)]
+    random = np.random.default_rng(5)
+
+    def node(name: str, features: list[str], **parameters: Any) -> Snapshot:
+        y = random.integers(3, size=90)
+        X = random.normal(size=(90, len(features)))
+        X[:, :3] += 6.0 * np.eye(3)[y]
+        model = LGMLVQ(**parameters)
+        model.learn_array(X, y, features=features)
+        return Snapshot.of(model, name, readings=False)
+
+    honest = [node(f"n{k}", names) for k in range(4)]
+    few = fuse([*honest, node("x", [*names[:4], "extra"])])
+    assert set(few.for_node("x").features) == {*names[:4], "extra"}
+    assert set(few.for_node("n0").features) == set(names)
+    reading = {name: 6.0 * (name == "f1") for name in few.for_node("x").features}
+    assert few.for_node("x").predict_one(reading) == 1
+    wide = fuse([*honest, node("x", [*names, *(f"z{k}" for k in range(300))], rank=1)])
+    assert set(wide.for_node("n0").features) == set(wide.for_node("x").features) == set(names)
+    assert any("300 features" in text for text in wide.report.nodes["x"].clipped)
+    plain = fuse(honest)
+    assert len(wide.snapshot("n0").to_bytes()) < 2 * len(plain.snapshot("n0").to_bytes())

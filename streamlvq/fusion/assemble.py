@@ -48,6 +48,7 @@ def assemble(
     statistics: Statistics,
     axes: Axes,
     visible: Ints,
+    columns: Ints,
     place: Place,
     template: Model,
     shape: Shape,
@@ -58,8 +59,8 @@ def assemble(
     ----------
     blended, statistics
         What was fused.
-    axes, visible
-        All features and labels, and which of the labels are wanted.
+    axes, visible, columns
+        All features and labels, and which of the labels and of the features are wanted.
     place
         Where.
     template
@@ -68,7 +69,9 @@ def assemble(
         What kind of model it is.
 
     """
-    width = len(axes.features)
+    width = len(columns)
+    if width < len(axes.features):
+        blended, statistics, place = _narrowed(blended, statistics, place, columns, shape.rank)
     parameters = shape.parameters(template.meta["parameters"], width)
     model: Any = construct(MODELS[template.type], parameters)
     memory = template.meta["memory"]
@@ -94,12 +97,41 @@ def assemble(
     meta: Meta = {
         "type": template.type,
         "parameters": parameters,
-        "features": [tag(name, "feature") for name in axes.features],
+        "features": [tag(axes.features[k], "feature") for k in columns],
         "labels": [tag(axes.labels[k], "label") for k in visible],
         "columns": None,
         "memory": {name: getattr(numbers, name) for name in Numbers.__struct_fields__},
     }
     return arrays, meta
+
+
+def _narrowed(
+    blended: Blended, statistics: Statistics, place: Place, columns: Ints, rank: int
+) -> tuple[Blended, Statistics, Place]:
+    """What was fused, without the features that a node does not have."""
+    return (
+        replace(
+            blended,
+            w=blended.w[:, columns],
+            moment=blended.moment[:, columns],
+            metrics=[_narrow_metric(each, columns, rank) for each in blended.metrics],
+            scales={name: values[columns] for name, values in blended.scales.items()},
+        ),
+        replace(
+            statistics,
+            weight=statistics.weight[:, columns],
+            mean=statistics.mean[:, columns],
+            variance=statistics.variance[:, columns],
+        ),
+        Place(place.gain[columns], place.shift[columns]),
+    )
+
+
+def _narrow_metric(metric: FusedMetric, columns: Ints, rank: int) -> FusedMetric:
+    rows = metric.omega[:, columns]
+    if len(rows) > len(columns):  # as many rows as features are enough
+        rows, _ = factor(rows.T @ rows, min(rank, len(columns)))
+    return metric._replace(omega=rows, columns=metric.columns[columns])
 
 
 def _counts(statistics: Statistics, visible: Ints) -> Floats:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamlvq.fusion.errors import FusionError
+from streamlvq.kernels import layout as at
 from streamlvq.models.array_classifier import Label
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.classifiers import MEMBERS, Arrays, Meta, split
 from streamlvq.snapshot.tags import untag_all
+from streamlvq.state import SECTIONS
 
 TRANSFORM = "FeatureTransform"
 COMMITTEE = "LVQCommittee"
+FEW = 64  # features of all nodes together: no need to leave any out
 
 
 @dataclass(frozen=True)
@@ -164,3 +168,38 @@ def agree(nodes: list[Brought]) -> None:
                 f"expected the same transform of features everywhere, got another one from node "
                 f"{other.node!r} than from node {first.node!r}"
             )
+
+
+def without_lone_features(nodes: list[Brought]) -> tuple[list[Brought], dict[int, int]]:
+    """Leave out features that one node alone has, if there are so many that all would suffer.
+
+    A fused metric has a row and a column for each feature of any node. Returns the nodes, and how
+    many features each of them lost.
+    """
+    widths = sorted(len(node.first.features) for node in nodes)
+    known = Counter(name for node in nodes for name in set(node.first.features))
+    usual = widths[(len(widths) - 1) // 2]
+    lone = {name for name, count in known.items() if count == 1}
+    few = len(known) <= max(FEW, 2 * usual)
+    if len(nodes) < 2 or few or not lone or len(lone) == len(known):
+        return nodes, {}
+    kept = [_without(node, lone) for node in nodes]
+    lost = {i: len(lone.intersection(node.first.features)) for i, node in enumerate(nodes)}
+    return kept, {i: count for i, count in lost.items() if count}
+
+
+def _without(node: Brought, lone: set[Hashable]) -> Brought:
+    if lone.isdisjoint(node.first.features):
+        return node
+    return replace(node, models={name: _narrow(m, lone) for name, m in node.models.items()})
+
+
+def _narrow(model: Model, lone: set[Hashable]) -> Model:
+    keep = [k for k, name in enumerate(model.features) if name not in lone]
+    arrays = {
+        name: array[..., keep] if SECTIONS[name].sizes[-1] == at.FEATURES else array
+        for name, array in model.arrays.items()
+        if name in SECTIONS
+    }
+    fixed = {name: array for name, array in model.arrays.items() if name not in SECTIONS}
+    return replace(model, arrays=arrays | fixed, features=[model.features[k] for k in keep])

@@ -45,6 +45,7 @@ class Standing:
     component: int
     place: Place
     own: Ints  # classes that it has
+    columns: Ints  # features that it has
 
 
 class Fused:
@@ -110,7 +111,8 @@ class Fused:
         member = next(s for s in self._standings.values() if s.component == largest)
         width = len(self._axes.features)
         place = Place(np.ones(width), np.zeros(width))
-        return Standing(member.brought, largest, place, np.zeros(0, np.int64))
+        none = np.zeros(0, np.int64)
+        return Standing(member.brought, largest, place, none, np.arange(width))
 
     def _snapshot(self, node: str, standing: Standing) -> Snapshot:
         _named(node)
@@ -124,6 +126,7 @@ class Fused:
                 component.statistics,
                 self._axes,
                 visible,
+                standing.columns,
                 standing.place,
                 model,
                 self._shapes[member],

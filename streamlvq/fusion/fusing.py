@@ -12,7 +12,7 @@ import numpy as np
 from streamlvq.fusion import describe
 from streamlvq.fusion.assemble import Place, Statistics
 from streamlvq.fusion.blend import Voices, blend
-from streamlvq.fusion.brought import Brought, agree, newest, unpack
+from streamlvq.fusion.brought import Brought, agree, newest, unpack, without_lone_features
 from streamlvq.fusion.choose import TRIED, choose, trials
 from streamlvq.fusion.drift import CORRECTIONS, Correction
 from streamlvq.fusion.errors import FusionError
@@ -150,6 +150,7 @@ class _Fusion:
     """One run of `fuse`."""
 
     def __init__(self, brought: list[Brought], wishes: _Wishes) -> None:
+        brought, self.lost = without_lone_features(brought)
         self.brought, self.wishes = brought, wishes
         self.axes = Axes.of([model for node in brought for model in node.models.values()])
         if not self.axes.labels:
@@ -178,6 +179,8 @@ class _Fusion:
     def run(self) -> Fused:
         errors, drift, why = self._choose()
         tables, correction, screened = self._correct(drift)
+        for i, count in self.lost.items():
+            screened.note(i, f"{count} features that no other node has were left out")
         group = _groups(tables, one_frame=self.wishes.drift == "none")
         parts, loss = [], 0.0
         weights = np.zeros(self.tables.samples.shape)
@@ -326,7 +329,10 @@ class _Fusion:
                 place = place_of(self.tables, i, parts[largest], drift)
             # Its own classes as well, wherever others have seen that they are.
             own = np.flatnonzero(self.tables.held[i] & (parts[number].statistics.samples > 0))
-            standings[node.node] = Standing(node, number, place, own)
+            columns = np.sort(self.axes.columns(node.first))
+            if len(columns) == 0:  # nothing seen: it may come to have whatever others have
+                columns = np.arange(len(self.axes.features))
+            standings[node.node] = Standing(node, number, place, own, columns)
         return standings
 
 

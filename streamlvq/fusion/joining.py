@@ -86,7 +86,8 @@ def new_node(
     component = fused._components[number]
     place = place_of(tables, 0, component, fused._drift)
     member = next(s for s in fused._standings.values() if s.component == number)
-    standing = Standing(member.brought, number, place, np.zeros(0, np.int64))
+    every = np.arange(len(axes.features))  # a few readings need not show all that it has
+    standing = Standing(member.brought, number, place, np.zeros(0, np.int64), every)
     return fused._snapshot(name, standing).classifier()
 
 

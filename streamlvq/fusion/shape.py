@@ -49,7 +49,7 @@ class Shape:
     def parameters(self, given: Meta, width: int) -> Meta:
         """Those of a node, with what has become common to all."""
         common = {"standardize": self.standardize, "scale_floor": self.floor}
-        if "rank" in given and min(given["rank"] or width, width) != self.rank:
+        if "rank" in given and min(given["rank"] or width, width) != min(self.rank, width):
             common["rank"] = self.rank
         return given | common
 
