@@ -488,7 +488,7 @@ def test_a_node_gets_the_features_that_it_has() -> None:
         y = random.integers(3, size=90)
         X = random.normal(size=(90, len(features)))
         X[:, :3] += 6.0 * np.eye(3)[y]
-        model = LGMLVQ(**parameters)
+        model = streamlvq.LGMLVQ(**parameters)
         model.learn_array(X, y, features=features)
         return Snapshot.of(model, name, readings=False)
 
