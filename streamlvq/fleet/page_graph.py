@@ -18,7 +18,8 @@ WIDTH = 1000
 STEP, HIGHEST = 190.0, 620.0  # between neighbours at most; of all without the margins
 MARGIN, SIDE = 75.0, 130.0  # for names: above and below, left and right
 EDGES = 1500  # the thickest; more are a blot
-THIN, THICK = 1.0, 8.0
+THIN, THICK = 0.6, 8.0
+BLOT = 60.0  # together, of the lines at a node: more hide each other
 NAMED = 30  # nodes; more names cannot be read
 CROWDED = 12  # nodes; names of more have one line each
 LETTER, LINE = 7.6, 15.0  # of names, in the units of the drawing
@@ -35,7 +36,8 @@ def graph_drawing(report: FusionReport) -> str:
     radius = min(RADIUS, 0.4 * step)
     edges = sorted(report.edges, key=lambda edge: (len(edge.shared), edge.a, edge.b))[-EDGES:]
     most = max((len(edge.shared) for edge in edges), default=1)
-    parts = [_line(edge, spots, min(THICK, radius) / most) for edge in edges]
+    thickest = min(THICK, radius, BLOT / len(spots))
+    parts = [_line(edge, spots, thickest / most) for edge in edges]
     parts += [_circle(report.nodes[name], spot, radius) for name, spot in spots.items()]
     if len(spots) <= NAMED:
         parts += [
