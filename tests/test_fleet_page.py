@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pages import read
-from small_fleet import FEATURES, LABELS, OFF, fleet, report_of
+from small_fleet import FEATURES, LABELS, OFF, UNITS, fleet, report_of
 from streamlvq.fleet.page import page
 from streamlvq.fleet.page_graph import NAMED, graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import CLASSES, NODES, POINTS, prototype_drawings
@@ -386,6 +386,17 @@ def test_lines_come_together(report: FusionReport) -> None:
 
     assert apart(after) < 0.4 * apart(before)
     np.testing.assert_allclose(before["bath"], after["bath"])  # it is not shifted
+
+
+def test_a_feature_that_is_far_off_does_not_flatten_the_lines(report: FusionReport) -> None:
+    """The left panel is what nodes know, whatever the report says: the right one is moved."""
+    far = {**report.nodes["york"].shift, "heat": -1000.0 * UNITS[0]}
+    drawing = dict(prototype_drawings(changed(report, "york", shift=far), fleet(), None))["idle"]
+    heights = np.array(lines(drawing, 1)["bath"])
+    assert np.ptp(heights) > 15  # of 150, although others are 1000 deviations away
+    ticks = [e.text for e in elements(drawing, "text") if e.get("class") == "tick"]
+    assert len(set(ticks)) >= 3
+    assert "0" in ticks
 
 
 def test_fused_lines_are_below_those_of_nodes(report: FusionReport) -> None:

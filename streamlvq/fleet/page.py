@@ -152,7 +152,7 @@ def _prototypes(report: FusionReport, snapshots: Sequence[Snapshot], fused: Fuse
     words = (
         "Lines over the features, in within-class deviations from the mean prototype. On the left "
         "as each node knows the class, on the right in the common coordinates: the closer the "
-        "lines, the better the correction."
+        "lines, the better the correction. Where they reach very far, large values are squeezed."
     )
     drawings = prototype_drawings(report, snapshots, fused)
     if len(drawings) < len(report.labels):

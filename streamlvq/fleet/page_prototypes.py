@@ -21,6 +21,7 @@ CLASSES, NODES = 12, 24
 POINTS = 200  # of a line; more features are averaged in groups
 WIDTH, PANEL, HEIGHT, LEFT, GAP = 1000, 450, 150, 46, 54
 TOP = 18  # for what a panel is called
+FAR, NEAR = 25.0, 2.0  # deviations: lines that reach further are squeezed beyond the second
 NAMES = 15  # below the lines
 FEW = 3  # fused prototypes that may be drawn thick
 DOTTED = 40  # features whose points are marked
@@ -214,6 +215,9 @@ def _x(place: int, count: int) -> float:
 
 
 def _y(value: float, low: float, high: float) -> float:
+    """Where a value is; if they reach very far, large ones are squeezed so that small ones show."""
+    if high - low > FAR:
+        value, low, high = (math.asinh(each / NEAR) for each in (value, low, high))
     return HEIGHT * (high - value) / (high - low)
 
 
@@ -226,7 +230,12 @@ def _scale(low: float, high: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to seven round numbers."""
+    """Three to seven round numbers; on a squeezed scale those that are far enough apart."""
+    if high - low > FAR:
+        sizes = [3.0 * 10.0**k for k in range(15)] + [10.0**k for k in range(1, 15)]
+        return [0.0] * (low < 0.0 < high) + [
+            value for size in sorted(sizes) for value in (-size, size) if low < value < high
+        ][:7]
     raw = (high - low) / 5
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= raw)
