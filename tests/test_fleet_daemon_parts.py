@@ -673,6 +673,29 @@ def test_who_speaks_in_our_name_is_contradicted(
     assert node.fleet.author.kept()["a"] != said.payload
 
 
+def test_who_puts_back_what_we_said_before_is_contradicted(tmp_path: Path) -> None:
+    """It is genuine, but whoever joins later would take it for the newest."""
+    broker = memory("history")
+    node = Node(config(broker="history"), tmp_path)
+    node.learn(node_readings("a", 60))
+    node.turn(100.0)
+    [old] = [m.payload for m in broker.published if m.topic.endswith("/nodes/a")]
+    node.learn(node_readings("a", 300)[60:])
+    node.turn(200.0)
+    node.turn(201.0)
+    newest = broker.retained[f"{ROOT}/nodes/a"].payload
+    assert newest != old
+    broker.publish(f"{ROOT}/nodes/a", old, retain=True)
+    for now in (300.0, 311.0, 322.0, 333.0):
+        node.turn(now)
+    said = broker.retained[f"{ROOT}/nodes/a"].payload
+    assert unseal(said, limit=10**7).payload == unseal(newest, limit=10**7).payload
+    assert refusals(node) == {}
+    count = len(broker.published)
+    node.turn(344.0)
+    assert len(broker.published) == count  # once is enough
+
+
 def test_the_disk_is_full(tmp_path: Path, snapshots: dict[str, Snapshot]) -> None:
     broker = memory("disk")
     node = Node(config(broker="disk"), tmp_path)
@@ -799,9 +822,20 @@ def test_a_hub_tells_each_node_what_has_changed(
     assert models(broker) == expected
     assert refusals(hub) == {"author": 1}
 
+    # Somebody puts back a model of before.
+    before = broker.retained[f"{ROOT}/models/a"].payload
+    snapshot = changed(snapshots["b"])
+    broker.publish(f"{ROOT}/nodes/b", sealed(snapshot, 2), retain=True)
+    hub.turns(400.0)
+    expected = fused_in_memory([snapshots["a"], snapshot, snapshots["c"]])
+    assert models(broker) == expected
+    broker.publish(f"{ROOT}/models/a", before, retain=True)
+    hub.turns(500.0)
+    assert models(broker) == expected
+
     # A node leaves: the others get another model, and there is none for it.
     broker.publish(f"{ROOT}/nodes/b", b"", retain=True)
-    hub.turns(400.0)
+    hub.turns(600.0)
     assert models(broker) == fused_in_memory(snapshots[n] for n in "ac")
     assert broker.retained[f"{ROOT}/models/b"].payload == b""
     assert hub.fleet.author.kept().keys() == {"a", "c"}
@@ -809,14 +843,22 @@ def test_a_hub_tells_each_node_what_has_changed(
     # After a restart it says the same again, with the same numbers.
     before = hub.fleet.author.kept()
     again = ByHand(settings, tmp_path)
-    again.turns(500.0)
+    again.turns(700.0)
     assert again.fleet.author.kept() == before
     assert models(broker) == fused_in_memory(snapshots[n] for n in "ac")
 
     # One node alone needs no hub.
     broker.publish(f"{ROOT}/nodes/c", b"", retain=True)
-    again.turns(600.0)
+    again.turns(800.0)
     assert models(broker) == {}
+
+
+def changed(snapshot: Snapshot) -> Snapshot:
+    """The same node, a reading later."""
+    model = snapshot.classifier()
+    reading = next(iter(model.prototypes()))
+    model.learn_one(reading.values, reading.label)
+    return Snapshot.of(model, snapshot.node, readings=False)
 
 
 def models(broker: MemoryBroker) -> dict[str, bytes]:

@@ -153,6 +153,15 @@ def test_what_is_old_or_not_yet_is_refused(world: World) -> None:
     assert roster.take(*envelope, NOW - 299).status == "new"
 
 
+def test_no_epoch_locks_a_name_for_ever(world: World, tmp_path: Path) -> None:
+    roster = open_roster(world, tmp_path)
+    far = world.sealed("camera 1", world.payloads["camera 1"], epoch=2**63 - 1)
+    taken = roster.take(*far, NOW)
+    assert (taken.status, taken.reason) == ("refused", "future")
+    assert "expected an epoch that has come" in taken.text
+    assert roster.take(*world.genuine("camera 1"), NOW).status == "new"
+
+
 def test_who_leaves_comes_back_only_with_something_new(world: World, tmp_path: Path) -> None:
     roster = open_roster(world, tmp_path)
     envelope, other = world.genuine("camera 1"), world.genuine("camera 2")

@@ -123,6 +123,8 @@ class Fleet:
         if kind != "snapshot" or node != self.node:
             return None
         if payload and self.author.wrote(payload, self.roster.trust):
+            if payload not in self.author.kept().values():
+                self.schedule.forgotten()  # somebody put an older one back, or an echo came late
             return Taken("same")
         if not self.author.kept():
             return Taken("same")  # of a former life; what we say will be newer

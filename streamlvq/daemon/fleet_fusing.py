@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FEWEST = 2  # nodes that there is something to fuse of
+REST = 10.0  # times the work that fusing was: in a large fleet there is always somebody with news
 Key = tuple[tuple[str, bytes], ...]  # each member, by name, and the digest of what it knows
 
 
@@ -55,6 +56,8 @@ class Fusing:
         self._since: float | None = None  # when the members began to differ from those tried
         self._thread: threading.Thread | None = None
         self._done: Fusion | None = None
+        self._effort = 0.0  # seconds of work that it was, not rested from yet
+        self._rested = float("-inf")  # when the next one may begin
 
     def prepare(self) -> None:
         """Import what fusing needs, so that the first time takes no longer than the next."""
@@ -64,12 +67,15 @@ class Fusing:
 
     def consider(self, members: Mapping[str, Member], now: float) -> None:
         """Begin to fuse if there is news, and time enough has passed to wait for more of it."""
+        if self._thread is None and self._effort > 0.0:
+            self._rested, self._effort = now + REST * self._effort, 0.0
         if key_of(members) == self._tried:
             self._since = None
             return
         if self._since is None:
             self._since = now
-        if self._thread is None and now - self._since >= self.section.fuse_seconds:
+        waited = now - self._since >= self.section.fuse_seconds and now >= self._rested
+        if self._thread is None and waited:
             self._begin(dict(members))
 
     def poll(self) -> Fusion | None:
@@ -88,6 +94,7 @@ class Fusing:
         self._thread.start()
 
     def _run(self, members: dict[str, Member]) -> None:
+        begin = time.thread_time()
         try:
             self._done = fuse_members(self.section, members, self.wanted)
         except BaseException as error:  # the loop is told; nothing may end here in silence
@@ -95,6 +102,7 @@ class Fusing:
                 log.error("a defect kept the fleet from being fused", exc_info=error)
             trouble = str(error) or repr(error)
             self._done = Fusion(key_of(members), {}, trouble=trouble)
+        self._effort = time.thread_time() - begin
 
 
 def fuse_members(

@@ -83,6 +83,8 @@ class FleetHub:
         if kind != "model":
             return None
         if payload and self.author.wrote(payload, self.roster.trust):
+            if payload != self.author.kept().get(node, payload):
+                self._disturbed.add(node)  # somebody put an older one back, or an echo came late
             return Taken("same")
         if node in self.author.kept() and node not in self._clearing:
             self._disturbed.add(node)

@@ -261,6 +261,9 @@ class Roster:
                 f"expected a time that has come, got one in {-age:.0f} s; look at the clock of "
                 f"{shown(header.author)}, or at ours",
             )
+        if header.epoch > 1e6 * (now + self.ahead_seconds):
+            # Epochs are times in microseconds; one beyond all times would lock a name for ever.
+            raise EnvelopeRefused("future", f"expected an epoch that has come, got {header.epoch}")
 
     def _parse(self, sealed: Sealed) -> Snapshot:
         try:
