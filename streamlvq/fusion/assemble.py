@@ -14,6 +14,7 @@ from streamlvq.fusion.metric import Fused as FusedMetric
 from streamlvq.fusion.metric import factor
 from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.shape import Shape
+from streamlvq.fusion.statistics import Statistics
 from streamlvq.fusion.tables import Axes, Floats
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
@@ -23,16 +24,6 @@ from streamlvq.snapshot.verify import EXACT, LEAST_ROOM, NAMES, Numbers, shape_o
 from streamlvq.state import FIXED, SECTIONS
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Of classes in common coordinates: samples, and weight, mean and variance of features."""
-
-    samples: Floats
-    weight: Floats
-    mean: Floats
-    variance: Floats
 
 
 @dataclass(frozen=True)

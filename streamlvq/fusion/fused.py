@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from streamlvq.fusion.assemble import Place, Statistics, assemble
+from streamlvq.fusion.assemble import Place, assemble
 from streamlvq.fusion.blend import Blended
 from streamlvq.fusion.brought import Brought
 from streamlvq.fusion.errors import FusionError
 from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.report import FusionReport
 from streamlvq.fusion.shape import Shape
+from streamlvq.fusion.statistics import Statistics
 from streamlvq.fusion.tables import Axes, Floats
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
