@@ -125,7 +125,7 @@ def test_it_ends_cleanly_at_any_moment(moment: str, tmp_path: Path) -> None:
         until(process, moment)
         time.sleep(0.1)
         children = descendants(process.pid)
-        assert 2 <= len(children) <= 2 + len(HALLS)
+        assert 1 <= len(children) <= 2 + len(HALLS)  # the broker is the first of them
         assert any(tmp_path.iterdir())
         interrupt(process)
         output, errors = process.communicate(timeout=60)
