@@ -63,6 +63,7 @@ class FleetHub:
         self.fusing = Fusing(section, lambda node: True)
         self._greeting = Greeting()
         self._wanted: dict[str, bytes] | None = None  # models by node; None: not known yet
+        self._digests: dict[str, bytes] = {}  # of these
         self._disturbed: set[str] = set()  # nodes whose topic somebody else has written to
         self._clearing: set[str] = set()  # nodes that the broker is being told to forget
         self._refused: dict[str, bytes] = {}  # digests of models that cannot be published
@@ -108,6 +109,9 @@ class FleetHub:
         fusion = self.fusing.poll()
         if fusion is not None and self.figures.fused(fusion):
             self._wanted = fusion.models
+            self._digests = {
+                node: hashlib.sha256(model).digest() for node, model in fusion.models.items()
+            }
         if self._wanted is not None:
             self._tell(now, link, self._wanted)
 
@@ -115,7 +119,7 @@ class FleetHub:
 
     def _tell(self, now: float, link: Link, models: dict[str, bytes]) -> None:
         for node, payload in models.items():
-            if self._is_due(node, payload, now):
+            if self._is_due(node, now):
                 self._publish(node, payload, now, link)
         gone = self.author.kept().keys() - models.keys()
         for node in sorted(gone - self._clearing):
@@ -127,8 +131,8 @@ class FleetHub:
                 self.author.forget(node)
             self._clearing.clear()
 
-    def _is_due(self, node: str, payload: bytes, now: float) -> bool:
-        digest = hashlib.sha256(payload).digest()
+    def _is_due(self, node: str, now: float) -> bool:
+        digest = self._digests[node]
         if self._refused.get(node) == digest:
             return False
         last = self.author.last_header(node)
@@ -148,7 +152,7 @@ class FleetHub:
             self.figures.trouble[f"publish {node}"] = f"no model for {node!r}: {error}"
             log.error("the model for %r cannot be published: %s", node, error)
             if isinstance(error, TooLargeError):  # and will be as long as it is the same
-                self._refused[node] = hashlib.sha256(payload).digest()
+                self._refused[node] = self._digests[node]
             return
         self.figures.trouble.pop(f"publish {node}", None)
         self._refused.pop(node, None)

@@ -12,16 +12,15 @@ from streamlvq.fusion.blend import Blended
 from streamlvq.fusion.brought import Model
 from streamlvq.fusion.metric import Fused as FusedMetric
 from streamlvq.fusion.metric import factor
-from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.statistics import Statistics
-from streamlvq.fusion.tables import Axes, Floats
+from streamlvq.fusion.tables import Axes
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
 from streamlvq.snapshot.parameters import construct
 from streamlvq.snapshot.tags import tag
 from streamlvq.snapshot.verify import EXACT, LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
-from streamlvq.state import FIXED, SECTIONS
+from streamlvq.state import FIXED, SECTIONS, Floats, Ints
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
 

@@ -10,18 +10,17 @@ import numpy as np
 from streamlvq.fusion import metric
 from streamlvq.fusion.drift import Correction
 from streamlvq.fusion.matching import matched
-from streamlvq.fusion.pool import OF_PROTOTYPES, Ints, Pool
+from streamlvq.fusion.pool import OF_PROTOTYPES, Pool
 from streamlvq.fusion.rules import Rule, mean
 from streamlvq.fusion.scales import fused_scales
 from streamlvq.fusion.screen import QUORUM, Screened
 from streamlvq.fusion.shape import Shape
-from streamlvq.fusion.tables import Bools, Floats
+from streamlvq.fusion.tables import Bools
 from streamlvq.kernels import layout as at
+from streamlvq.state import Floats, Ints
 
-LOOSE, WILD = (
-    3.0,
-    9.0,
-)  # times as far from its class as prototypes usually are: drawn back, left out
+LOOSE = 3.0  # times as far from its class as prototypes usually are: it is drawn back
+WILD = 9.0  # it is left out
 NEAR = 3.0  # deviations from the class mean: no prototype is called wild for less
 
 
@@ -29,7 +28,6 @@ NEAR = 3.0  # deviations from the class mean: no prototype is called wild for le
 class Voices:
     """Who has how much to say, after everything was weighed."""
 
-    inside: Bools  # nodes that take part
     cells: Floats  # nodes x classes
     nodes: Floats  # of each node, for what is not about a class
     rule: Rule

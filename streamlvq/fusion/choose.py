@@ -8,10 +8,11 @@ import numpy as np
 
 from streamlvq.fusion.drift import CORRECTIONS
 from streamlvq.fusion.rules import median
-from streamlvq.fusion.sharing import Ints, components
+from streamlvq.fusion.sharing import components
 from streamlvq.fusion.standing import stand
-from streamlvq.fusion.tables import Bools, Floats, Tables
+from streamlvq.fusion.tables import Bools, Tables
 from streamlvq.fusion.weights import liars_among
+from streamlvq.state import Floats, Ints
 
 TRIED = ("none", "least_squares", "scale_shift")  # from simple to complicated
 BETTER = 0.9  # a more complicated one must reduce the squared error to this

@@ -6,11 +6,11 @@ import numpy as np
 
 from streamlvq.fusion.assemble import Place
 from streamlvq.fusion.drift import Correction
-from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.report import Edge, FusionReport, NodeReport
 from streamlvq.fusion.screen import QUORUM, Screened, centres, distances
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.fusion.tables import Axes, Floats, Tables
+from streamlvq.fusion.tables import Axes, Tables
+from streamlvq.state import Floats, Ints
 
 FEW = 40  # nodes: of more, only the edges of the tree are reported
 LARGE = 1.0  # deviations: nodes that differ more deserve a word

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamlvq.fusion.sharing import evidence, spanning_tree
-from streamlvq.fusion.tables import ENOUGH, Floats, Tables
+from streamlvq.fusion.tables import ENOUGH, Tables
 from streamlvq.fusion.two_way import centred, two_way
+from streamlvq.state import Floats
 
 ROUNDS = 12  # of estimating gains and shifts in turn
 USUAL_GAIN = 0.3  # deviation of the logarithm of gains, before anything is known
@@ -77,7 +78,7 @@ def scale_shift(tables: Tables, spread: Floats) -> Correction:
     weights = weights * _trust(tables, tables.mean / gain[:, None, :], weights, spread)[:, :, None]
     for _ in range(ROUNDS):
         _, means = _straightened(tables, weights, gain)
-        slope, precision = _gain_of_means(tables, weights, means)
+        slope, precision = gain_of_means(weights, tables.mean, means)
         total = precision + trust + USUAL_GAIN**-2
         wanted = (precision * np.log(slope) + trust * told) / total
         limit = np.log(LARGEST_GAIN)
@@ -96,26 +97,38 @@ def _gain_of_spreads(tables: Tables) -> tuple[Floats, Floats]:
     """Logarithms of gains from spreads, and how precise they are."""
     usable = (tables.count >= 3) & (tables.variance > 0)
     logs = 0.5 * np.log(np.where(usable, tables.variance, 1.0))
-    with np.errstate(divide="ignore"):
-        worth = 2.0 / (1.0 / np.maximum(tables.count - 1.0, 0.0) + 1.0 / SPREADS)
     # Who shares a class with nobody learns nothing about gains from it.
-    weights = np.where(usable & (usable.sum(axis=0) > 1), worth, 0.0)
+    weights = np.where(usable & (usable.sum(axis=0) > 1), worth_of_spread(tables.count), 0.0)
     nodes, _ = two_way(logs, weights)
     return centred(nodes, weights > 0), weights.sum(axis=1)
 
 
-def _gain_of_means(tables: Tables, weights: Floats, means: Floats) -> tuple[Floats, Floats]:
-    """The slope of each node's means over the common ones, and how precise its logarithm is."""
-    total = weights.sum(axis=1)
-    safe = np.where(total > 0, total, 1.0)[:, None, :]
-    ours = tables.mean - (weights * tables.mean).sum(axis=1, keepdims=True) / safe
-    theirs = means[None] - (weights * means[None]).sum(axis=1, keepdims=True) / safe
-    precision = (weights * theirs * theirs).sum(axis=1)
-    slope = (weights * theirs * ours).sum(axis=1) / np.where(precision > 0, precision, 1.0)
+def gain_of_means(weights: Floats, ours: Floats, common: Floats) -> tuple[Floats, Floats]:
+    """The slope of a node's means over the common ones, and how precise its logarithm is.
+
+    The last two axes are classes and features; there may be nodes before them.
+    """
+    safe = _safe(weights.sum(axis=-2, keepdims=True))
+    ours = ours - (weights * ours).sum(axis=-2, keepdims=True) / safe
+    theirs = common - (weights * common).sum(axis=-2, keepdims=True) / safe
+    precision = (weights * theirs * theirs).sum(axis=-2)
+    slope = (weights * theirs * ours).sum(axis=-2) / _safe(precision)
     usable = (precision > 0) & (slope > 1.0 / LARGEST_GAIN)
     slope = np.where(usable, np.minimum(slope, LARGEST_GAIN), 1.0)
     # The error of a logarithm is the relative one.
     return slope, np.where(usable, precision * slope * slope, 0.0)
+
+
+def worth_of_spread(count: Floats) -> Floats:
+    """How precise the logarithm of a spread of so many readings is."""
+    with np.errstate(divide="ignore"):
+        worth: Floats = 2.0 / (1.0 / np.maximum(count - 1.0, 0.0) + 1.0 / SPREADS)
+    return worth
+
+
+def _safe(total: Floats) -> Floats:
+    """To divide by."""
+    return np.where(total > 0, total, 1.0)
 
 
 def _trust(tables: Tables, values: Floats, weights: Floats, spread: Floats) -> Floats:

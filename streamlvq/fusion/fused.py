@@ -13,14 +13,14 @@ from streamlvq.fusion.assemble import Place, assemble
 from streamlvq.fusion.blend import Blended
 from streamlvq.fusion.brought import Brought
 from streamlvq.fusion.errors import FusionError
-from streamlvq.fusion.pool import Ints
 from streamlvq.fusion.report import FusionReport
 from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.statistics import Statistics
-from streamlvq.fusion.tables import Axes, Floats
+from streamlvq.fusion.tables import Axes
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
 from streamlvq.snapshot.snapshot import _File, _named
+from streamlvq.state import Floats, Ints
 
 COMMON = "fused"  # the node of a snapshot in common coordinates
 

@@ -10,7 +10,8 @@ import numpy as np
 from streamlvq.fusion.assemble import Place
 from streamlvq.fusion.errors import FusionError
 from streamlvq.fusion.standing import stand
-from streamlvq.fusion.tables import Floats, Tables
+from streamlvq.fusion.tables import Tables
+from streamlvq.state import Floats
 from streamlvq.vectorize import to_rows
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamlvq.fusion.pool import Ints
-from streamlvq.fusion.tables import Floats
+from streamlvq.state import Floats, Ints
 
 FOREIGN = 1e6  # distance of prototypes that have no feature in common
 NEAR = 0.5  # mean squared distance in deviations within the class: farther is another prototype

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streamlvq.fusion.drift import Correction
-from streamlvq.fusion.pool import Ints, Pool
+from streamlvq.fusion.pool import Pool
 from streamlvq.fusion.rules import mean
-from streamlvq.fusion.tables import Floats
 from streamlvq.kernels import layout as at
+from streamlvq.state import Floats, Ints
 
 if TYPE_CHECKING:
     from streamlvq.fusion.blend import Voices

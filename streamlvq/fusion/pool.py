@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streamlvq.fusion.brought import Model
-from streamlvq.fusion.tables import Axes, Floats
+from streamlvq.fusion.tables import Axes
 from streamlvq.kernels import layout as at
+from streamlvq.state import Floats, Ints
 
-Ints = npt.NDArray[np.int64]
 OF_FEATURES = ("mean", "variance", "peak", "weight", "inverse")
 MOST = 1e120  # of anything that a node says: sums and products of it must have an end
 SHARPEST = 1e60  # and of one over a deviation

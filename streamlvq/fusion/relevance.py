@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamlvq.fusion.pool import Pool
-from streamlvq.fusion.tables import SEVERAL, Floats, Tables
+from streamlvq.fusion.tables import SEVERAL, Tables
+from streamlvq.state import Floats
 
 
 def relevance(pool: Pool, tables: Tables, spread: Floats) -> Floats:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from streamlvq.fusion.tables import Floats
+from streamlvq.state import Floats
 
 TRIMMED = 0.25  # of the weight, at either end
 STEPS = 60  # of the geometric median

@@ -22,14 +22,17 @@ from streamlvq.fusion.relevance import relevance
 from streamlvq.fusion.rules import TRIMMED, Rule, mean
 from streamlvq.fusion.screen import Screened, centres, screen
 from streamlvq.fusion.shape import Shape
-from streamlvq.fusion.sharing import Ints, components
+from streamlvq.fusion.sharing import components
 from streamlvq.fusion.statistics import statistics_of
-from streamlvq.fusion.tables import Axes, Bools, Floats, Tables
+from streamlvq.fusion.tables import Axes, Bools, Tables
 from streamlvq.fusion.weights import MAJORITY, MOST, capped, liars_among
+from streamlvq.state import Floats, Ints
 
 
 @dataclass(frozen=True)
 class Wishes:
+    """What `fuse` was asked for."""
+
     weighting: str
     drift: str
     rule: Rule
@@ -152,7 +155,6 @@ class Fusion:
         cells = (counts > 0).astype(float) if uniform else counts
         nodes = (heard > 0).astype(float) if uniform else heard
         voices = Voices(
-            inside=inside,
             cells=cells,
             nodes=nodes,
             rule=self.wishes.rule,

@@ -11,7 +11,8 @@ from streamlvq.fusion.pool import Pool
 from streamlvq.fusion.rules import median
 from streamlvq.fusion.screen import QUORUM, Screened
 from streamlvq.fusion.shape import Shape
-from streamlvq.fusion.tables import Bools, Floats
+from streamlvq.fusion.tables import Bools
+from streamlvq.state import Floats
 
 if TYPE_CHECKING:
     from streamlvq.fusion.blend import Voices

@@ -8,7 +8,8 @@ import numpy as np
 
 from streamlvq.fusion import rules
 from streamlvq.fusion.drift import Correction
-from streamlvq.fusion.tables import Bools, Floats, Tables
+from streamlvq.fusion.tables import Bools, Tables
+from streamlvq.state import Floats
 
 QUORUM = 3  # nodes that must have a class before one of them can be called a liar
 FAR = 0.3  # deviations from the others: less is never suspicious

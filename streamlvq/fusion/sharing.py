@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from streamlvq.fusion.tables import Bools, Floats
-
-Ints = npt.NDArray[np.int64]
+from streamlvq.fusion.tables import Bools
+from streamlvq.state import Floats, Ints
 
 
 def components(held: Bools) -> Ints:

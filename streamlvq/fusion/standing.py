@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamlvq.fusion.drift import LARGEST_GAIN, SPREADS, USUAL_GAIN
-from streamlvq.fusion.tables import ENOUGH, Floats
+from streamlvq.fusion.drift import LARGEST_GAIN, USUAL_GAIN, gain_of_means, worth_of_spread
+from streamlvq.fusion.tables import worth_of_mean
+from streamlvq.state import Floats
 
 
 def stand(
@@ -39,12 +40,11 @@ def stand(
     if drift == "none":
         return gain, shift, np.zeros(width)
     common = np.where(usable, common, 0.0)
-    with np.errstate(divide="ignore"):
-        worth = np.where(usable, 1.0 / (1.0 / count + 1.0 / ENOUGH), 0.0) / spread
+    worth = np.where(usable, worth_of_mean(count), 0.0) / spread
     total = worth.sum(axis=0)
     safe = np.where(total > 0, total, 1.0)
     if drift == "scale_shift":
-        slope, precision = _slope(worth, mean, common, safe)
+        slope, precision = gain_of_means(worth, mean, common)
         ratio, trust = _ratio(count, variance, common_variance)
         logs = precision * np.log(slope) + trust * ratio
         limit = np.log(LARGEST_GAIN)
@@ -53,24 +53,11 @@ def stand(
     return gain, shift, np.where(total > 0, 1.0 / safe, np.inf)
 
 
-def _slope(worth: Floats, mean: Floats, common: Floats, safe: Floats) -> tuple[Floats, Floats]:
-    """Of the node's means over the common ones, and how precise its logarithm is."""
-    ours = mean - (worth * mean).sum(axis=0) / safe
-    theirs = common - (worth * common).sum(axis=0) / safe
-    precision = (worth * theirs * theirs).sum(axis=0)
-    slope = (worth * theirs * ours).sum(axis=0) / np.where(precision > 0, precision, 1.0)
-    usable = (precision > 0) & (slope > 1.0 / LARGEST_GAIN)
-    slope = np.where(usable, np.minimum(slope, LARGEST_GAIN), 1.0)
-    return slope, np.where(usable, precision * slope * slope, 0.0)
-
-
 def _ratio(count: Floats, variance: Floats, common: Floats) -> tuple[Floats, Floats]:
     """Logarithm of the node's spreads over the common ones, and how precise it is."""
     with np.errstate(invalid="ignore"):
         usable = (count >= 3) & (variance > 0) & (common > 0)
     logs = 0.5 * np.log(np.where(usable, variance, 1.0) / np.where(usable, common, 1.0))
-    with np.errstate(divide="ignore"):
-        worth = 2.0 / (1.0 / np.maximum(count - 1.0, 0.0) + 1.0 / SPREADS)
-    worth = np.where(usable, worth, 0.0)
+    worth = np.where(usable, worth_of_spread(count), 0.0)
     total = worth.sum(axis=0)
     return (worth * logs).sum(axis=0) / np.where(total > 0, total, 1.0), total

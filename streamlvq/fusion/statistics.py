@@ -8,7 +8,8 @@ import numpy as np
 
 from streamlvq.fusion.drift import Correction
 from streamlvq.fusion.rules import Rule, mean
-from streamlvq.fusion.tables import Floats, Tables
+from streamlvq.fusion.tables import Tables
+from streamlvq.state import Floats
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from streamlvq.fusion.brought import Brought, Model
 from streamlvq.fusion.weights import capped, liars_among
 from streamlvq.models.array_classifier import Label
 from streamlvq.snapshot.verify import EXACT
+from streamlvq.state import Floats
 from streamlvq.vectorize import name_order
 
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 ENOUGH = 100.0  # readings of a class after which more of them make its mean hardly more reliable
@@ -115,14 +115,14 @@ class Tables:
 
     def reliability(self, spread: Floats) -> Floats:
         """How much each mean counts: one over its variance, if nodes differ a little anyway."""
-        worth: Floats = _worth(self.count) * self._believed[:, :, None] / spread
+        worth: Floats = worth_of_mean(self.count) * self._believed[:, :, None] / spread
         return worth
 
     @functools.cached_property
     def _believed(self) -> Floats:
         """The share of what nodes say they have seen that is believed: counts can be lied about."""
         believed = np.ones(self.samples.shape)
-        for k, column in enumerate(_worth(self.samples).T):
+        for k, column in enumerate(worth_of_mean(self.samples).T):
             holders = int((column > 0).sum())
             if holders > 2:
                 cut = capped(column, liars_among(holders), SWAY)
@@ -138,7 +138,8 @@ class Tables:
         )
 
 
-def _worth(count: Floats) -> Floats:
+def worth_of_mean(count: Floats) -> Floats:
+    """How much a mean of so many readings counts, in readings."""
     with np.errstate(divide="ignore"):
         return np.where(count > 0, 1.0 / (1.0 / count + 1.0 / ENOUGH), 0.0)
 

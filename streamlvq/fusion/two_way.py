@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamlvq.fusion.sharing import components_by_feature
-from streamlvq.fusion.tables import Bools, Floats
+from streamlvq.fusion.tables import Bools
+from streamlvq.state import Floats
 
 RANK = 1e-11  # of an eigenvalue below this share of the largest one nothing is known
 REFINE = 2  # rounds that take away what rounding left

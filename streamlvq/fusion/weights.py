@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamlvq.state import Floats
 
 MOST = 1 / 3  # of all weight, that those who might lie may have
 MAJORITY = 1 / 2  # of the weight of a class, that one node may have
