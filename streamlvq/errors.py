@@ -11,6 +11,25 @@ class NotLearntYetError(StreamLVQError, ValueError):
     """A question that a model can answer only after it has learnt something."""
 
 
+class ParameterError(StreamLVQError, ValueError):
+    """A parameter of a model or wrapper has a value that it cannot have.
+
+    `owner` is the class, `parameter` the one at fault (None if it is the choice among several),
+    `message` what was expected and what was given, `instead` a class that would do.
+    """
+
+    def __init__(
+        self, owner: str, parameter: str | None, message: str, *, instead: str | None = None
+    ) -> None:
+        where = owner if parameter is None else f"{owner}({parameter}=...)"
+        use = "" if instead is None else f"; use {instead}"
+        super().__init__(f"{where}: {message}{use}")
+        self.owner = owner
+        self.parameter = parameter
+        self.message = message
+        self.instead = instead
+
+
 class MissingExtraError(StreamLVQError, ImportError):
     """An optional package is needed."""
 

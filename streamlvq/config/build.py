@@ -9,9 +9,9 @@ from typing import Any
 
 from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
 from streamlvq.config.schema import MOST, Config, ModelSection, RejectorSection
+from streamlvq.errors import ParameterError
 
-# The models and wrappers say `Name(parameter=...): what is wrong`.
-_COMPLAINT = re.compile(r"\w+(?:\((?P<parameter>\w+)=.*?\))?: (?P<message>.*)", re.DOTALL)
+_TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
 _MEMBERS = ("learner", "follower")  # parameters that are models themselves
 _LARGEST = 2**31 - 1
 _TRUTH = {"true": True, "false": False}
@@ -176,14 +176,15 @@ def _by_label(threshold: Any) -> Any:
 
 def _passed_on(error: Exception, path: Path) -> ConfigError:
     """What a model or wrapper complains about, with the path of the key that it is about."""
-    found = _COMPLAINT.fullmatch(str(error))
-    if found is None:
+    if not isinstance(error, ParameterError):
         return _error(path, str(error))
-    parameter = found["parameter"]
-    if parameter == "classifier":  # the fault is in the choice
-        message = found["message"].replace("use ProbabilityRejector", "use type: probability")
-        return _error((*path, "type"), message)
-    return _error((*path, parameter) if parameter else path, found["message"])
+    message = error.message
+    if error.instead is not None:
+        message += f"; use type: {_TYPE_OF.get(error.instead, error.instead)}"
+    if error.parameter is None:
+        return _error(path, message)
+    parameter = "type" if error.parameter == "classifier" else error.parameter.partition("=")[0]
+    return _error((*path, parameter), message)
 
 
 def _error(path: Path, message: str) -> ConfigError:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.engine import Design, Engine
+from streamlvq.errors import ParameterError
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.array_classifier import ArrayClassifier, Label
@@ -77,7 +78,7 @@ class LVQClassifier(ArrayClassifier):
         if self.seed is not None:
             check_range(owner, "seed", self.seed, 0, whole=True)
         if not isinstance(self.standardize, bool):
-            raise ValueError(f"{owner}(standardize=...): expected a bool, got {self.standardize!r}")
+            raise ParameterError(owner, "standardize", f"expected a bool, got {self.standardize!r}")
         if self.half_life is not None:
             check_range(owner, "half_life", self.half_life, 1)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import ArrayClassifier, Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.glvq import GLVQ
@@ -58,8 +59,8 @@ class LVQCommittee(ArrayClassifier):
     def __post_init__(self) -> None:
         for name, member in (("learner", self.learner), ("follower", self.follower)):
             if member is not None and not isinstance(member, LVQClassifier):
-                raise ValueError(
-                    f"LVQCommittee({name}=...): expected a model of streamlvq, got {member!r}"
+                raise ParameterError(
+                    "LVQCommittee", name, f"expected a model of streamlvq, got {member!r}"
                 )
         # Copies that have learnt nothing: members must have seen the same classes from the start.
         self._members: tuple[LVQClassifier, LVQClassifier] = (

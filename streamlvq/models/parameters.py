@@ -8,6 +8,8 @@ import numbers
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from streamlvq.errors import ParameterError
+
 T = TypeVar("T", bound=type)
 
 DESCRIPTIONS = {
@@ -89,14 +91,14 @@ def check_range(
 ) -> None:
     """Raise unless low <= value <= high (and, if asked, value is a whole number)."""
     kind = "a whole number" if whole else "a number"
-    expected = f"{owner}({name}=...): expected {kind} "
+    expected = f"expected {kind} "
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
     accepted = numbers.Integral if whole else numbers.Real
     good = isinstance(value, accepted) and not isinstance(value, bool)
     if not good or not low <= value <= high or not math.isfinite(value):
-        raise ValueError(f"{expected}, got {value!r}")
+        raise ParameterError(owner, name, f"{expected}, got {value!r}")
 
 
 def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{owner}({name}=...): expected one of {choices}, got {value!r}")
+        raise ParameterError(owner, name, f"expected one of {choices}, got {value!r}")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from river import base
 
+from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.records import Decision, Explanation, Integrated, Prototype
 from streamlvq.vectorize import Reading, Rows, to_number, to_rows
@@ -100,15 +101,13 @@ class FeatureTransform(ClassifierWrapper):
         self.transform = transform
         self.features = features
         owner = type(self).__name__
-        try:
-            self._transform = Transform(transform, features)
-        except ValueError as error:
-            raise ValueError(f"{owner}{error}") from error
+        self._transform = Transform(transform, features, owner)
         for link in links(classifier):
             if issubclass(type(link), FeatureTransform):  # `isinstance` sees through pipelines
-                raise ValueError(
-                    f"{owner}(classifier=...): expected a classifier that transforms nothing "
-                    f"itself, got {link}"
+                raise ParameterError(
+                    owner,
+                    "classifier",
+                    f"expected a classifier that transforms nothing itself, got {link}",
                 )
 
     @classmethod

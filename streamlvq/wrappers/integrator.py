@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.parameters import check_range
 from streamlvq.records import Integrated
@@ -135,16 +136,18 @@ class TimeIntegrator(ClassifierWrapper):
         check_range(owner, "window", self.window, 1, whole=True)
         check_range(owner, "max_devices", self.max_devices, 1, whole=True)
         if not isinstance(self.centered, bool):
-            raise ValueError(f"{owner}(centered=...): expected a bool, got {self.centered!r}")
+            raise ParameterError(owner, "centered", f"expected a bool, got {self.centered!r}")
         if isinstance(self.max_gap, timedelta):
             check_range(owner, "max_gap", self.max_gap.total_seconds(), 0)
         elif self.max_gap is not None:
             check_range(owner, "max_gap", self.max_gap, 0)
         for link in links(self.classifier):
             if issubclass(type(link), ClassifierWrapper):  # `isinstance` sees through pipelines
-                raise ValueError(
-                    f"{owner}(classifier=...): expected a classifier that integrates and rejects "
-                    f"nothing itself, got {link}; rejectors go around the integrator"
+                raise ParameterError(
+                    owner,
+                    "classifier",
+                    "expected a classifier that integrates and rejects nothing itself, "
+                    f"got {link}; rejectors go around the integrator",
                 )
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.records import Decision
 from streamlvq.vectorize import Reading
@@ -64,9 +65,11 @@ class ProbabilityRejector(Rejector):
         super()._examine(chain)
         late = any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
         if late and self.target_accuracy is not None:
-            raise ValueError(
-                "ProbabilityRejector(target_accuracy=...): expected answers about the reading that "
-                "is learnt, got those of a centred window; use target_rate, or centered=False"
+            raise ParameterError(
+                "ProbabilityRejector",
+                "target_accuracy",
+                "expected answers about the reading that is learnt, "
+                "got those of a centred window; use target_rate, or centered=False",
             )
 
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from river import base
 
+from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.records import Decision
@@ -97,9 +98,10 @@ class Rejector(ClassifierWrapper, abc.ABC):
         """Which of the ways to a threshold was chosen."""
         given = [name for name in AIMS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(
-                f"{type(self).__name__}: expected exactly one of {', '.join(AIMS)}, "
-                f"got {' and '.join(given) or 'none'}"
+            raise ParameterError(
+                type(self).__name__,
+                None,
+                f"expected exactly one of {', '.join(AIMS)}, got {' and '.join(given) or 'none'}",
             )
         return given[0]
 
@@ -107,13 +109,13 @@ class Rejector(ClassifierWrapper, abc.ABC):
         owner, aim = type(self).__name__, self._aim()
         check_range(owner, "memory", self.memory, 1, whole=True)
         if not isinstance(self.per_class, bool):
-            raise ValueError(f"{owner}(per_class=...): expected a bool, got {self.per_class!r}")
+            raise ParameterError(owner, "per_class", f"expected a bool, got {self.per_class!r}")
         value = getattr(self, aim)
         if aim != "threshold" or not isinstance(value, Mapping):
             check_range(owner, aim, value, 0, 1)
             return
         if not value:
-            raise ValueError(f"{owner}(threshold=...): expected at least one label, got {value!r}")
+            raise ParameterError(owner, "threshold", f"expected at least one label, got {value!r}")
         for label, number in value.items():
             check_range(owner, f"threshold={{{label!r}: ...}}", number, 0, 1)
 
@@ -121,14 +123,17 @@ class Rejector(ClassifierWrapper, abc.ABC):
         """Refuse what cannot be judged; `chain` leads from the classifier to its model."""
         for link in chain:
             if issubclass(type(link), Rejector):  # `isinstance` sees through pipelines
-                raise ValueError(
-                    f"{type(self).__name__}(classifier=...): expected a classifier that rejects "
-                    f"nothing itself, got {link}"
+                raise ParameterError(
+                    type(self).__name__,
+                    "classifier",
+                    f"expected a classifier that rejects nothing itself, got {link}",
                 )
             if issubclass(type(link), FeatureTransform):
-                raise ValueError(
-                    f"{type(self).__name__}(classifier=...): expected a classifier in the "
-                    "coordinates of its model; put the FeatureTransform around the rejector"
+                raise ParameterError(
+                    type(self).__name__,
+                    "classifier",
+                    "expected a classifier in the coordinates of its model; "
+                    "put the FeatureTransform around the rejector",
                 )
 
     def _make_thresholds(self, aim: str) -> Thresholds:
@@ -136,9 +141,11 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if aim not in self._fixed:
             return Adaptive(RULES[aim](target), self.memory, self.per_class)
         if self.per_class:
-            raise ValueError(
-                f"{type(self).__name__}(per_class=True): expected a threshold that adapts, got "
-                f"{aim}={target!r}; fixed thresholds for each class are a mapping"
+            raise ParameterError(
+                type(self).__name__,
+                "per_class",
+                f"expected a threshold that adapts, got {aim}={target!r}; "
+                "fixed thresholds for each class are a mapping",
             )
         return self._fixed[aim](target)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Decision
@@ -75,14 +76,18 @@ class RelSimRejector(Rejector):
         super()._examine(chain)
         *way, model = chain
         if not getattr(model, "_has_relsim", False):
-            raise ValueError(
-                f"RelSimRejector(classifier=...): expected a model of streamlvq with prototypes, "
-                f"got {model}, which has no RelSim; use ProbabilityRejector"
+            raise ParameterError(
+                "RelSimRejector",
+                "classifier",
+                f"expected a model of streamlvq with prototypes, got {model}, which has no RelSim",
+                instead="ProbabilityRejector",
             )
         if any(issubclass(type(link), TimeIntegrator) and link.delay for link in way):
-            raise ValueError(
-                "RelSimRejector(classifier=...): expected answers about the latest reading, whose "
-                "RelSim is known, got a centred window; use ProbabilityRejector, or centered=False"
+            raise ParameterError(
+                "RelSimRejector",
+                "classifier",
+                "expected answers about the latest reading, whose RelSim is known, "
+                "got a centred window; use ProbabilityRejector, or centered=False",
             )
         # If nobody on the way can have asked the model about anything else, its last answer is
         # about the reading that was just predicted, and need not be asked for again.

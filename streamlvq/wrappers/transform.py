@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.errors import ParameterError
 from streamlvq.state import Floats
 from streamlvq.vectorize import Reading, Rows, Vectorizer, to_number
 from streamlvq.wrappers.monotone import MONOTONE, Monotone
@@ -43,17 +44,19 @@ class Transform:
 
     """
 
-    def __init__(self, name: str, features: Sequence[Hashable] | None = None) -> None:
-        self._check(name, features)
+    def __init__(
+        self, name: str, features: Sequence[Hashable] | None = None, owner: str = "Transform"
+    ) -> None:
+        self._check(name, features, owner)
         self.name = name
         self.features = None if features is None else tuple(features)
         self._selected = None if features is None else frozenset(features)
 
     @staticmethod
-    def _check(name: Any, features: Any) -> None:
+    def _check(name: Any, features: Any, owner: str) -> None:
         if not isinstance(name, str) or name not in MONOTONE:
             known = ", ".join(MONOTONE)
-            raise ValueError(f"(transform=...): expected one of {known}, got {name!r}")
+            raise ParameterError(owner, "transform", f"expected one of {known}, got {name!r}")
         if features is None:
             return
         try:
@@ -61,9 +64,10 @@ class Transform:
         except TypeError:
             good = False
         if not good:
-            raise ValueError(
-                f"(features=...): expected names of features that differ, or None for all, "
-                f"got {features!r}"
+            raise ParameterError(
+                owner,
+                "features",
+                f"expected names of features that differ, or None for all, got {features!r}",
             )
 
     @property

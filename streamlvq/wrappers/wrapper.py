@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from river import base
 
+from streamlvq.errors import ParameterError
 from streamlvq.records import Explanation
 from streamlvq.vectorize import Reading
 from streamlvq.wrappers.chain import observe, reach
@@ -22,8 +23,8 @@ class ClassifierWrapper(base.Wrapper, base.Classifier):  # type: ignore[misc]
 
     def __init__(self, classifier: base.Classifier) -> None:
         if not isinstance(classifier, base.Classifier):
-            raise ValueError(
-                f"{type(self).__name__}(classifier=...): expected a classifier, got {classifier!r}"
+            raise ParameterError(
+                type(self).__name__, "classifier", f"expected a classifier, got {classifier!r}"
             )
         self.classifier = classifier
         self._accepted = {method: accepted(classifier, method) for method in METHODS}
