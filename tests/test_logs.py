@@ -176,7 +176,7 @@ def test_where_blocks_are_cut_changes_nothing(
 
     path = format.write_to(tmp_path, ROWS[:60])
     begin = Blocks.__init__
-    monkeypatch.setattr(Blocks, "__init__", lambda self, path: begin(self, path, size))
+    monkeypatch.setattr(Blocks, "__init__", lambda self, path, _: begin(self, path, size))
     assert read_rows(new_log(format, path), format.fields) == (ROWS[:60], [])
 
 

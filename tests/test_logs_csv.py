@@ -1,11 +1,11 @@
-"""Tables in text files, and the compiled scanner behind them."""
+"""CSV files: numbers, records, and what can be wrong with them."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
-import os
 import struct
 import tracemalloc
 from pathlib import Path
@@ -18,13 +18,9 @@ from hypothesis import strategies as st
 from log_files import batches, read_rows, rows_of
 from streamlvq.config import Fields
 from streamlvq.events import Readings
-from streamlvq_connectors.cells import is_missing, to_number
-from streamlvq_connectors.csv_log import CsvLog
-from streamlvq_connectors.files import BLOCK, LogError
-from streamlvq_connectors.kinds import NUMBER, SKIP, TEXT
-from streamlvq_connectors.scanner import MOST_ROWS, Scanner
-
-INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+from streamlvq_connectors.csv_log import MAX_ROWS, CsvLog, read_records
+from streamlvq_connectors.files import BLOCK_BYTES, LogError
+from streamlvq_connectors.tables import is_missing, to_number, to_numbers
 
 
 def log_of(folder: Path, text: str | bytes, fields: Fields | None = None) -> CsvLog:
@@ -45,31 +41,22 @@ def all_of(log: CsvLog) -> tuple[Readings, list[str]]:
     return found, refused
 
 
-def scanned(cells: list[str]) -> np.ndarray:
-    """Cells as the scanner reads them, one on each line; odd ones as -inf."""
-    block = "".join(cell + ",\n" for cell in cells).encode()
-    found = Scanner([NUMBER, SKIP]).scan(block, final=True)
-    assert len(found) == len(cells)
-    found.numbers[found.odd] = -math.inf
-    return found.numbers[:, 0]
+# --- numbers ---------------------------------------------------------------------------------
 
 
-# --- the scanner's numbers -------------------------------------------------------------------
+patient = settings(deadline=None)  # the machine may be busy
 
 
 def same(a: float, b: float) -> bool:
     return struct.pack("d", a) == struct.pack("d", b) or (a != a and b != b)
 
 
-patient = settings(deadline=None)  # the first one waits for the compiler
-
-
 @patient
 @given(st.lists(st.floats(allow_infinity=False, width=64), min_size=1, max_size=50))
 def test_shortest_forms_of_floats_are_read_to_the_last_bit(values: list[float]) -> None:
-    for value, found in zip(values, scanned([repr(v) for v in values]), strict=True):
-        ordinary = value != value or value == 0 or 1e-40 < abs(value) < 1e40
-        assert same(found, value) or (not ordinary and found == -math.inf)
+    found, bad = to_numbers([repr(value) for value in values])
+    assert bad == {}
+    assert all(map(same, found, values))
 
 
 digits = st.text("0123456789", min_size=1, max_size=40)
@@ -90,8 +77,10 @@ written = st.builds(
     ["1" + "0" * 17, "1" + "0" * 18, "123456789012345678901234567890.5", "0." + "0" * 30 + "7"]
 )
 def test_any_way_of_writing_a_number_is_read_like_float(cells: list[str]) -> None:
-    for cell, found in zip(cells, scanned(cells), strict=True):
-        assert same(found, float(cell)) or found == -math.inf
+    found, bad = to_numbers(cells)
+    assert bad == {}
+    for cell, number in zip(cells, found, strict=True):
+        assert same(number, float(cell))
         assert same(to_number(cell), float(cell))
 
 
@@ -109,42 +98,53 @@ def test_halfway_cases_are_rounded_to_even() -> None:
         power = denominator.bit_length() - 1
         text = str(numerator * 5**power).zfill(power + 1)
         halves.append(f"{text[:-power]}.{text[-power:]}")
-    for cell, found in zip(halves, scanned(halves), strict=True):
-        assert found in (float(cell), -math.inf)
+    found, bad = to_numbers(halves)
+    assert bad == {}
+    assert found.tolist() == [float(cell) for cell in halves]
 
 
 @patient
-@given(st.lists(st.text('0123456789.eE+-_ naif,"x', max_size=8), min_size=1, max_size=30))
-def test_what_is_no_number_is_never_read_as_one(cells: list[str]) -> None:
-    cells = [c for c in cells if "," not in c and '"' not in c] or ["1"]
-    for cell, found in zip(cells, scanned(cells), strict=True):
+@given(
+    st.lists(st.text('0123456789.eE+-_ naif,"x\t\x1c\u0661\udcff', max_size=8), min_size=1),
+    st.sampled_from([0, -3, -9]),
+)
+@example(["1", "", " 2", "3 ", " ", "nan"], 0)
+@example(["1", "", " 2", "3 ", " ", "1.5"], -3)
+def test_a_column_is_read_like_its_cells(cells: list[str], exponent: int) -> None:
+    found, bad = to_numbers(cells, exponent)
+    assert len(found) == len(cells)
+    for row, cell in enumerate(cells):
         try:
-            number = to_number(cell)
-        except ValueError:
-            assert found == -math.inf
+            number = to_number(cell, exponent)
+        except ValueError as error:
+            assert bad.pop(row) == str(error)
+            assert math.isnan(found[row])
         else:
-            assert same(found, number) or found == -math.inf
+            assert found[row] == number or (math.isnan(found[row]) and math.isnan(number))
+    assert bad == {}
 
 
 @pytest.mark.parametrize(
-    "cell", ["1_000", "0x10", "١٢", "inf", "-Infinity", "1e", ".", "1.2.3", "--1"]
+    "cell", ["1_000", "0x10", "١٢", "inf", "-Infinity", "-nan", "1e", ".", "1.2.3", "--1", "\x1c1"]
 )
 def test_python_would_take_some_that_nobody_means(cell: str) -> None:
-    assert scanned([cell])[0] == -math.inf
+    found, bad = to_numbers(["1", cell])
+    assert found[0] == 1
+    assert list(bad) == [1]
     with pytest.raises(ValueError, match="expected a number"):
         to_number(cell)
 
 
 @patient
 @given(st.integers(-(10**18), 10**18), st.sampled_from([-3, -6, -9]))
-def test_times_are_scaled_without_rounding_twice(time: int, shift: int) -> None:
-    found = Scanner([NUMBER], shifts=[shift]).scan(f"{time}\n".encode(), final=True)
-    assert found.odd == []
-    assert found.numbers[0, 0] == time / 10**-shift  # integers divide exactly
-    assert to_number(str(time), shift) == time / 10**-shift
+def test_times_are_scaled_without_rounding_twice(time: int, exponent: int) -> None:
+    found, bad = to_numbers([str(time)], exponent)
+    assert bad == {}
+    assert found[0] == time / 10**-exponent  # integers divide exactly
+    assert to_number(str(time), exponent) == time / 10**-exponent
 
 
-# --- the scanner's cells ---------------------------------------------------------------------
+# --- records ---------------------------------------------------------------------------------
 
 cell_text = st.text(
     st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8
@@ -156,39 +156,44 @@ cell_text = st.text(
 def test_texts_come_back_whatever_they_hold(rows: list[list[str]]) -> None:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
-    found = Scanner([TEXT, TEXT, TEXT]).scan(text.getvalue().encode(), final=True)
-    assert found.odd == []
-    columns = [[cell.decode() for cell in found.texts(i)] for i in range(3)]
-    assert [list(row) for row in zip(*columns, strict=True)] == rows
+    found = read_records(text.getvalue().encode(), ",", final=True)
+    assert (found.rows, found.rest) == (rows, b"")
 
 
 @patient
 @given(st.binary(max_size=200), st.booleans())
-def test_garbage_is_scanned_to_its_end(data: bytes, final: bool) -> None:
+def test_garbage_is_read_to_its_end(data: bytes, final: bool) -> None:
     block = data + b"\n"
-    found = Scanner([TEXT, NUMBER, SKIP]).scan(block, final)
-    assert found.used == len(block) or not final
-    at = 0
-    for row in range(len(found)):  # every byte is in a line or between two of them
-        start, end, _ = found.lines[row].tolist()
-        assert set(block[at:start]) <= set(b"\r\n")
-        assert start < end <= len(block)
-        at = end
-    assert set(block[at : found.used]) <= set(b"\r\n")
+    found = read_records(block, ",", final)
+    assert found.rest == b"" or not final
+    assert "".join(found.lines).encode(errors="surrogateescape") == block  # nothing is lost
+    rest = io.StringIO(found.rest.decode(errors="surrogateescape"), newline="")
+    used = len(found.lines) - len(list(rest))
+    starts = [*found.starts, used]
+    assert starts == sorted(set(starts))
+    blank = set(range(used)) - {k for a, b in itertools.pairwise(starts) for k in range(a, b)}
+    assert all(found.lines[k] in ("\n", "\r", "\r\n") for k in blank)
 
 
 def test_a_record_with_an_open_quote_waits_for_the_rest() -> None:
-    scanner = Scanner([TEXT, NUMBER])
-    found = scanner.scan(b'a,1\n"b\n', final=False)
-    assert (len(found), found.used) == (1, 4)
-    found = scanner.scan(b'"b\n",2\n', final=False)
-    assert (found.texts(0), found.numbers.tolist()) == ([b"b\n"], [[2.0]])
+    found = read_records(b'a,1\n"b\n', ",", final=False)
+    assert (found.rows, found.rest) == ([["a", "1"]], b'"b\n')
+    found = read_records(b'"b\n",2\n', ",", final=False)
+    assert (found.rows, found.rest) == ([["b\n", "2"]], b"")
 
 
 def test_a_quote_that_nobody_closes_takes_one_line_with_it() -> None:
-    found = Scanner([TEXT, NUMBER]).scan(b'"a,1\nb,2\nc,3\n', final=True)
-    assert found.odd == [0]
-    assert found.texts(0)[1:] == [b"b", b"c"]
+    found = read_records(b'"a,1\nb,2\nc,3\n', ",", final=True)
+    assert found.rows == [["a,1\n"], ["b", "2"], ["c", "3"]]
+    assert found.starts == [0, 1, 2]
+
+
+def test_large_cells_are_read_and_the_limit_of_csv_stays() -> None:
+    limit = csv.field_size_limit()
+    large = "x" * (limit + 1)
+    found = read_records(f'"{large}",1\n"{large}\n'.encode(), ",", final=True)
+    assert found.rows == [[large, "1"], [large + "\n"]]
+    assert csv.field_size_limit() == limit
 
 
 # --- the log ---------------------------------------------------------------------------------
@@ -298,7 +303,7 @@ def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
     text = "x,note,state,empty,\n1,ok,on,,\n2,hm,off,,\n"
     log = log_of(tmp_path, text, Fields(label="state"))
     log.open()
-    assert log.notes == ["left out, because they are no numbers: note, empty"]
+    assert log.notes == ["left out, because they are not numbers: note, empty"]
     log = log_of(tmp_path, text, Fields(features=["x"]))
     log.open()
     assert log.notes == []
@@ -394,19 +399,17 @@ def test_an_index_without_a_name_is_no_feature(tmp_path: Path) -> None:
     assert found.labels == ["on", None]
 
 
-def test_numpys_own_format_is_read_fast_and_exactly(tmp_path: Path) -> None:
+def test_numpys_own_format_is_read_exactly(tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(size=(200, 3)) * [1, 1e-9, 1e12]
     text = io.StringIO()
     np.savetxt(text, values, delimiter=",", header="a,b,c", comments="")
     log = log_of(tmp_path, text.getvalue())
     found, _ = all_of(log)
     assert np.array_equal(found.rows, values)
-    rows = text.getvalue().partition("\n")[2].encode()
-    assert Scanner([NUMBER] * 3).scan(rows, final=True).odd == []
 
 
 def test_files_of_many_short_rows_come_in_several_batches(tmp_path: Path) -> None:
-    count = MOST_ROWS + 1000
+    count = MAX_ROWS + 1000
     log = log_of(tmp_path, "x\n" + "".join(f"{i % 10}\n" for i in range(count)) + "bad\n")
     log.open()
     sizes, refused = [], []
@@ -414,16 +417,15 @@ def test_files_of_many_short_rows_come_in_several_batches(tmp_path: Path) -> Non
         sizes.append(len(batch))
         refused += log.refused
     log.close()
-    assert max(sizes) <= MOST_ROWS
+    assert max(sizes) <= MAX_ROWS
     assert sum(sizes) == count
     assert refused == [f"line {count + 2}: x: expected a number, got 'bad'"]
 
 
-@pytest.mark.skipif(INTERPRETED, reason="too slow without compilation")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     row = ",".join(["1.25"] * 18) + "\n"
     header = ",".join(f"s{i}" for i in range(18)) + "\n"
-    log = log_of(tmp_path, header + row * (20 * BLOCK // len(row)))
+    log = log_of(tmp_path, header + row * (20 * BLOCK_BYTES // len(row)))
     log.open()
     log.read()
     tracemalloc.start()
@@ -432,7 +434,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     log.close()
-    assert peak < 16 * BLOCK
+    assert peak < 16 * BLOCK_BYTES
 
 
 values = st.one_of(st.none(), st.floats(-1e60, 1e60, allow_nan=False))

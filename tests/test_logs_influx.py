@@ -12,8 +12,7 @@ from log_files import IN_INFLUX, Row, influx_line, read_rows
 from streamlvq.config import Fields
 from streamlvq_connectors.files import LogError
 from streamlvq_connectors.influx_log import InfluxLog
-from streamlvq_connectors.influx_template import Template
-from streamlvq_connectors.line_protocol import Point, parse_line, split_line
+from streamlvq_connectors.line_protocol import Point, parse_line
 
 
 def log_of(folder: Path, text: str, fields: Fields | None = None) -> InfluxLog:
@@ -157,16 +156,33 @@ def test_something_else_is_no_such_log(tmp_path: Path) -> None:
         log_of(tmp_path, "a,b\n1,2\n").open()
 
 
-def test_lines_like_the_first_are_scanned_fast() -> None:
+def test_escapes_and_typed_values_are_read(tmp_path: Path) -> None:
     line = r'a\ b,device=p\,1,site=x t=1.5,n=2i,ok=t,state="so \"so\"" 1700000000000000000'
-    template = Template(split_line(line), {"t", "n"}, ["device", "state"], {})
-    found = template.scanner.scan((line + "\n").encode() * 3, final=True)
-    columns, doubtful = template.columns(found)
-    assert doubtful == []
-    assert columns["device"] == ["p,1"] * 3
-    assert columns["state"] == ['so "so"'] * 3
-    assert columns["t"].tolist() == [1.5] * 3
-    assert columns["n"].tolist() == [2.0] * 3
+    fields = Fields(features=["t", "n"], label="state")
+    found, refused = read_rows(log_of(tmp_path, (line + "\n") * 3, fields), None)
+    assert refused == []
+    assert found == [Row("p,1", 'so "so"', 1.7e9, None, (1.5, 2.0))] * 3
+
+
+def test_strings_of_several_lines(tmp_path: Path) -> None:
+    text = (
+        'm s="two\nlines",x=1 1\n'
+        '# s="a comment\n'
+        'm s="three\n\\"lines\\"\n=",x=2 2\n'
+        'm,size=5" x=3 3\n'
+        'm s="never closed,x=4 4\n'
+        "m x=5 5\n"
+    )
+    fields = Fields(features=["x"], label="s")
+    found, refused = read_rows(log_of(tmp_path, text, fields), None)
+    assert [(row.values[0], row.label) for row in found] == [
+        (1.0, "two\nlines"),
+        (2.0, 'three\n"lines"\n='),
+        (3.0, None),
+        (5.0, None),
+    ]
+    assert len(refused) == 1
+    assert refused[0].startswith("line 8: expected a value of 's'")
 
 
 names = st.text(

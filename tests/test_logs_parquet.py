@@ -138,7 +138,7 @@ def test_columns_that_are_absent_or_left_out(tmp_path: Path) -> None:
         log_of(tmp_path, columns, Fields(label="machine state")).open()
     log = log_of(tmp_path, columns, Fields(label="Machine State"))
     log.open()
-    assert log.notes == ["left out, because they are no numbers: note"]
+    assert log.notes == ["left out, because they are not numbers: note"]
     log.close()
 
 

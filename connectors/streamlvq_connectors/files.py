@@ -1,18 +1,27 @@
-"""Reading files in blocks that end with a line, plain or compressed, whole or torn."""
+"""Files read in blocks of whole lines, plain or gzipped, whole or torn; logs based on them."""
 
 from __future__ import annotations
 
+import abc
 import os
 import zlib
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from streamlvq.connect import Log, Message
 from streamlvq.errors import StreamLVQError
+from streamlvq.events import Readings
 
-BLOCK = 1 << 20  # bytes at a time; a few thousand rows, and memory stays bounded
-LONGEST = 16 << 20  # bytes that a line may have; more is no log
+if TYPE_CHECKING:
+    from streamlvq.config import Fields
+
+BLOCK_BYTES = 1 << 20  # read at a time: a few thousand rows, and memory stays bounded
+LINE_MAX_BYTES = 16 << 20  # a file with a longer line is not a log
+TOPIC_CACHE_SIZE = 100_000
 BOM = b"\xef\xbb\xbf"
 
 
@@ -82,7 +91,7 @@ class StoredFile:
     def _decompress(self, size: int) -> bytes | None:
         """Some bytes, perhaps none; None at the end."""
         assert self._inflate is not None
-        data = self._waiting or self._file.read(min(BLOCK, 1 << 16))
+        data = self._waiting or self._file.read(min(BLOCK_BYTES, 1 << 16))
         if not data or self.torn:
             if self._inside and not self.torn:
                 self.torn = "the compressed data ends in the middle; what came before was read"
@@ -124,7 +133,7 @@ class Blocks:
         Bytes in a block, about.
     """
 
-    def __init__(self, path: Path, size: int = BLOCK) -> None:
+    def __init__(self, path: Path, size: int = BLOCK_BYTES) -> None:
         self.file = StoredFile(path)
         self.size = size
         self.final = False  # whether the last block was given
@@ -180,12 +189,117 @@ class Blocks:
         return data
 
     def _check(self, parts: list[bytes]) -> None:
-        if sum(map(len, parts)) > LONGEST:
+        if sum(map(len, parts)) > LINE_MAX_BYTES:
             raise LogError(
-                f"{self.file.path}: expected lines, got more than {LONGEST} bytes without the end "
-                f"of one after line {self._next_line}"
+                f"{self.file.path}: expected lines of at most {LINE_MAX_BYTES} bytes, got a longer "
+                f"one after line {self._next_line}"
             )
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
+
+
+class BlockLog(Log):
+    """A log of lines; a batch is what a block of them holds."""
+
+    block_bytes = BLOCK_BYTES
+
+    def __init__(self, path: Path, fields: Fields | None = None) -> None:
+        super().__init__(path, fields)
+        self._blocks: Blocks | None = None
+        self._refused: list[str] = []
+        self._done = (0, 0)  # progress when it was closed
+
+    def open(self) -> None:
+        """Prepare to read from the start; raises if this is no such log."""
+        self.close()
+        self._refused, self.notes = [], []
+        self._blocks = Blocks(self.path, self.block_bytes)
+        try:
+            self.begin(self._blocks)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self, blocks: Blocks) -> None:
+        """Look at the start of the file."""
+
+    def read(self) -> Sequence[Message] | Readings | None:
+        """The next batch, None at the end; an empty one if all rows of a block were refused."""
+        self._refused = []
+        blocks = self.blocks
+        block = blocks.next()
+        torn, blocks.file.torn = blocks.file.torn, None
+        if not block and torn is None:
+            return None
+        batch = self.batch(block)
+        if torn is not None:
+            self.refuse(blocks.line + count_lines(block), torn)
+        return batch
+
+    @abc.abstractmethod
+    def batch(self, block: bytes) -> Sequence[Message] | Readings:
+        """What these lines hold; for those that make no sense, call `refuse`."""
+
+    @property
+    def blocks(self) -> Blocks:
+        """The lines of the open file."""
+        if self._blocks is None:
+            raise LogError(f"{self.path}: expected an open log, got one that is not: call open()")
+        return self._blocks
+
+    def refuse(self, line: int, text: str) -> None:
+        """Note what is wrong with a line."""
+        self._refused.append(f"line {line}: {text}")
+
+    @property
+    def refused(self) -> list[str]:
+        """What was wrong with lines of the last batch, with their numbers."""
+        return self._refused
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes of the file (as stored) read so far, and in all."""
+        if self._blocks is not None:
+            self._done = (self._blocks.file.position, self._blocks.file.size)
+        return self._done
+
+    def close(self) -> None:
+        """Close the file; nothing if it is not open."""
+        if self._blocks is not None:
+            self._done = self.progress
+            self._blocks.close()
+            self._blocks = None
+
+
+class MessageBlockLog(BlockLog):
+    """A log of lines that hold messages."""
+
+    holds_messages = True
+
+    @abc.abstractmethod
+    def batch(self, block: bytes) -> list[Message]:
+        """The messages in these lines."""
+
+
+class TopicCache(dict[bytes, str]):
+    """Topics as texts; most come again and again. Raises a ValueError for what is no text."""
+
+    def __missing__(self, topic: bytes) -> str:
+        if len(self) >= TOPIC_CACHE_SIZE:
+            self.clear()
+        if not topic:
+            raise ValueError("expected a topic")
+        text = self[topic] = topic.decode()
+        return text
+
+
+def make_messages(
+    topics: Iterable[str],
+    payloads: Iterable[bytes],
+    received: Iterable[float],
+    numbers: Iterable[int],
+) -> list[Message]:
+    """Messages of columns; their keys are the numbers of their lines."""
+    return list(map(Message, topics, payloads, received, repeat(False), numbers))

@@ -1,30 +1,43 @@
-"""Rows in InfluxDB's line protocol."""
+"""Files in InfluxDB's line protocol."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from streamlvq.config import Fields
 from streamlvq.events import Readings
-from streamlvq_connectors.block_log import BlockLog
-from streamlvq_connectors.cells import no_text, to_label, to_number
-from streamlvq_connectors.files import BOM, Blocks, LogError, to_text
-from streamlvq_connectors.influx_template import MEASUREMENT, TIMESTAMP, Template
-from streamlvq_connectors.line_protocol import Point, parse_line, split_line
-from streamlvq_connectors.rows import SHIFTS, RowReader, features_of
-from streamlvq_connectors.scanner import Scan
+from streamlvq_connectors.files import BOM, LINE_MAX_BYTES, BlockLog, Blocks, LogError
+from streamlvq_connectors.line_protocol import (
+    Parts,
+    Point,
+    ends_in_string,
+    field_value,
+    parse_line,
+    split_line,
+    unescape,
+)
+from streamlvq_connectors.tables import (
+    TIME_EXPONENTS,
+    RowReader,
+    check_encoding,
+    choose_features,
+    to_label,
+    to_number,
+    to_numbers,
+)
 
-_SAMPLE = 250  # lines to find out which fields there are
+SAMPLE_LINES = 250  # looked at to find out which fields there are
+TIMESTAMP, DEVICE = "the timestamp", "the device"  # columns that are neither tag nor field
+
 _LINE = re.compile(rb'[^\s{}\[\]"]+ +[^\s={}\[\]"]+=\S')
 # Between 1973 and 5138 the number of digits tells the unit.
 _PRECISIONS = ((10**11, 0), (10**14, -3), (10**17, -6))
-_COMMENT = ""  # what is wrong with a comment
-_DEVICE = "the device"
 
 
 class InfluxLog(BlockLog):
@@ -67,111 +80,156 @@ class InfluxLog(BlockLog):
         return _LINE.match(first) is not None
 
     def begin(self, blocks: Blocks) -> None:
-        """Find out which fields there are, and how the first line is made."""
+        """Find out which fields there are."""
         block = blocks.next()
         blocks.give_back(block)
         lines = [line for line in block[: 1 << 18].split(b"\n") if line.strip()]
-        pairs = ((line, point) for line in lines if (point := _try(line)) is not None)
-        points = list(islice(pairs, _SAMPLE))
+        parsed = (point for line in lines if (point := _try(line)) is not None)
+        points = list(islice(parsed, SAMPLE_LINES))
         if lines and not points:
             raise LogError(
                 f"{self.path}: expected lines like 'pump,site=a x=1.5 1700000000000000000', "
                 f"got {lines[0][:80]!r}"
             )
         self._fields = Fields() if self.fields is None else self.fields
-        self._plan([point for _, point in points])
-        self._template: Template | None = None
-        if points:
-            first = split_line(points[0][0].decode().rstrip("\r"))
-            self._template = Template(first, self._numbers, self._others, self._shifts)
+        self._plan(points)
 
     def _plan(self, points: list[Point]) -> None:
-        """Which columns are wanted, and what for."""
+        """Decide which columns are used, and what for."""
         fields = self._fields
         names = list(dict.fromkeys(key for p in points for key in (*p.tags, *p.fields)))
-        features = features_of(self.path, fields, names, _numeric(points)) if points else []
-        time, device = fields.time or TIMESTAMP, fields.device or _DEVICE
-        self._shifts = {TIMESTAMP: _precision(points), time: SHIFTS.get(fields.time_unit, 0)}
-        if fields.time is None:
-            self._shifts[time] = _precision(points)
-        self._others = [
-            name
-            for name in (fields.label, fields.sequence, fields.time, fields.device or "device")
-            if name is not None
-        ]
+        features = choose_features(self.path, fields, names, _numeric(points)) if points else []
         iso = fields.time is not None and fields.time_unit == "iso"
-        self._numbers = {*features, *(() if iso else (time,))}
+        self._numbers = set(features)
+        if fields.time is not None and not iso:
+            self._numbers.add(fields.time)
+        self._others = {
+            name
+            for name in (fields.label, fields.sequence, fields.time, fields.device)
+            if name is not None and name not in self._numbers
+        }
+        self._time_exponent = TIME_EXPONENTS.get(fields.time_unit, 0)
+        self._timestamp_exponent = _precision(points)
+        time, device = fields.time or TIMESTAMP, fields.device or DEVICE
         self._reader = RowReader(
             msgspec.structs.replace(fields, time=time, device=device), features, iso
         )
 
     def batch(self, block: bytes) -> Readings:
-        """The readings in these lines."""
-        if self._template is None:
-            return self._reader.readings({}, {})[0]
-        blocks = self.blocks
-        found = self._template.scanner.scan_next(block, blocks)
-        columns, doubtful = self._columns(found, self._template)
-        bad = self._look_closely(found, doubtful, columns)
-        if self._fields.device is None:
-            pairs = zip(columns["device"], columns[MEASUREMENT], strict=True)
-            columns[_DEVICE] = [tag or measurement for tag, measurement in pairs]
+        """Return the readings of these lines."""
+        records, bad_lines = self._records(block)
+        for line, text in bad_lines.items():
+            self.refuse(line, text)
+        parts = [record for _, record in records]
+        bad: dict[int, str] = {}
+        columns = self._columns(parts, bad)
         readings, bad = self._reader.readings(columns, bad)
-        numbers = found.line_numbers(blocks.line, list(bad))
         for row, text in bad.items():
-            if text != _COMMENT:
-                self.refuse(numbers[row], text)
+            self.refuse(records[row][0], text)
         return readings
 
-    def _columns(self, found: Scan, template: Template) -> tuple[dict[str, Any], list[int]]:
-        """The columns, and the rows to be looked at by themselves."""
-        columns, doubtful = template.columns(found)
-        for name in (*self._numbers, *self._others, MEASUREMENT):
-            if name not in columns:
-                count = len(found)
-                columns[name] = np.full(count, np.nan) if name in self._numbers else [None] * count
-        return columns, doubtful
+    def _records(self, block: bytes) -> tuple[list[tuple[int, Parts]], dict[int, str]]:
+        """Split lines into parts, each with its line number; also return what is wrong with others.
 
-    def _look_closely(
-        self, found: Scan, rows: list[int], columns: dict[str, Any]
-    ) -> dict[int, str]:
-        """Read lines one by one; gives what is wrong with those that cannot be."""
-        bad = no_text(columns, found.block)
-        for row in rows:
-            line = found.line(row)
-            try:
-                if line.startswith(b"#"):
-                    bad[row] = _COMMENT
-                else:
-                    self._put(parse_line(to_text(line)), row, columns)
-            except ValueError as error:
-                bad[row] = str(error)
-        return bad
+        A string may go on in the next line, and in the next block.
+        """
+        lines = block.decode(errors="surrogateescape").split("\n")[:-1]
+        final = self.blocks.final or len(block) > LINE_MAX_BYTES
+        first = self.blocks.line
+        records: list[tuple[int, Parts]] = []
+        bad: dict[int, str] = {}
+        at = 0
+        while at < len(lines):
+            end = at + 1
+            if '"' in lines[at] and lines[at][:1] != "#":
+                end = _string_end(lines, at)
+                if end > len(lines) and not final:
+                    break
+                end = end if end <= len(lines) else at + 1  # never closed: costs this line only
+            text = "\n".join(lines[at:end]).rstrip("\r")
+            if text and text[0] != "#":
+                try:
+                    records.append((first + at, split_line(text)))
+                except ValueError as error:
+                    bad[first + at] = str(error)
+            at = end
+        rest = "".join(line + "\n" for line in lines[at:])
+        self.blocks.keep(rest.encode(errors="surrogateescape"))
+        return records, bad
 
-    def _put(self, point: Point, row: int, columns: dict[str, Any]) -> None:
-        columns[MEASUREMENT][row] = point.measurement
-        for name in self._numbers:
-            columns[name][row] = self._number(point, name)
+    def _columns(self, records: list[Parts], bad: dict[int, str]) -> dict[str, Any]:
+        """Convert the columns that are used; add what is wrong with rows to `bad`."""
+        columns: dict[str, Any] = {name: self._number_column(name, records, bad)
+                                   for name in self._numbers}  # fmt: skip
         for name in self._others:
-            if name not in self._numbers:
-                columns[name][row] = self._other(point, name)
+            columns[name] = _each(partial(self._other, name), records, bad)
+        if self._fields.time is None:
+            stamps = [record.time or "" for record in records]
+            columns[TIMESTAMP], _ = to_numbers(stamps, self._timestamp_exponent)
+        if self._fields.device is None:
+            columns[DEVICE] = _each(_device, records, bad)
+        return columns
 
-    def _number(self, point: Point, name: str) -> float:
-        value: Any = point.time if name == TIMESTAMP else point.fields.get(name)
-        if value is None:
-            value = point.tags.get(name, "")
-        if isinstance(value, str) and name in point.fields:
-            raise ValueError(f"{name}: expected a number, got {value[:80]!r}")
-        return to_number(str(float(value) if isinstance(value, bool) else value), self._shift(name))
+    def _number_column(self, name: str, records: list[Parts], bad: dict[int, str]) -> Any:
+        exponent = self._time_exponent if name == self._fields.time else 0
+        cells = [record.fields.get(name) or record.tags.get(name, "") for record in records]
+        numbers, wrong = to_numbers(cells, exponent)
+        for row in wrong:  # typed values, such as 2i and true; or indeed no number
+            try:
+                numbers[row] = _number(records[row], name, exponent)
+            except ValueError as error:
+                bad.setdefault(row, str(error))
+        return numbers
 
-    def _shift(self, name: str) -> int:
-        return self._shifts.get(name, 0)
+    def _other(self, name: str, record: Parts) -> Any:
+        if name in record.fields:
+            value = field_value(record.fields[name], name)
+        elif name in record.tags:
+            value = unescape(record.tags[name])
+        else:
+            return None
+        if isinstance(value, str):
+            check_encoding(value)
+            if name == self._fields.label and name not in record.fields:
+                return to_label(value)
+        return value
 
-    def _other(self, point: Point, name: str) -> Any:
-        if name in point.fields:
-            return point.fields[name]
-        tag = point.tags.get(name)
-        return to_label(tag) if tag is not None and name == self._fields.label else tag
+
+def _string_end(lines: list[str], at: int) -> int:
+    """Return where a record that begins at `at` ends; more than there are lines if it is open."""
+    end = at + 1
+    inside = ends_in_string(lines[at])
+    while inside and end < len(lines):
+        inside = ends_in_string(lines[end], inside)
+        end += 1
+    return end + inside
+
+
+def _each(convert: Callable[[Parts], Any], records: list[Parts], bad: dict[int, str]) -> list[Any]:
+    """Convert each record; add what is wrong to `bad`."""
+    values: list[Any] = []
+    for row, record in enumerate(records):
+        try:
+            values.append(convert(record))
+        except ValueError as error:
+            bad.setdefault(row, str(error))
+            values.append(None)
+    return values
+
+
+def _device(record: Parts) -> str:
+    device = unescape(record.tags.get("device") or record.measurement)
+    check_encoding(device)
+    return device
+
+
+def _number(record: Parts, name: str, exponent: int) -> float:
+    if name not in record.fields:
+        return to_number(unescape(record.tags[name]), exponent)
+    value = field_value(record.fields[name], name)
+    if isinstance(value, str):
+        raise ValueError(f"{name}: expected a number, got {value[:80]!r}")
+    return to_number(str(float(value) if isinstance(value, bool) else value), exponent)
 
 
 def _try(line: bytes) -> Point | None:

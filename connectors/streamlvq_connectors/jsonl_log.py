@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from itertools import repeat
 
 from streamlvq.connect import Message
-from streamlvq_connectors.block_log import MessageBlockLog, make_messages
-from streamlvq_connectors.files import BOM
+from streamlvq_connectors.files import BOM, MessageBlockLog, make_messages
 
 _AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
 

@@ -1,4 +1,7 @@
-"""A line of InfluxDB's line protocol: `measurement,tag=v field=1.5,n=2i 1700000000000000000`."""
+"""A line of InfluxDB's line protocol: `measurement,tag=v field=1.5,n=2i 1700000000000000000`.
+
+By hand on purpose: InfluxDB's client library writes lines but does not read them.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,30 @@ from typing import NamedTuple
 
 Value = float | int | bool | str
 
-_MEASUREMENT = re.compile(r"(?:[^, \\]|\\.)+", re.DOTALL)
-_KEY = re.compile(r"((?:[^,= \\]|\\.)+)=", re.DOTALL)
-_TAG = re.compile(r"(?:[^,= \\]|\\.)+", re.DOTALL)
-_FIELD = re.compile(r'"(?:[^"\\]|\\.)*"|[^," ]+', re.DOTALL)
+# Possessive quantifiers: time stays linear in the length of a line, whatever it holds.
+_MEASUREMENT_TEXT = r"(?:[^, \\]++|\\.)++"
+_NAME_TEXT = r"(?:[^,= \\]++|\\.)++"
+_STRING_TEXT = r'"(?:[^"\\]++|\\.)*+"'
+_VALUE_TEXT = rf'(?:{_STRING_TEXT}|[^," ]++)'
+_TIME_TEXT = r"[+-]?[0-9]{1,19}"
+
+_MEASUREMENT = re.compile(_MEASUREMENT_TEXT, re.DOTALL)
+_KEY = re.compile(rf"({_NAME_TEXT})=", re.DOTALL)
+_TAG = re.compile(_NAME_TEXT, re.DOTALL)
+_FIELD = re.compile(_VALUE_TEXT, re.DOTALL)
+_TAG_PAIR = re.compile(rf",({_NAME_TEXT})=({_NAME_TEXT})", re.DOTALL)
+_FIELD_PAIR = re.compile(rf"({_NAME_TEXT})=({_VALUE_TEXT}),?", re.DOTALL)
+_LINE = re.compile(
+    rf"({_MEASUREMENT_TEXT})((?:,{_NAME_TEXT}={_NAME_TEXT})*+) ++"
+    rf"({_NAME_TEXT}={_VALUE_TEXT}(?:,{_NAME_TEXT}={_VALUE_TEXT})*+)(?: ++({_TIME_TEXT}))?+ *+",
+    re.DOTALL,
+)
 _SPACES = re.compile(r" +")
-_TIME = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_TIME = re.compile(_TIME_TEXT)
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"([+-]?\d{1,20})[iu]", re.ASCII)
+_STRING = re.compile(rf"={_STRING_TEXT}", re.DOTALL)
+_STRING_END = re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _ESCAPED = re.compile(r"\\([,= ])")
 _ESCAPED_IN_STRING = re.compile(r'\\(["\\])')
 _BOOLEANS = {
@@ -24,16 +43,16 @@ _BOOLEANS = {
 
 
 class Parts(NamedTuple):
-    """The parts of a line as they are written."""
+    """The parts of a line: names without their escapes, values as they are written."""
 
     measurement: str
-    tags: list[tuple[str, str]]
-    fields: list[tuple[str, str]]
+    tags: dict[str, str]
+    fields: dict[str, str]
     time: str | None
 
 
 class Point(NamedTuple):
-    """What a line says; the time is a whole number of whatever unit."""
+    """The values of a line; the time is an integer of unknown unit."""
 
     measurement: str
     tags: dict[str, str]
@@ -42,28 +61,46 @@ class Point(NamedTuple):
 
 
 def split_line(line: str) -> Parts:
-    """The parts of a line; a ValueError tells what was expected where.
+    """Split a line into its parts; a ValueError says what was expected where.
 
     Examples
     --------
     >>> split_line("pump,site=leeds x=1.5,n=2i 1700000000000000000")
-    Parts(measurement='pump', tags=[('site', 'leeds')], fields=[('x', '1.5'), ('n', '2i')],
+    Parts(measurement='pump', tags={'site': 'leeds'}, fields={'x': '1.5', 'n': '2i'},
           time='1700000000000000000')
     """
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return _split_step_by_step(line)
+    measurement, tags, fields, time = found.groups()
+    named = _named_escaped if "\\" in line else dict
+    return Parts(
+        measurement,
+        named(_TAG_PAIR.findall(tags)) if tags else {},
+        named(_FIELD_PAIR.findall(fields)),
+        time,
+    )
+
+
+def _named_escaped(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    return {unescape(name): value for name, value in pairs}
+
+
+def _split_step_by_step(line: str) -> Parts:
+    """Split a line that is not quite regular, or find the place where it goes wrong."""
     measurement, at = _match(_MEASUREMENT, line, 0, "a measurement")
     tags, at = _pairs(line, at, _TAG) if line[at : at + 1] == "," else ([], at)
     _, at = _match(_SPACES, line, at, "a space before the fields")
     fields, at = _pairs(line, at - 1, _FIELD)
     rest = line[at:]
-    if not rest.strip():
-        return Parts(measurement, tags, fields, None)
-    if rest[0] != " " or not _TIME.fullmatch(rest.strip()):
-        raise ValueError(f"expected a whole number as the time, got {rest.strip()[:40]!r}")
-    return Parts(measurement, tags, fields, rest.strip())
+    time = rest.strip()
+    if time and (rest[0] != " " or not _TIME.fullmatch(time)):
+        raise ValueError(f"expected a whole number as the time, got {time[:40]!r}")
+    return Parts(measurement, _named_escaped(tags), _named_escaped(fields), time or None)
 
 
 def _pairs(line: str, at: int, pattern: re.Pattern[str]) -> tuple[list[tuple[str, str]], int]:
-    """Names and values, each after the byte that separates it from what is before."""
+    """Return names and values, each after the character that separates it from the last one."""
     pairs = []
     while True:
         key, at = _match(_KEY, line, at + 1, "a name and =")
@@ -80,8 +117,24 @@ def _match(pattern: re.Pattern[str], line: str, at: int, expected: str) -> tuple
     return found[0], found.end()
 
 
+def ends_in_string(line: str, inside: bool = False) -> bool:
+    """Return True if a string is open at the end of the line; `inside`: also at its start.
+
+    Examples
+    --------
+    >>> ends_in_string('m s="two'), ends_in_string('lines" 5', inside=True)
+    (True, False)
+    """
+    if inside:
+        closed = _STRING_END.match(line)
+        if closed is None:
+            return True
+        line = line[closed.end() :]
+    return '="' in line and '="' in _STRING.sub("", line)
+
+
 def parse_line(line: str) -> Point:
-    r"""What a line says; a ValueError tells what was expected where.
+    r"""Return the values of a line; a ValueError says what was expected where.
 
     Examples
     --------
@@ -91,27 +144,22 @@ def parse_line(line: str) -> Point:
     """
     measurement, tags, fields, time = split_line(line)
     return Point(
-        plain(measurement),
-        {plain(key): plain(value) for key, value in tags},
-        {plain(key): value_of(value, key) for key, value in fields},
+        unescape(measurement),
+        {key: unescape(value) for key, value in tags.items()},
+        {key: field_value(value, key) for key, value in fields.items()},
         None if time is None else int(time),
     )
 
 
-def plain(text: str) -> str:
-    """A measurement, a name or the value of a tag without its escapes."""
+def unescape(text: str) -> str:
+    """Remove the escapes from a measurement, a name or the value of a tag."""
     return _ESCAPED.sub(r"\1", text) if "\\" in text else text
 
 
-def plain_string(text: str) -> str:
-    """What is between the quotes of a string, without its escapes."""
-    return _ESCAPED_IN_STRING.sub(r"\1", text) if "\\" in text else text
-
-
-def value_of(text: str, key: str = "value") -> Value:
-    """The value of a field."""
+def field_value(text: str, key: str) -> Value:
+    """Return the value of a field; the key is for the error message."""
     if text[:1] == '"':
-        return plain_string(text[1:-1])
+        return _ESCAPED_IN_STRING.sub(r"\1", text[1:-1]) if "\\" in text else text[1:-1]
     if _FLOAT.fullmatch(text):
         return float(text)
     if integer := _INTEGER.fullmatch(text):

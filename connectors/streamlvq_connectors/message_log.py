@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamlvq.connect import LogWriter, Message
-from streamlvq_connectors.block_log import MessageBlockLog
-from streamlvq_connectors.files import BLOCK, BOM, Blocks, LogError, StoredFile, count_lines
+from streamlvq_connectors.files import (
+    BLOCK_BYTES,
+    BOM,
+    Blocks,
+    LogError,
+    MessageBlockLog,
+    StoredFile,
+    count_lines,
+)
 
 if TYPE_CHECKING:
     from streamlvq.config import Fields
@@ -226,12 +233,12 @@ def _mend(path: Path) -> bytes:
     """Nothing can follow compressed data that was cut off: write it anew, as far as it goes."""
     with StoredFile(path) as old:
         last = b"\n"
-        while data := old.read(BLOCK):
+        while data := old.read(BLOCK_BYTES):
             last = data[-1:]
     if old.torn is not None:
         mended = path.with_name(path.name + ".mended")
         with StoredFile(path) as old, gzip.open(mended, "wb") as new:
-            while data := old.read(BLOCK):
+            while data := old.read(BLOCK_BYTES):
                 new.write(data)
         mended.replace(path)
     return b"" if last == b"\n" else b"\n"

@@ -11,8 +11,7 @@ from itertools import count
 import msgspec
 
 from streamlvq.connect import Message
-from streamlvq_connectors.block_log import MessageBlockLog, Topics, make_messages
-from streamlvq_connectors.files import BOM, Blocks
+from streamlvq_connectors.files import BOM, Blocks, MessageBlockLog, TopicCache, make_messages
 
 _TIMED = re.compile(rb"\d+(?:\.\d+)? [^ ]+ ")
 _VERBOSE = re.compile(rb"[^ ,={}\[\]\"]+/[^ ,={}\[\]\"]* (?:[{\[(]|-?\d)")
@@ -67,7 +66,7 @@ class MosquittoLog(MessageBlockLog):
     def begin(self, blocks: Blocks) -> None:
         """Forget the form of the file before."""
         self._parse: Callable[[bytes, int], Message] | None = None
-        self._topics = Topics()
+        self._topics = TopicCache()
 
     def batch(self, block: bytes) -> list[Message]:
         """The messages of these lines."""

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 import msgspec
 
 from streamlvq.connect import Message
-from streamlvq_connectors.block_log import MessageBlockLog, Topics, make_messages
-from streamlvq_connectors.files import Blocks, LogError
-from streamlvq_connectors.kinds import SKIP, TEXT
-from streamlvq_connectors.scanner import Scan, Scanner
+from streamlvq_connectors.csv_log import read_next_records
+from streamlvq_connectors.files import (
+    Blocks,
+    LogError,
+    MessageBlockLog,
+    TopicCache,
+    make_messages,
+)
 
 COLUMNS = ("topic", "payload", "qos", "retain", "epoch", "delta")
-_WANTED = ("topic", "payload", "epoch")
+REQUIRED = ("topic", "payload", "epoch")
 
 
 class MqttRecorderLog(MessageBlockLog):
@@ -55,7 +59,7 @@ class MqttRecorderLog(MessageBlockLog):
             first = next(csv.reader(io.StringIO(head.decode("utf-8-sig", "replace"))), [])
         except csv.Error:
             return False
-        if set(_WANTED) <= set(first):
+        if set(REQUIRED) <= set(first):
             return True
         return (
             len(first) == len(COLUMNS)
@@ -65,77 +69,75 @@ class MqttRecorderLog(MessageBlockLog):
         )
 
     def begin(self, blocks: Blocks) -> None:
-        """Look for names of columns; raises if they are others than expected."""
+        """Look for column names; raise if they are not those of a recorder."""
         self._base64: bool | None = None
-        self._topics = Topics()
+        self._topics = TopicCache()
         block = blocks.next()
         names = self._names(block.partition(b"\n")[0])
-        kinds = [TEXT if name in _WANTED else SKIP for name in names or COLUMNS]
-        self._order = [n for n in names or COLUMNS if n in _WANTED]
         self._cells = list(names or COLUMNS)
-        self._scanner = Scanner(kinds)
+        self._order = [self._cells.index(name) for name in REQUIRED]
         blocks.give_back(block if names is None else block.partition(b"\n")[2])
 
     def _names(self, first: bytes) -> list[str] | None:
-        """The names in the first line; None if it is a message already."""
+        """Return the names in the first line; None if it is a message already."""
         names = first.decode(errors="replace").strip().replace('"', "").split(",")
-        if set(_WANTED) <= set(names):
+        if set(REQUIRED) <= set(names):
             return names
         if "topic" in names and "payload" in names:
             raise LogError(f"{self.path}: expected the columns {list(COLUMNS)}, got {names}")
         return None
 
     def batch(self, block: bytes) -> list[Message]:
-        """The messages of these lines, those that go on after them excepted."""
-        found = self._scanner.scan_next(block, self.blocks)
-        cells = self._texts(found, self._numbers(found))
+        """Return the messages of these lines, except one that continues after them."""
+        cells = self._required_cells(block)
         if not cells:
             return []
         if self._base64 is None:
             self._base64 = all(map(_may_be_base64, (payload for _, payload, _, _ in cells)))
         try:
             return self._all_messages(*zip(*cells, strict=True))
-        except ValueError:  # some are otherwise
+        except ValueError:  # not all of them are valid: look at each
             return [m for cell in cells if (m := self._message(*cell)) is not None]
+
+    def _required_cells(self, block: bytes) -> list[tuple[bytes, bytes, str, int]]:
+        """Return topic, payload, time and line number of each record that has them."""
+        first = self.blocks.line
+        found = read_next_records(block, self.blocks, ",")
+        topic, payload, epoch = self._order
+        cells: list[tuple[bytes, bytes, str, int]] = []
+        for i, (row, start) in enumerate(zip(found.rows, found.starts, strict=True)):
+            if len(row) == len(self._cells):
+                cells.append(
+                    (_encode(row[topic]), _encode(row[payload]), row[epoch], first + start)
+                )
+            else:
+                self.refuse(first + start, f"expected {self._cells}, got {found.line(i)[:80]!r}")
+        return cells
 
     def _all_messages(
         self,
         topics: Sequence[bytes],
         payloads: Sequence[bytes],
-        epochs: Sequence[bytes],
+        epochs: Sequence[str],
         numbers: Sequence[int],
     ) -> list[Message]:
-        """The same as `_message` for each, if all are as they should be."""
+        """Do the same as `_message` for each; raise a ValueError if any is invalid."""
         texts = [self._topics[topic] for topic in topics]
         data = [b64decode(p, validate=True) for p in payloads] if self._base64 else payloads
         return make_messages(texts, data, map(float, epochs), numbers)
 
-    def _numbers(self, found: Scan) -> list[int]:
-        return list(found.line_numbers(self.blocks.line, range(len(found))).values())
-
-    def _texts(self, found: Scan, lines: list[int]) -> list[tuple[bytes, bytes, bytes, int]]:
-        """Topic, payload, time and number of each line that has them."""
-        columns = [found.texts(self._order.index(name)) for name in _WANTED]
-        bad = set()
-        for row in found.odd:
-            cells = _split(found.line(row), len(self._cells))
-            if cells is None:
-                bad.add(row)
-                self.refuse(lines[row], f"expected {self._cells}, got {found.line(row)[:80]!r}")
-                continue
-            for column, name in zip(columns, _WANTED, strict=True):
-                column[row] = cells[self._cells.index(name)]
-        whole = zip(*columns, lines, strict=True)
-        return [cells for row, cells in enumerate(whole) if row not in bad]
-
-    def _message(self, topic: bytes, payload: bytes, epoch: bytes, number: int) -> Message | None:
+    def _message(self, topic: bytes, payload: bytes, epoch: str, number: int) -> Message | None:
         try:
             received = float(epoch)
             data = b64decode(payload, validate=True) if self._base64 else payload
             return Message(self._topics[topic], data, received, False, number)
-        except ValueError as error:  # base64's and text's are such
+        except ValueError as error:  # also raised for base64 and UTF-8
             self.refuse(number, f"expected a message, got {payload[:80]!r} at {epoch!r} ({error})")
             return None
+
+
+def _encode(cell: str) -> bytes:
+    return cell.encode(errors="surrogateescape")
 
 
 def _is_number(text: str) -> bool:
@@ -144,16 +146,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _split(line: bytes, count: int) -> list[bytes] | None:
-    """The cells of a line by the rules of the csv module, None if there are not so many."""
-    text = line.decode(errors="surrogateescape")
-    try:
-        cells = next(csv.reader(io.StringIO(text, newline=""), strict=True), [])
-    except csv.Error:
-        return None
-    return [c.encode(errors="surrogateescape") for c in cells] if len(cells) == count else None
 
 
 def _may_be_base64(payload: bytes) -> bool:

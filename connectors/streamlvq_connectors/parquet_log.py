@@ -13,7 +13,12 @@ from streamlvq.connect import Log
 from streamlvq.errors import MissingExtraError
 from streamlvq.events import Readings
 from streamlvq_connectors.files import LogError
-from streamlvq_connectors.rows import RowReader, check_roles, features_of, left_out
+from streamlvq_connectors.tables import (
+    RowReader,
+    check_roles,
+    choose_features,
+    unused_columns_note,
+)
 
 _ROWS = 1 << 14  # at a time
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -81,8 +86,8 @@ class ParquetLog(Log):
             or types.is_decimal(field.type)
         ]
         check_roles(self.path, fields, schema.names)
-        features = features_of(self.path, fields, schema.names, numeric)
-        self.notes = left_out(fields, schema.names, features)
+        features = choose_features(self.path, fields, schema.names, numeric)
+        self.notes = unused_columns_note(fields, schema.names, features)
         self._names = [n for n in schema.names if n in others or n in features]
         self._times = {
             field.name: field.type.unit for field in schema if types.is_timestamp(field.type)
