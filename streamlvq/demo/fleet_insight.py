@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from streamlvq.demo.fleet_story import HALLS
 from streamlvq.demo.fleet_wire import FLEET
-from streamlvq.synth import FEATURES, UNITS
-from streamlvq.synth.physics import OFFSETS
+from streamlvq.synth import FEATURES, OFFSET_SPREADS, SENSOR_UNITS
 
 if TYPE_CHECKING:
     from streamlvq.fleet import Roster, Taken, TrustedKeys
@@ -41,7 +40,7 @@ class Off:
 
     def __str__(self) -> str:
         name = self.feature.replace("_", " ")
-        return f"{name} {self.found:+.1f} {UNITS[self.feature]} ({self.true:+.1f})"
+        return f"{name} {self.found:+.1f} {SENSOR_UNITS[self.feature]} ({self.true:+.1f})"
 
 
 class Insight:
@@ -106,7 +105,7 @@ class Insight:
             Off(name, ours.shift[name] - theirs.shift[name], _true(node, name) - _true(first, name))
             for name in FEATURES
         ]
-        usual = dict(zip(FEATURES, OFFSETS.tolist(), strict=True))
+        usual = dict(zip(FEATURES, OFFSET_SPREADS.tolist(), strict=True))
         return sorted(found, key=lambda off: -abs(off.found) / usual[off.feature])[:SHOWN]
 
 
