@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import streamlvq
 from datasets import Stream
+from spectra import cameras
 from streamlvq.fusion import Fused, fuse
 from streamlvq.snapshot import Snapshot
-from streamlvq.synth import cameras
 
 Floats = NDArray[np.float64]
 Labels = NDArray[Any]

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.synth.physics import Floats
-from streamlvq.synth.samples import Sample
+from streamlvq.synth import Sample
+
+Floats = npt.NDArray[np.float64]
 
 WAVELENGTHS = np.linspace(950.0, 2500.0, 50)  # nm
 BANDS = tuple(f"{wavelength:.0f} nm" for wavelength in WAVELENGTHS)
 CONTINUUM = np.linspace(0.72, 0.56, len(BANDS))  # the share of light that comes back unabsorbed
 
 # What beans absorb: where (nm), how broadly, and how much of the light in each kind of bean.
-CENTRES = np.array([1210.0, 1450.0, 1725.0, 1940.0, 2100.0, 2310.0])
-WIDTHS = np.array([55.0, 75.0, 50.0, 80.0, 90.0, 60.0])
+ABSORPTION_CENTRES = np.array([1210.0, 1450.0, 1725.0, 1940.0, 2100.0, 2310.0])
+ABSORPTION_WIDTHS = np.array([55.0, 75.0, 50.0, 80.0, 90.0, 60.0])
 DEPTHS = {  # oil, water, oil, water, starch and protein, oil
     "arabica": np.array([0.070, 0.115, 0.094, 0.190, 0.095, 0.136]),
     "robusta": np.array([0.035, 0.115, 0.051, 0.190, 0.131, 0.088]),
@@ -28,27 +29,28 @@ KINDS = tuple(DEPTHS)
 # Deviations of what is ordinary. Depths and deviations are not measured ones: they were chosen so
 # that a camera's own model is right about 98 times in 100 and offsets matter as soon as some kinds
 # are rare.
-BEANS = 0.10  # relative: what one bean absorbs and what the next one does
-LIGHT = 0.02  # a bean lies nearer to the lamp or farther away: a smooth curve for each reading
-WHITE = 0.006  # noise of each band for itself
-OFFSET = 0.06  # what a camera adds to everything it sees: a smooth curve that stays
-WAVES = 4  # cosines that a smooth curve consists of
+BEAN_DEVIATION = 0.10  # relative: what one bean absorbs and what the next one does
+LIGHT_DEVIATION = 0.02  # beans nearer to the lamp or farther away: a smooth curve per reading
+BAND_NOISE = 0.006  # noise of each band for itself
+OFFSET_DEVIATION = 0.06  # what a camera adds to everything it sees: a smooth curve that stays
+N_WAVES = 4  # cosines that a smooth curve consists of
 # Of which kinds a camera has few, or none: the five of a fleet, then again from the first. As in
 # Vaquet et al. (2022), Federated learning vector quantization for dealing with drift between nodes;
 # only what the fifth camera never sees is ours.
-FEW = (
+RARE_KINDS = (
     ("immature",),
     ("arabica",),
     ("arabica", "immature"),
     ("robusta", "immature"),
     ("arabica", "robusta"),
 )
-NONE = (("arabica",), ("robusta",), ("immature",), ("immature",), ("arabica",))
+MISSING_KINDS = (("arabica",), ("robusta",), ("immature",), ("immature",), ("arabica",))
 
 
 def absorption(depths: Floats) -> Floats:
     """The share of light that is absorbed in each band, a row for each row of depths."""
-    shapes = np.exp(-0.5 * ((WAVELENGTHS - CENTRES[:, None]) / WIDTHS[:, None]) ** 2)
+    distances = (WAVELENGTHS - ABSORPTION_CENTRES[:, None]) / ABSORPTION_WIDTHS[:, None]
+    shapes = np.exp(-0.5 * distances**2)
     return mixed(depths, shapes)
 
 
@@ -58,9 +60,9 @@ def spectrum(kind: str) -> Floats:
 
 
 def smooth(normal: Floats) -> Floats:
-    """Smooth curves over the bands with a deviation of about 1; `normal` has `WAVES` columns."""
+    """Smooth curves over the bands with a deviation of about 1; `normal` has `N_WAVES` columns."""
     place = (WAVELENGTHS - WAVELENGTHS[0]) / np.ptp(WAVELENGTHS)
-    order = np.arange(WAVES)
+    order = np.arange(N_WAVES)
     sizes = np.sqrt(2.0) / (1.0 + order)  # the slower a wave, the larger
     sizes /= np.sqrt(np.sum(1.0 / (1.0 + order) ** 2))
     return mixed(normal * sizes, np.cos(np.pi * order[:, None] * place))
@@ -123,14 +125,14 @@ class Camera:
 
     Examples
     --------
-    >>> from streamlvq.synth import Camera
+    >>> from spectra import Camera
 
     >>> camera = Camera("camera-2", seed=1, shares={"arabica": 1, "robusta": 0.05})
     >>> x, kind, where = next(iter(camera))
     >>> kind, where
     ('arabica', {'device': 'camera-2', 't': 0.0})
-    >>> x["950 nm"], x["1456 nm"], x["2500 nm"]
-    (0.705, 0.501, 0.600)
+    >>> [round(x[band], 3) for band in ("950 nm", "1456 nm", "2500 nm")]
+    [0.705, 0.501, 0.6]
 
     Many at a time, and as many of each kind to test with:
 
@@ -162,7 +164,7 @@ class Camera:
         build, self._belt, self._noise, self._test = (
             np.random.default_rng(s) for s in np.random.SeedSequence(entropy).spawn(4)
         )
-        ordinary: Floats = spread * OFFSET * smooth(build.normal(size=WAVES))
+        ordinary: Floats = spread * OFFSET_DEVIATION * smooth(build.normal(size=N_WAVES))
         self.offset = ordinary if offset is None else _curve(offset)
         self._made = 0  # readings
 
@@ -190,10 +192,11 @@ class Camera:
             yield reading, spectra.kinds[0], where
 
     def _seen(self, codes: npt.NDArray[np.intp], random: np.random.Generator) -> Spectra:
-        normal = self.noise * random.normal(size=(len(codes), len(CENTRES) + WAVES + len(BANDS)))
-        beans, light, white = np.split(normal, [len(CENTRES), len(CENTRES) + WAVES], axis=1)
-        depths = np.array(list(DEPTHS.values()))[codes] * np.exp(BEANS * beans)
-        rows = CONTINUUM - absorption(depths) + LIGHT * smooth(light) + WHITE * white
+        waves = len(ABSORPTION_CENTRES)  # where the columns of smooth curves begin
+        normal = self.noise * random.normal(size=(len(codes), waves + N_WAVES + len(BANDS)))
+        beans, light, white = np.split(normal, [waves, waves + N_WAVES], axis=1)
+        depths = np.array(list(DEPTHS.values()))[codes] * np.exp(BEAN_DEVIATION * beans)
+        rows = CONTINUUM - absorption(depths) + LIGHT_DEVIATION * smooth(light) + BAND_NOISE * white
         return Spectra(rows + self.offset, [KINDS[code] for code in codes.tolist()])
 
 
@@ -218,10 +221,9 @@ def cameras(
     name
         What they are called.
     imbalance
-        How often a camera sees the one or two kinds that it has few of (`FEW`), relative to the
-        others.
+        How often a camera sees its one or two rare kinds (`RARE_KINDS`), relative to the others.
     missing
-        Whether each camera never sees one of the kinds (`NONE`).
+        Whether each camera never sees one of the kinds (`MISSING_KINDS`).
     noise
         Of all readings, see `Camera`.
     spread
@@ -233,21 +235,21 @@ def cameras(
     beans:
 
     >>> import streamlvq
-    >>> from streamlvq import synth
+    >>> from spectra import BANDS, cameras
 
-    >>> here, there = synth.cameras(2, seed=1)
+    >>> here, there = cameras(2, seed=1)
     >>> spectra = here.take(600)
     >>> model = streamlvq.LGMLVQ()
-    >>> model.learn_array(spectra.rows, spectra.kinds, synth.BANDS)
+    >>> model.learn_array(spectra.rows, spectra.kinds, BANDS)
     >>> for camera in (here, there):
     ...     test = camera.balanced(100)
-    ...     print((model.predict_array(test.rows) == test.kinds).mean())
+    ...     print(f"{(model.predict_array(test.rows) == test.kinds).mean():.2f}")
     0.97
     0.85
 
     """
-    few = [() if missing else kinds for kinds in FEW]
-    none = [kinds if missing else () for kinds in NONE]
+    few = [() if missing else kinds for kinds in RARE_KINDS]
+    none = [kinds if missing else () for kinds in MISSING_KINDS]
     made = []
     for number in range(count):
         shares = dict.fromkeys(KINDS, 1.0)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import doctest
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
+import spectra as module
 import streamlvq
-from streamlvq import synth
-from streamlvq.synth import BANDS, KINDS, Camera
-from streamlvq.synth.spectra import DEPTHS, FEW, NONE, OFFSET, WAVES, WHITE, smooth
+from spectra import (
+    BAND_NOISE,
+    BANDS,
+    DEPTHS,
+    KINDS,
+    MISSING_KINDS,
+    N_WAVES,
+    OFFSET_DEVIATION,
+    RARE_KINDS,
+    Camera,
+    Spectra,
+    cameras,
+    smooth,
+    spectrum,
+)
 
 
-def of_kind(spectra: synth.Spectra, kind: str) -> np.ndarray[Any, Any]:
+def of_kind(spectra: Spectra, kind: str) -> np.ndarray[Any, Any]:
     return spectra.rows[np.array(spectra.kinds) == kind]
 
 
@@ -78,11 +92,11 @@ def test_options_that_are_no_random_numbers_leave_these_alone() -> None:
 def test_without_noise_and_offset_every_bean_looks_like_its_kind() -> None:
     spectra = Camera(noise=0, spread=0).take(30)
     for row, kind in zip(spectra.rows, spectra.kinds, strict=True):
-        np.testing.assert_array_equal(row, synth.spectrum(kind))
+        np.testing.assert_array_equal(row, spectrum(kind))
 
 
 def test_spectra_are_smooth_shares_of_light_and_differ_by_kind() -> None:
-    curves = np.array([synth.spectrum(kind) for kind in KINDS])
+    curves = np.array([spectrum(kind) for kind in KINDS])
     assert curves.shape == (3, len(BANDS))
     assert curves.min() > 0.2
     assert curves.max() < 0.8
@@ -94,25 +108,23 @@ def test_spectra_are_smooth_shares_of_light_and_differ_by_kind() -> None:
 def test_water_absorbs_where_water_absorbs() -> None:
     """Immature beans are wetter: darker at 1940 nm, where ripe ones are equal."""
     band = int(np.argmin(np.abs(np.array([float(b.split()[0]) for b in BANDS]) - 1940)))
-    immature = synth.spectrum("immature")[band]
-    assert immature < synth.spectrum("arabica")[band] - 0.03
-    assert synth.spectrum("robusta")[band] == pytest.approx(
-        synth.spectrum("arabica")[band], abs=0.01
-    )
+    immature = spectrum("immature")[band]
+    assert immature < spectrum("arabica")[band] - 0.03
+    assert spectrum("robusta")[band] == pytest.approx(spectrum("arabica")[band], abs=0.01)
 
 
 def test_noise_is_smooth_and_white_and_around_the_spectrum() -> None:
     camera = Camera(spread=0, shares={"robusta": 1})
     rows = camera.take(4000).rows
-    error = rows - synth.spectrum("robusta")
+    error = rows - spectrum("robusta")
     assert np.abs(error.mean(axis=0)).max() < 0.003
     rough = np.diff(error, n=2, axis=1).std() / np.sqrt(6)  # what is left of smooth curves is small
-    assert WHITE < rough < 1.3 * WHITE
-    assert error.std() > 2 * WHITE
+    assert BAND_NOISE < rough < 1.3 * BAND_NOISE
+    assert error.std() > 2 * BAND_NOISE
 
 
 def test_smooth_curves_have_a_deviation_of_about_one() -> None:
-    curves = smooth(np.random.default_rng(1).normal(size=(4000, WAVES)))
+    curves = smooth(np.random.default_rng(1).normal(size=(4000, N_WAVES)))
     assert curves.shape == (4000, len(BANDS))
     assert curves.std() == pytest.approx(1.2, abs=0.2)
     assert roughness(curves) < 0.1
@@ -123,12 +135,12 @@ def test_smooth_curves_have_a_deviation_of_about_one() -> None:
 
 def test_offsets_are_smooth_and_stay() -> None:
     offsets = np.array([Camera(f"camera {n}").offset for n in range(300)])
-    assert offsets.std() == pytest.approx(1.2 * OFFSET, rel=0.2)
+    assert offsets.std() == pytest.approx(1.2 * OFFSET_DEVIATION, rel=0.2)
     assert roughness(offsets) < 0.1
     camera = Camera(noise=0)
     early, late = camera.take(10), camera.take(10)
     for part in (early, late):
-        truth = [synth.spectrum(kind) for kind in part.kinds]
+        truth = [spectrum(kind) for kind in part.kinds]
         np.testing.assert_allclose(part.rows - truth, [camera.offset] * 10, atol=1e-12)
 
 
@@ -146,23 +158,23 @@ def test_balanced_has_every_kind_whatever_the_shares() -> None:
 
 
 def test_a_fleet_has_few_of_some_kinds() -> None:
-    fleet = synth.cameras(7, imbalance=0.05)
+    fleet = cameras(7, imbalance=0.05)
     assert [camera.device for camera in fleet] == [f"camera-{n}" for n in range(1, 8)]
     for number, camera in enumerate(fleet):
-        few = FEW[number % len(FEW)]
+        few = RARE_KINDS[number % len(RARE_KINDS)]
         assert camera.shares == {kind: 0.05 if kind in few else 1.0 for kind in KINDS}
 
 
 def test_in_a_fleet_with_missing_kinds_each_camera_lacks_one_and_the_fleet_none() -> None:
-    fleet = synth.cameras(missing=True, imbalance=0.05)
+    fleet = cameras(missing=True, imbalance=0.05)
     for number, camera in enumerate(fleet):
-        (absent,) = NONE[number]
+        (absent,) = MISSING_KINDS[number]
         assert set(camera.take(200).kinds) == set(KINDS) - {absent}
     assert {kind for camera in fleet for kind in camera.shares} == set(KINDS)
 
 
 def test_a_model_tells_the_beans_of_its_camera_and_the_offset_misleads_it() -> None:
-    here, elsewhere = synth.cameras(2, seed=4)
+    here, elsewhere = cameras(2, seed=4)
     train = here.take(900)
     model = streamlvq.LGMLVQ()
     model.learn_array(train.rows, train.kinds, BANDS)
@@ -202,3 +214,7 @@ def test_refuses_offsets(offset: Any) -> None:
 def test_every_kind_has_a_depth_for_every_absorber() -> None:
     assert {len(depths) for depths in DEPTHS.values()} == {6}
     assert all((depths > 0).all() for depths in DEPTHS.values())
+
+
+def test_the_examples_in_its_documentation() -> None:
+    assert doctest.testmod(module) == doctest.TestResults(failed=0, attempted=15)
