@@ -23,7 +23,7 @@ def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Han
     settle()
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if section.format == "json" else TextFormatter())
-    handler.addFilter(Sparing())
+    handler.addFilter(RateLimitFilter())
     for name in ("streamlvq", "streamlvq_connectors"):
         logger = logging.getLogger(name)
         logger.setLevel(section.level.upper())
@@ -89,7 +89,7 @@ class Seen(NamedTuple):
     last: logging.LogRecord | None = None  # of those unsaid
 
 
-class Sparing(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets a message through `burst` times within `seconds`, then counts it until time is up.
 
     Messages are the same if they come from the same line, whatever they are filled in with: a
@@ -154,9 +154,9 @@ def _emit(handler: logging.Handler, record: logging.LogRecord) -> None:
 def settle(everything: bool = True) -> None:
     """Say how many messages were left out: all, or only where the time for counting is up."""
     for handler in logging.getLogger("streamlvq").handlers:
-        for sparing in handler.filters:
-            if isinstance(sparing, Sparing):
-                sparing.settle(handler, everything)
+        for limiter in handler.filters:
+            if isinstance(limiter, RateLimitFilter):
+                limiter.settle(handler, everything)
 
 
-__all__ = ["JsonFormatter", "Sparing", "TextFormatter", "set_up", "settle"]
+__all__ = ["JsonFormatter", "RateLimitFilter", "TextFormatter", "set_up", "settle"]
