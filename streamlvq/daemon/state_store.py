@@ -10,7 +10,6 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from streamlvq.config import Config
 from streamlvq.daemon.instruments import Instruments
@@ -96,12 +95,7 @@ class FolderLock:
     def __enter__(self) -> FolderLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
