@@ -102,12 +102,13 @@ class Refused(NamedTuple):
     source: int  # its index in the batch that was decoded
     reason: str  # one of REFUSALS, to count by
     text: str  # what was expected and what came
+    about: str = ""  # what was expected, without values: tells problems with one reason apart
 
 
 def failure(source: int, error: Exception) -> Refused:
     """A message that brought out a defect of ours."""
     text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
-    return Refused(source, "failure", text)
+    return Refused(source, "failure", text, type(error).__name__)
 
 
 REFUSALS = (

@@ -283,7 +283,7 @@ def test_news_are_said_at_once(tmp_path: Path) -> None:
     instruments, monitor = Instruments(vitals, 10), Monitor(wanted)
 
     class Silent:
-        def greetings(self) -> tuple[()]:
+        def announcements(self) -> tuple[()]:
             return ()
 
     def count() -> int:

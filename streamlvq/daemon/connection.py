@@ -15,9 +15,9 @@ from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Link, Outgoing, Subscription, link_for
 from streamlvq.daemon.fleet_figures import FleetRecord
 from streamlvq.daemon.instruments import Instruments, link_totals
-from streamlvq.daemon.lock import FILE_MODE
 from streamlvq.daemon.status import State, Status
 from streamlvq.daemon.vitals import Vitals
+from streamlvq.monitor.files import FILE_MODE
 from streamlvq.snapshot import write_atomically
 from streamlvq.topics import Template
 
@@ -30,7 +30,7 @@ FILTERS = "subscriptions.json"  # in the state folder: what the session at the b
 class Greeter(Protocol):
     """Who has something to say after every connect."""
 
-    def greetings(self) -> Iterable[Outgoing]: ...
+    def announcements(self) -> Iterable[Outgoing]: ...
 
 
 class Learner(Protocol):
@@ -112,7 +112,7 @@ class Connection:
         connects = link.counters["connects"]
         if link.connected and (connects != self._connects or now >= self._next_status):
             if connects != self._connects:
-                link.publish(publisher.greetings())
+                link.publish(publisher.announcements())
                 self._look_at_session(connects)
             self._next_status = now + STATUS_SECONDS
             self._say("online", instruments, monitor)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 LOOKING = 0.2  # seconds between two looks at the fleet
 GROUP = ""  # the one model that all devices of a node share
-Install = Callable[[bytes], bool]  # let a model decide from now on; nothing: our own one
+Install = Callable[[bytes | None], bool]  # let a model decide from now on; None: our own one
 
 
 class Fleet:
@@ -214,7 +214,7 @@ class Fleet:
         if wanted == self._served:
             return
         try:
-            works = install(self._wanted or b"")
+            works = install(self._wanted)
         except JournalError as error:
             log.error("%s; the former model goes on deciding until it works", error)
             return

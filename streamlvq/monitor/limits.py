@@ -81,8 +81,8 @@ class _Judge:
         self.features = {group: set(p.model.features) for group, p in pipelines.items()}
         self.classes = {group: set(p.classes) for group, p in pipelines.items()}
 
-    def refuse(self, readings: Readings, k: int) -> tuple[str, str] | None:
-        """The reason and what to say; None if the reading is welcome."""
+    def refuse(self, readings: Readings, k: int) -> tuple[str, str, str] | None:
+        """The reason, what to say and what it is about; None if the reading is welcome."""
         group, label = readings.groups[k], readings.labels[k]
         features = self.features.get(group, set())
         wrong = (
@@ -100,59 +100,62 @@ class _Judge:
                 self.features.setdefault(group, set()).update(readings.features)
         return wrong
 
-    def _time(self, t: float | None) -> tuple[str, str] | None:
+    def _time(self, t: float | None) -> tuple[str, str, str] | None:
         if t is None and self.needs_times:
             text = "expected the time of the reading because of integrator.max_gap, got none"
-            return "field", text
+            return "field", text, "no time"
         if t is not None and not isfinite(t):
-            return "field", f"expected a time, got {t!r}"
+            return "field", f"expected a time, got {t!r}", "time"
         return None
 
-    def _domain(self, k: int) -> tuple[str, str] | None:
-        return ("value", self.outside[k]) if k in self.outside else None
+    def _domain(self, k: int) -> tuple[str, str, str] | None:
+        return ("value", self.outside[k], "transform") if k in self.outside else None
 
-    def _group(self, group: str) -> tuple[str, str] | None:
+    def _group(self, group: str) -> tuple[str, str, str] | None:
         limit = self.config.model.limit
         if group in self.groups or len(self.groups) < limit:
             return None
-        return "model", f"expected at most {limit} models (model.limit), got another for {group!r}"
+        text = f"expected at most {limit} models (model.limit), got another for {group!r}"
+        return "model", text, "models"
 
-    def _label(self, known: set[Label], label: Label | None) -> tuple[str, str] | None:
+    def _label(self, known: set[Label], label: Label | None) -> tuple[str, str, str] | None:
         if label is None:
             return None
         return _another_class(self.config.model, known, label)
 
 
-def _values(readings: Readings, k: int) -> tuple[str, str] | None:
+def _values(readings: Readings, k: int) -> tuple[str, str, str] | None:
     for name, value in zip(readings.features, readings.rows[k].tolist(), strict=True):
         if abs(value) > LARGEST:
             text = f"expected a finite number of at most {LARGEST:g}, got {value}"
-            return "value", f"feature {name!r}: {text}"
+            return "value", f"feature {name!r}: {text}", "range"
     return None
 
 
 def _more_features(
     section: ModelSection, known: set[Label], given: tuple[str, ...]
-) -> tuple[str, str] | None:
+) -> tuple[str, str, str] | None:
     limit, count = section.max_features, len(known.union(given))
     if count <= limit:
         return None
-    return "model", f"expected at most {limit} features (model.max_features), got {count}"
+    text = f"expected at most {limit} features (model.max_features), got {count}"
+    return "model", text, "features"
 
 
 def _another_class(
     section: ModelSection, known: set[Label], label: Label
-) -> tuple[str, str] | None:
+) -> tuple[str, str, str] | None:
     if label in known or len(known) < section.max_classes:
         return None
     limit = section.max_classes
-    return "model", f"expected at most {limit} classes (model.max_classes), got also {label!r}"
+    text = f"expected at most {limit} classes (model.max_classes), got also {label!r}"
+    return "model", text, "classes"
 
 
 def refuse_late(
     config: Config, pipeline: Pipeline, features: tuple[str, ...], label: Label
-) -> tuple[str, str] | None:
-    """Why a late label cannot be learnt, as a reason and a text; None if it can."""
+) -> tuple[str, str, str] | None:
+    """Why a late label cannot be learnt (reason, text, what it is about); None if it can."""
     section, model = config.model, pipeline.model
     return _more_features(section, set(model.features), features) or _another_class(
         section, set(model.classes), label
