@@ -18,9 +18,15 @@ from streamlvq.fleet.page_graph import NAMED, graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import CLASSES, NODES, POINTS, prototype_drawings
 from streamlvq.fleet.page_shifts import COLUMNS, ROWS, gains_drawing, offsets_drawing
 from streamlvq.fleet.page_units import deviations, natural, shift_offsets
-from streamlvq.fusion import fuse
-from streamlvq.fusion.report import Edge, FusionReport, NodeReport
-from streamlvq.fusion.text import node_notes, node_rows, unprotected
+from streamlvq.fusion import Clipping, fuse
+from streamlvq.fusion.report import (
+    Edge,
+    FusionReport,
+    NodeReport,
+    node_notes,
+    node_rows,
+    unprotected_note,
+)
 from streamlvq.plot.rings import ring_spots, upper_nodes
 
 replace = msgspec.structs.replace
@@ -90,7 +96,13 @@ def test_the_same_report_gives_the_same_page(report: FusionReport) -> None:
 
 
 def test_names_cannot_break_the_page(report: FusionReport) -> None:
-    node = replace(report.nodes["york"], node=EVIL, gained=(EVIL,), left_out=EVIL, clipped=(EVIL,))
+    node = replace(
+        report.nodes["york"],
+        node=EVIL,
+        gained=(EVIL,),
+        left_out=EVIL,
+        clipped=(Clipping("class_left_out", label=EVIL, deviations=9.0),),
+    )
     evil = replace(
         report,
         nodes={"bath": report.nodes["bath"], EVIL: node},
@@ -165,7 +177,7 @@ def elements(drawing: str, tag: str) -> list[ElementTree.Element]:
 
 def test_graph_tells_nodes_and_edges_apart(report: FusionReport) -> None:
     report = changed(report, "leeds", left_out="it contradicts all others")
-    report = changed(report, "bath", clipped=("its count was cut",))
+    report = changed(report, "bath", clipped=(Clipping("scale_cut"),))
     drawing = graph_drawing(report)
     kinds = {e.findtext("title").split(":")[0]: e.get("class") for e in elements(drawing, "circle")}
     assert kinds == {"bath": "node clipped", "leeds": "node out", "york": "node"}
@@ -476,7 +488,7 @@ def test_features_are_drawn_in_the_order_of_their_numbers(report: FusionReport) 
 
 def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     report = changed(report, "leeds", left_out="it lies", weights={})
-    report = changed(report, "bath", clipped=("its weight was cut to a third",))
+    report = changed(report, "bath", clipped=(Clipping("metric_cut"),))
     head, *rows = node_rows(report)
     by_node = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
     assert by_node["york"]["gained"] == "worn"
@@ -484,10 +496,10 @@ def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     assert by_node["leeds"]["remarks"] == "left out"
     assert by_node["leeds"]["weight"] == "0.0 %"
     assert by_node["bath"]["remarks"] == "clipped"
-    assert unprotected(report) == "too few nodes to tell a mistake from the truth about worn"
-    assert unprotected(replace(report, unprotected=())) == ""
+    assert unprotected_note(report) == "too few nodes to tell a mistake from the truth about worn"
+    assert unprotected_note(replace(report, unprotected=())) == ""
     words = " ".join(read(page(report)).words)
-    assert words.count("node 'bath': its weight was cut to a third") == 1
+    assert words.count("node 'bath': a metric that is larger than all others was cut") == 1
     assert len(node_notes(report)) == 1
     assert "part" not in head
     apart = replace(report, components=(("bath", "leeds"), ("york",)))

@@ -16,8 +16,10 @@ from streamlvq.fleet.page_graph import graph_drawing, graph_words
 from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawings
 from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
 from streamlvq.fleet.page_units import Offsets, natural, of_features, shift_offsets
-from streamlvq.fusion.text import DRIFTS, amount, node_notes, node_rows, share, unprotected
+from streamlvq.fusion.corrections import get_correction
+from streamlvq.fusion.report import amount, node_notes, node_rows, share, unprotected_note
 from streamlvq.plot.html import document, number, section, table, tiles
+from streamlvq.registry import CORRECTIONS
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 STYLE = Path(__file__).with_name("page.css")
 MATRIX = (60, 40)  # nodes and classes; a larger table is not read by anyone
-SHORT = {"none": "nothing", "tree": "shifts", "least_squares": "shifts", "scale_shift": "gains"}
 BAR = 20.0  # rem of the longest bar
 
 
@@ -69,7 +70,7 @@ def _head(report: FusionReport, snapshots: Sequence[Snapshot]) -> str:
     kinds = ", ".join(dict.fromkeys(snapshot.type_name for snapshot in snapshots))
     about = f"{kinds}, " if kinds else ""
     about += f"{len(report.features)} features, {len(report.labels)} classes"
-    how = f"weighted by {report.weighting}, {report.rule.replace('_', ' ')}"
+    how = f"weighted by {report.weighting}, {report.aggregator.replace('_', ' ')}"
     return (
         f"<header><h1>Fusion of {len(report.nodes)} nodes</h1>"
         f"<p>{escape(about)}; {escape(how)}<br>{escape(report.why)}</p></header>"
@@ -80,12 +81,12 @@ def _tiles(report: FusionReport) -> str:
     out = sum(node.left_out is not None for node in report.nodes.values())
     gained = sum(len(node.gained) for node in report.nodes.values())
     samples = sum(node.samples for node in report.nodes.values())
-    parts = len(report.components)
+    parts, correction = len(report.components), get_correction(report.drift)
     shown = [
         (number(len(report.nodes)), "nodes", f"{out} left out" if out else "all of them used"),
         (number(samples), "labelled samples", "learnt by the nodes, not shared"),
         (number(len(report.labels)), "classes", f"{gained} gained by nodes" if gained else ""),
-        (SHORT.get(report.drift, report.drift), "corrected", DRIFTS.get(report.drift, "")),
+        (correction.corrects, "corrected", CORRECTIONS.summary(report.drift)),
     ]
     if parts > 1:
         shown.append((str(parts), "parts", "that share no class"))
@@ -108,7 +109,7 @@ def _nodes(report: FusionReport) -> str:
         "its class means remain from those of the others after the correction. Both in "
         "within-class deviations. Weight: its share, over all classes together."
     )
-    alone = unprotected(report)
+    alone = unprotected_note(report)
     notes = "".join(f"<li>{escape(text)}</li>" for text in node_notes(report))
     notes = f'<ul class="notes">{notes}</ul>' if notes else ""
     notes += f"<p>{escape(alone[0].upper() + alone[1:])}.</p>" if alone else ""
@@ -119,7 +120,7 @@ def _nodes(report: FusionReport) -> str:
 
 
 def _offsets(report: FusionReport, offsets: Offsets) -> str:
-    if report.drift == "none" or not report.features:
+    if get_correction(report.drift).one_frame or not report.features:
         return "<p>Nothing was corrected.</p>"
     if not any(np.isfinite(values).any() for values in offsets.values()):
         return ""  # without snapshots there is no unit
@@ -199,7 +200,7 @@ def _trial(report: FusionReport, name: str, worst: float) -> str:
     error = report.trials[name]
     width = BAR * error / worst if worst > 0 and math.isfinite(error) else 0.0
     kind = ' class="chosen"' if name == report.drift else ""
-    said = escape(DRIFTS.get(name, name)) + (" (chosen)" if kind else "")
+    said = escape(CORRECTIONS.summary(name)) + (" (chosen)" if kind else "")
     bar = f'<i style="width:{width:.2f}rem"></i>'
     return f"<tr{kind}><th>{said}</th><td>{amount(error)}</td><td>{bar}</td></tr>"
 
