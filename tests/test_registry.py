@@ -58,7 +58,6 @@ def test_reading_names_imports_nothing() -> None:
         "from streamlvq.registry import AGGREGATORS, CORRECTIONS\n"
         "assert list(AGGREGATORS) and CORRECTIONS.described()\n"
         "assert not any(name.startswith('streamlvq.fusion') for name in sys.modules)\n"
-        "assert 'numpy' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -236,7 +236,7 @@ def _files(
     """What to write where, by the option that asked for it."""
     import msgspec  # noqa: PLC0415
 
-    from streamlvq.fleet.page import page  # noqa: PLC0415
+    from streamlvq.report.fusion_page import fusion_html  # noqa: PLC0415
 
     places = {f"--for {node}": (_known(node, fused), path) for node, path in own.items()}
     places |= _each(options, fused)
@@ -244,7 +244,7 @@ def _files(
     if options.output is not None:
         files["-o"] = (options.output, fused.snapshot().to_bytes())
     if options.report is not None:
-        text = page(fused.report, snapshots, fused)
+        text = fusion_html(fused.report, snapshots, fused)
         files["--report"] = (options.report, text.encode())
     if options.json is not None:
         files["--json"] = (options.json, msgspec.json.encode(fused.report) + b"\n")

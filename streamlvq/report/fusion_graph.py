@@ -8,8 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from streamlvq.fusion.report import MAX_GRAPH_NODES
-from streamlvq.plot.looks import short
-from streamlvq.plot.rings import Spot, ring_spots
+from streamlvq.plot.graphs import Spot, ring_spots
+from streamlvq.plot.style import short
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Edge, FusionReport, NodeReport
