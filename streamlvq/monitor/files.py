@@ -14,7 +14,6 @@ import msgspec
 
 from streamlvq.config import Config
 from streamlvq.monitor.monitor import Monitor
-from streamlvq.plot.html import number
 from streamlvq.snapshot import (
     OWN_LIMIT,
     Snapshot,
@@ -25,6 +24,7 @@ from streamlvq.snapshot import (
     kind_of,
     write_atomically,
 )
+from streamlvq.text import number
 
 T = TypeVar("T")
 

@@ -1,20 +1,31 @@
-"""A replay as a page of HTML that needs nothing else."""
+"""The page of a replay: HTML that needs nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import io
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streamlvq.plot.colours import colours_of
-from streamlvq.plot.html import document, number, section, table, tiles
-from streamlvq.replay.axis import moment
-from streamlvq.replay.pictures import calibration_picture, curve_picture, model_pictures
-from streamlvq.replay.report import Report
-from streamlvq.replay.strips import course_drawing, track_drawing
+import numpy as np
+
+from streamlvq import plot
+from streamlvq.errors import MissingExtraError, NotLearntYetError
+from streamlvq.plot.style import colours_of
+from streamlvq.replay.report import Calibration, Curve, Report
 from streamlvq.replay.text import feature_lines, percent
+from streamlvq.report.html import document, section, table, tiles
+from streamlvq.report.timeline import course_drawing, moment, track_drawing
+from streamlvq.text import number
+from streamlvq.wrappers.chain import links
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Draw = Callable[["Axes"], object]
+SHOWN_FEATURES = 20  # whose relevance is drawn
 MATRIX = 40  # classes; a larger matrix is not read by anyone
 ROWS = 200  # of the table of devices
 MODELS = 6
@@ -26,8 +37,8 @@ HATCH = """\
 </pattern></defs></svg>"""
 
 
-def page(report: Report, models: Mapping[str, Any] | None = None) -> str:
-    """The page; `models` are the classifiers after the replay, by group (extra `plot`)."""
+def replay_html(report: Report, models: Mapping[str, Any] | None = None) -> str:
+    """Return the page; `models` are the classifiers after the replay, by group (extra `plot`)."""
     body = [
         HATCH,
         _head(report),
@@ -201,3 +212,51 @@ def _models(models: Mapping[str, Any]) -> list[str]:
         shown.append(section(title, f'<div class="pictures">{"".join(pictures)}</div>')
                      if pictures else "")  # fmt: skip
     return shown
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def picture(draw: Draw, size: tuple[float, float], alt: str) -> str:
+    """An image element with what `draw` draws; transparent, so that any page suits it."""
+    try:
+        from matplotlib import rc_context  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot") from error
+    figure = Figure(figsize=size, layout="constrained")  # needs no screen, unlike pyplot
+    draw(figure.subplots())
+    out = io.BytesIO()
+    with rc_context({"svg.hashsalt": "streamlvq"}):  # the same picture gives the same bytes
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    data = base64.b64encode(out.getvalue()).decode("ascii")
+    return f'<img class="plot" alt="{alt}" src="data:image/svg+xml;base64,{data}">'
+
+
+def curve_picture(curve: Curve) -> str:
+    points = np.array(curve.reject_rates), np.array(curve.accuracies)
+    draw: Draw = lambda ax: plot.accuracy_reject_curve(points, ax)  # noqa: E731
+    return picture(draw, (5.6, 4.2), "accuracy-reject curve")
+
+
+def calibration_picture(calibration: Calibration) -> str:
+    table = calibration.confidence, calibration.accuracy, calibration.readings
+    draw: Draw = lambda ax: plot.reliability_diagram(table, ax)  # noqa: E731
+    return picture(draw, (4.4, 4.4), "reliability diagram")
+
+
+def model_pictures(classifier: Any) -> list[str]:
+    """Relevances and prototypes of the model inside; [] if it has none to show."""
+    model = list(links(classifier))[-1]
+    if not hasattr(model, "relevances") or not hasattr(model, "prototypes"):
+        return []
+    try:
+        count = min(len(model.relevances()), SHOWN_FEATURES)
+        drawings: list[tuple[Draw, tuple[float, float], str]] = [
+            (lambda ax: plot.relevance_profile(model, ax=ax, top=SHOWN_FEATURES),
+             (6.4, 1.2 + 0.28 * count), "relevances"),
+            (lambda ax: plot.prototype_profiles(model, ax, scaled=True), (9.0, 5.0), "prototypes"),
+        ]  # fmt: skip
+        return [picture(*drawing) for drawing in drawings]
+    except NotLearntYetError:
+        return []

@@ -1,4 +1,4 @@
-"""A fusion as a page of HTML that needs nothing else."""
+"""The page of a fusion: HTML that needs nothing else."""
 
 from __future__ import annotations
 
@@ -12,27 +12,36 @@ import msgspec
 import numpy as np
 
 import streamlvq
-from streamlvq.fleet.page_graph import graph_drawing, graph_words
-from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawings
-from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
-from streamlvq.fleet.page_units import Offsets, natural, of_features, shift_offsets
-from streamlvq.fusion.text import DRIFTS, amount, node_notes, node_rows, share, unprotected
-from streamlvq.plot.html import document, number, section, table, tiles
+from streamlvq.fusion.corrections import get_correction
+from streamlvq.fusion.report import amount, node_notes, node_rows, share, unprotected_note
+from streamlvq.registry import CORRECTIONS
+from streamlvq.report.fusion_graph import graph_drawing, graph_words
+from streamlvq.report.fusion_maps import (
+    Offsets,
+    gains_drawing,
+    map_words,
+    natural,
+    of_features,
+    offsets_drawing,
+    shift_offsets,
+)
+from streamlvq.report.fusion_prototypes import NODES, node_colours, prototype_drawings
+from streamlvq.report.html import document, section, table, tiles
+from streamlvq.text import number
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
-STYLE = Path(__file__).with_name("page.css")
+STYLE = Path(__file__).with_name("fusion.css")
 MATRIX = (60, 40)  # nodes and classes; a larger table is not read by anyone
-SHORT = {"none": "nothing", "tree": "shifts", "least_squares": "shifts", "scale_shift": "gains"}
 BAR = 20.0  # rem of the longest bar
 
 
-def page(
+def fusion_html(
     report: FusionReport, snapshots: Sequence[Snapshot] = (), fused: Fused | None = None
 ) -> str:
-    """The page.
+    """Return the page of a fusion.
 
     Parameters
     ----------
@@ -69,7 +78,7 @@ def _head(report: FusionReport, snapshots: Sequence[Snapshot]) -> str:
     kinds = ", ".join(dict.fromkeys(snapshot.type_name for snapshot in snapshots))
     about = f"{kinds}, " if kinds else ""
     about += f"{len(report.features)} features, {len(report.labels)} classes"
-    how = f"weighted by {report.weighting}, {report.rule.replace('_', ' ')}"
+    how = f"weighted by {report.weighting}, {report.aggregator.replace('_', ' ')}"
     return (
         f"<header><h1>Fusion of {len(report.nodes)} nodes</h1>"
         f"<p>{escape(about)}; {escape(how)}<br>{escape(report.why)}</p></header>"
@@ -85,7 +94,7 @@ def _tiles(report: FusionReport) -> str:
         (number(len(report.nodes)), "nodes", f"{out} left out" if out else "all of them used"),
         (number(samples), "labelled samples", "learnt by the nodes, not shared"),
         (number(len(report.labels)), "classes", f"{gained} gained by nodes" if gained else ""),
-        (SHORT.get(report.drift, report.drift), "corrected", DRIFTS.get(report.drift, "")),
+        (_corrects(report.drift), "corrected", _summary(report.drift)),
     ]
     if parts > 1:
         shown.append((str(parts), "parts", "that share no class"))
@@ -108,7 +117,7 @@ def _nodes(report: FusionReport) -> str:
         "its class means remain from those of the others after the correction. Both in "
         "within-class deviations. Weight: its share, over all classes together."
     )
-    alone = unprotected(report)
+    alone = unprotected_note(report)
     notes = "".join(f"<li>{escape(text)}</li>" for text in node_notes(report))
     notes = f'<ul class="notes">{notes}</ul>' if notes else ""
     notes += f"<p>{escape(alone[0].upper() + alone[1:])}.</p>" if alone else ""
@@ -119,7 +128,7 @@ def _nodes(report: FusionReport) -> str:
 
 
 def _offsets(report: FusionReport, offsets: Offsets) -> str:
-    if report.drift == "none" or not report.features:
+    if _nothing_corrected(report.drift) or not report.features:
         return "<p>Nothing was corrected.</p>"
     if not any(np.isfinite(values).any() for values in offsets.values()):
         return ""  # without snapshots there is no unit
@@ -199,7 +208,7 @@ def _trial(report: FusionReport, name: str, worst: float) -> str:
     error = report.trials[name]
     width = BAR * error / worst if worst > 0 and math.isfinite(error) else 0.0
     kind = ' class="chosen"' if name == report.drift else ""
-    said = escape(DRIFTS.get(name, name)) + (" (chosen)" if kind else "")
+    said = escape(_summary(name)) + (" (chosen)" if kind else "")
     bar = f'<i style="width:{width:.2f}rem"></i>'
     return f"<tr{kind}><th>{said}</th><td>{amount(error)}</td><td>{bar}</td></tr>"
 
@@ -222,3 +231,18 @@ def _weights(report: FusionReport) -> str:
 
 def _weight(weight: float) -> str:
     return f'<td style="--share:{100 * weight:.0f}%">{share(weight) if weight else ""}</td>'
+
+
+# --- corrections by name: that of a report that was kept may not be registered here ---------------
+
+
+def _summary(drift: str) -> str:
+    return CORRECTIONS.summary(drift) if drift in CORRECTIONS else drift
+
+
+def _corrects(drift: str) -> str:
+    return get_correction(drift).corrects if drift in CORRECTIONS else drift
+
+
+def _nothing_corrected(drift: str) -> bool:
+    return drift in CORRECTIONS and get_correction(drift).one_frame

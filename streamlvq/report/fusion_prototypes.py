@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streamlvq.fleet.page_names import column_names
-from streamlvq.fleet.page_units import Floats, deviations, of_features
-from streamlvq.plot.colours import colours_of
+from streamlvq.plot.style import colours_of
+from streamlvq.report.fusion_maps import Floats, column_names, deviations, of_features
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport

@@ -43,7 +43,7 @@ def table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
 
     Examples
     --------
-    >>> from streamlvq.plot.html import table
+    >>> from streamlvq.report.html import table
     >>> "<td>&lt;5</td>" in table([["node", "samples"], ["n1", "<5"]])
     True
 
@@ -68,8 +68,3 @@ def tiles(numbers: Iterable[tuple[str, str, str]]) -> str:
         for value, name, more in numbers
     )
     return f'<div class="tiles">{cells}</div>'
-
-
-def number(value: int) -> str:
-    """With thin groups of three digits: 1 234 567."""
-    return f"{value:,}".replace(",", " ")

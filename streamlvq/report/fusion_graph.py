@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from streamlvq.fusion.describe import FEW
-from streamlvq.plot.looks import short
-from streamlvq.plot.rings import Spot, ring_spots
+from streamlvq.fusion.report import MAX_GRAPH_NODES
+from streamlvq.plot.graphs import Spot, ring_spots
+from streamlvq.plot.style import short
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Edge, FusionReport, NodeReport
@@ -58,7 +58,7 @@ def graph_words(report: FusionReport) -> str:
     more = len(report.edges) - EDGES
     if more > 0:
         words += f" {more} thin lines are not shown."
-    if len(report.nodes) > FEW:
+    if len(report.nodes) > MAX_GRAPH_NODES:
         words += " Of so many nodes only the lines of the spanning tree are shown."
     if len(report.nodes) > NAMED:
         words += " Point at a node for its name."

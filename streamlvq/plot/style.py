@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#7F7F7F", "#F0E442",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # 7 and 8 have no common factor: 56 combinations
+LIGHTER, DARKER = 0.45, -0.35
 READING_SIZE, PROTOTYPE_SIZE = 9, 85
 NO_ANSWER = {  # why there is none: what to call it, its colour and its hatch
     "ambiguous": ("no answer: ambiguous", "1.0", "///"),
@@ -45,6 +47,23 @@ def styles_of(labels: Sequence[Label]) -> Styles:
         label: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
         for i, label in enumerate(labels)
     }
+
+
+def colours_of(labels: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each label: those of the plots, then lighter and darker ones."""
+    return {label: _colour(k) for k, label in enumerate(labels)}
+
+
+def _colour(number: int) -> str:
+    base, turn = COLOURS[number % len(COLOURS)], number // len(COLOURS) % 3
+    if turn == 0:
+        return base
+    rgb = [int(base[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    hue, light, saturation = colorsys.rgb_to_hls(*rgb)
+    change = LIGHTER if turn == 1 else DARKER
+    light += change * ((1 - light) if change > 0 else light)
+    shifted = colorsys.hls_to_rgb(hue, light, saturation)
+    return "#" + "".join(f"{round(255 * part):02X}" for part in shifted)
 
 
 def next_colour(axes: Axes) -> str:
