@@ -204,7 +204,9 @@ def test_the_second_round_waits_for_the_fleet(monkeypatch: pytest.MonkeyPatch) -
 
 
 def record(sequence: int, label: str, version: int) -> Said:
-    return Said("press", label, True, None, 0.8, None, sequence, version)
+    """A decision; below zero: of a model of the fleet."""
+    model = "fused" if version < 0 else "local"
+    return Said("press", label, True, None, 0.8, None, sequence, abs(version), model=model)
 
 
 def decided(

@@ -79,21 +79,22 @@ class Press:
 
 
 class Models:
-    """Which model decides on each node, as its decisions tell: below zero, one of the fleet."""
+    """Which model decides on each node, as its decisions tell."""
 
     def __init__(self) -> None:
-        self.versions: dict[str, int] = dict.fromkeys(HALLS, 0)
+        self.versions: dict[str, int | None] = dict.fromkeys(HALLS)  # None: its own
         self._changed = time.monotonic()
 
     def hear(self, node: str, said: Said) -> None:
-        version = min(0, said.version)  # what a node learns by itself is no news of the fleet
+        # What a node learns by itself is no news of the fleet.
+        version = said.version if said.model == "fused" else None
         if version != self.versions[node]:
             self.versions[node], self._changed = version, time.monotonic()
 
     def settled(self) -> bool:
         """Whether the fleet decides everywhere, and none of its models is about to change."""
         still = time.monotonic() - self._changed
-        return still > SETTLED and all(version < 0 for version in self.versions.values())
+        return still > SETTLED and None not in self.versions.values()
 
 
 class Halls:

@@ -47,7 +47,7 @@ class NodeWatch:
     online: bool = False
     joined: bool = False
     learnt: int = 0  # labels, by its own model
-    version: int = 0  # of the model that made the last decision; below zero: the fleet's
+    version: int | None = None  # which model of the fleet made the last decision; None: its own
     alone: Tally = field(default_factory=Tally)  # its own model's round
     together: Tally = field(default_factory=Tally)  # the fleet's
     last: Seen | None = None
@@ -58,14 +58,14 @@ class NodeWatch:
     @property
     def fused(self) -> bool:
         """Whether what all nodes know decides here."""
-        return self.version < 0
+        return self.version is not None
 
 
 class FleetWatch:
     """Counts and remembers what comes from the broker.
 
     A decision says which model made it: its own, whose versions count labels, or one of the fleet,
-    whose versions are below zero. Each counts for the model that made it, and only in the round
+    whose versions count models. Each counts for the model that made it, and only in the round
     that is meant for it.
     """
 
@@ -158,20 +158,22 @@ class FleetWatch:
         self.decided += 1
         node.last = seen
         node.strip.append(seen)
-        node.learnt = max(node.learnt, seen.said.version)
-        if seen.said.version != node.version:
-            self._on_model(name, node, seen.said.version)
+        version = seen.said.version if seen.said.model == "fused" else None
+        if version is None:
+            node.learnt = max(node.learnt, seen.said.version)
+        if version != node.version:
+            self._on_model(name, node, version)
         if seen.truth.phase == "alone" and not node.fused:
             node.alone.count(seen, node.lacks)
         if seen.truth.phase == "together" and node.fused:
             node.together.count(seen, node.lacks)
         self._on_unseen(name, node, seen)
 
-    def _on_model(self, name: str, node: NodeWatch, version: int) -> None:
-        if version < 0 <= node.version:
+    def _on_model(self, name: str, node: NodeWatch, version: int | None) -> None:
+        if version is not None and not node.fused:
             self.note("default", f"the fleet decides on {name} from now on")
         node.version = version
-        if version < 0:
+        if version is not None:
             node.together = Tally()  # of one model, the one that is there in the end
 
     def _on_unseen(self, name: str, node: NodeWatch, seen: Seen) -> None:

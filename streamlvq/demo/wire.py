@@ -44,6 +44,7 @@ class Said(msgspec.Struct):
     sequence: int
     version: int
     duplicate: bool = False
+    model: str = "local"  # or "fused"
 
 
 class Online(msgspec.Struct):

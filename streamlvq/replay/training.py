@@ -215,7 +215,7 @@ def _train_model(
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
-        monitor.adopt("", classifier)
+        monitor.set_classifier("", classifier)
 
 
 def _transformed(
