@@ -11,11 +11,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Readings
+from streamlvq.events import Label, Readings
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Arrays = tuple[npt.NDArray[Any], ...]
+
+# Never written to: the kernel leaves alone what its settings do not name.
+_NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
+_NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
 
 
 @functools.cache
@@ -36,9 +40,11 @@ class Batch:
     start: int = 0
     end: int = 0
     done: int = 0  # rows after `start` that the kernel has been through
-    codes: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    verdicts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    measures: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    # From here on there is nothing before a kernel call:
+    classes: Sequence[Label] = field(init=False)  # of the model, see `LVQClassifier.class_list`
+    codes: Ints = field(init=False)
+    verdicts: Ints = field(init=False)
+    measures: Floats = field(init=False)
 
     @property
     def rows(self) -> slice:
@@ -70,10 +76,9 @@ class BatchPart(Protocol):
 
 def no_window(rows: int) -> Arrays:
     """Return what a window would lend, for a chain without one."""
-    places, fresh, counts = (np.zeros(size, np.int64) for size in (rows, rows, 1))
-    return places, fresh, np.zeros((1, 1, 1)), counts
+    return np.zeros(rows, np.int64), np.zeros(rows, np.int64), *_NO_LOGS
 
 
 def no_rejection(classes: int, threshold: float = 0.0) -> Arrays:
     """Return what a rejector would lend whose thresholds are all the same and never change."""
-    return np.zeros(4), np.full(classes, threshold), np.zeros((4, 1)), np.zeros(1, np.int64)
+    return np.zeros(4), np.full(classes, threshold), *_NO_CERTAINTIES

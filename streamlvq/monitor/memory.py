@@ -103,13 +103,10 @@ class LabelMatcher(Generic[Item]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def marks(self, readings: Readings | Decisions) -> Sequence[Mark | None]:
-        """What a label would name each of these by, beside the device; None: nothing."""
-        return readings.sequences if self.by_sequence else readings.times
-
     def keys(self, readings: Readings | Decisions) -> Iterator[ReadingKey | None]:
         """What a label would name each of these by; None: nothing."""
-        for device, mark in zip(readings.devices, self.marks(readings), strict=True):
+        marks: Sequence[Mark | None] = readings.sequences if self.by_sequence else readings.times
+        for device, mark in zip(readings.devices, marks, strict=True):
             yield None if mark is None else (device, mark)
 
     def key_of(self, late: LateLabel) -> ReadingKey | None:
@@ -152,7 +149,7 @@ class PendingReadings(LabelMatcher[PendingReading]):
         self, readings: Readings, k: int, local: Answer, fused: ServedAnswer | None = None
     ) -> None:
         """Keep a reading, if a label could name it."""
-        mark = self.marks(readings)[k]
+        mark = (readings.sequences if self.by_sequence else readings.times)[k]
         if mark is not None:
             row = readings.rows[k].copy()
             reading = PendingReading(readings.groups[k], readings.features, row, local, fused)

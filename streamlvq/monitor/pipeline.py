@@ -233,11 +233,12 @@ class Pipeline:
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
         constants, rows, count = kernels(), batch.rows, batch.end - batch.start
+        batch.classes = model.class_list
         batch.codes = buffer.codes[rows]
         batch.verdicts = np.zeros(count, np.int64)
         batch.measures = np.zeros((count, constants.OUT_COLUMNS))
         window = no_window(count) if integrator is None else integrator.lend(batch)
-        rejection = no_rejection(len(self.classes)) if rejector is None else rejector.lend(batch)
+        rejection = no_rejection(len(batch.classes)) if rejector is None else rejector.lend(batch)
         settings, thresholds, *_ = rejection
         settings[constants.WINDOWED] = integrator is not None
         outputs: Arrays = (

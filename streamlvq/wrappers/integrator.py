@@ -349,9 +349,8 @@ class TimeIntegrator(ClassifierWrapper):
         duplicates = batch.duplicates[rows]
         entered = self._windows.enter_many(readings.devices[rows], readings.times[rows], duplicates)
         if not all(duplicates):  # which leave no trace
-            *_, model = links(self.classifier)
-            self._windows.widen(len(model.class_list))
-            self._take_labels(model.class_list)
+            self._windows.widen(len(batch.classes))
+            self._take_labels(batch.classes)
         return (*entered, self._windows.logs, self._windows.counts)
 
     def settle(self, batch: Batch, lent: Arrays) -> None:

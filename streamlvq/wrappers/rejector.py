@@ -250,13 +250,13 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     def lend(self, batch: Batch) -> Arrays:
         """Lend settings, thresholds by class, certainties, and how many were seen."""
-        *_, model = links(self.classifier)
         if self._follows(batch):
             # The kernel measures what tells an outlier only for those that it rejects.
-            lent = no_rejection(len(model.classes), np.inf)
+            lent = no_rejection(len(batch.classes), np.inf)
         else:
-            lent = self._thresholds.lend(model.classes)
-        lent[0][batch_kernels().CERTAINTY] = getattr(batch_kernels(), self._certainty)
+            lent = self._thresholds.lend(batch.classes)
+        constants = batch_kernels()
+        lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
         return lent
 
     def settle(self, batch: Batch, lent: Arrays) -> None:
@@ -269,9 +269,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
     def _follow(self, batch: Batch) -> None:
         """Go through the decisions with thresholds that hear of each before the next one."""
         constants, thresholds = batch_kernels(), self._thresholds
-        *_, model = links(self.classifier)
-        classes = model.classes
-        labels = [classes[code] for code in batch.codes.tolist()]
+        labels = [batch.classes[code] for code in batch.codes.tolist()]
         certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
         judged = (batch.verdicts != constants.NO_MODEL).tolist()
         given = batch.readings.labels[batch.rows], batch.duplicates[batch.rows]

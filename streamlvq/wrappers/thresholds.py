@@ -248,10 +248,11 @@ class Adaptive(Thresholds):
     def lend(self, classes: Sequence[Label]) -> Arrays:
         """Lend the certainties of all classes together to the batch kernel."""
         constants, recent = batch_kernels(), self.recent(None)
-        settings, thresholds, *_ = no_rejection(len(classes))
+        settings = np.zeros(4)
         settings[constants.RULE] = getattr(constants, self.rule.kernel_rule)
         settings[constants.TARGET] = self.rule.target
-        return settings, thresholds, recent.memory, np.array([recent.seen], np.int64)
+        seen = np.array([recent.seen], np.int64)
+        return settings, np.zeros(len(classes)), recent.memory, seen
 
     def settle(self, seen: int) -> None:
         """Take note of how many certainties the kernel has seen by now."""
