@@ -420,10 +420,10 @@ class LVQClassifier(ArrayClassifier):
             return 0
         if not batch.learns:
             return batch.remaining
-        features, label = batch.readings.features, labels[batch.start]
+        label = labels[batch.start]
         if label is not None and label not in known:
             return 0
-        if features != self.features and self._vectorizer.unknown(dict.fromkeys(features)):
+        if not self._vectorizer.knows_all(batch.readings.features):
             return 0
         if known.keys() >= set(labels[batch.start :]) - {None}:
             return batch.remaining
