@@ -15,7 +15,7 @@ from streamlvq.monitor import checkpoint
 from streamlvq.monitor.admission import check_admission, check_late_label
 from streamlvq.monitor.checkpoint import Checkpoint
 from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
-from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, ServedAnswer, by_group
+from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, by_group
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.chain import links
@@ -140,11 +140,17 @@ class Monitor:
         pending: PendingReadings, readings: Readings, duplicates: list[bool], buffer: DecisionBuffer
     ) -> None:
         """Keep the readings whose label may come later."""
-        answers = buffer.all_answers()
+        classes, codes = buffer.classes, buffer.codes.tolist()
+        certainties = buffer.certainties.tolist()
         for k, (y, again) in enumerate(zip(readings.labels, duplicates, strict=True)):
-            if y is None and not again:
-                said: tuple[Answer, ServedAnswer | None] = buffer.answers.get(k, (answers[k], None))
-                pending.remember(readings, k, *said)
+            if y is not None or again:
+                continue
+            if k in buffer.answers:
+                pending.remember(readings, k, *buffer.answers[k])
+                continue
+            label = classes[codes[k]] if codes[k] >= 0 else None
+            certainty = None if buffer.reasons[k] == "no_model" else certainties[k]
+            pending.remember(readings, k, Answer(label, certainty))
 
     def _learn_late(self, late: LateLabel) -> Outcome:
         reading = None if self._pending is None else self._pending.find(late)
