@@ -117,6 +117,7 @@ def decisions(devices: list[str], reasons: list[str | None] | None = None) -> De
         accepted=np.array([reason is None for reason in reasons]),
         reasons=reasons,
         probabilities=np.full((n, 2), 0.5),
+        models=["local"] * n,
         versions=np.arange(n),
         duplicates=[False] * n,
         sources=list(range(n)),

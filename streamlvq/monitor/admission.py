@@ -1,50 +1,58 @@
-"""Readings that are refused: they would make models too large, or hold no good numbers."""
+"""Checks readings before anything changes: numbers, times, and the size of models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from math import isfinite
+from typing import Protocol
 
 import numpy as np
 
 from streamlvq.config import Config, ModelSection
 from streamlvq.events import Label, Readings, Refused
 from streamlvq.kernels.layout import LARGEST
-from streamlvq.monitor.pipeline import Pipeline
-from streamlvq.wrappers.feature_transform import FeatureTransform
-
-Pipelines = Mapping[str, Pipeline]
+from streamlvq.wrappers.transform import Transform
 
 
-def refuse(
-    config: Config,
-    pipelines: Pipelines,
-    readings: Readings,
-    transform: FeatureTransform | None = None,
+class Learner(Protocol):
+    """What is checked of the model of a group: what it knows."""
+
+    @property
+    def features(self) -> tuple[Hashable, ...]: ...
+
+    @property
+    def classes(self) -> tuple[Label, ...]: ...
+
+
+Learners = Mapping[str, Learner]  # by group
+
+
+def check_admission(
+    config: Config, learners: Learners, readings: Readings, transform: Transform | None
 ) -> list[Refused]:
-    """What is wrong with readings, at most one thing with each, before anything is done with any.
+    """Return what is wrong with readings, at most one thing with each.
 
-    Each is judged as if those before it had been learnt, so that it does not matter how readings
+    Each is checked as if those before it had been learnt, so that it does not matter how readings
     are cut into batches.
     """
     outside = {} if transform is None else transform.refusals(readings.rows, readings.features)
-    if not outside and _are_harmless(config, pipelines, readings):
+    if not outside and _needs_no_check(config, learners, readings):
         return []
-    judge = _Judge(config, pipelines, outside)
-    verdicts = ((k, judge.refuse(readings, k)) for k in range(len(readings)))
+    check = AdmissionCheck(config, learners, outside)
+    verdicts = ((k, check.refuse(readings, k)) for k in range(len(readings)))
     return [Refused(readings.sources[k], *why) for k, why in verdicts if why is not None]
 
 
-def _are_harmless(config: Config, pipelines: Pipelines, readings: Readings) -> bool:
-    """Whether nothing can be wrong, which is nearly always so and quickly seen."""
+def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> bool:
+    """Return True if the batch needs no per-reading checks (the common case)."""
     section = config.model
     if np.any(np.abs(readings.rows) > LARGEST) or not _have_times(config, readings):
         return False
     groups = set(readings.groups)
-    if len(groups.union(pipelines)) > section.limit:
+    if len(groups.union(learners)) > section.limit:
         return False
     labels = set(readings.labels)
-    return all(_has_room(section, pipelines.get(group), readings, labels) for group in groups)
+    return all(_has_room(section, learners.get(group), readings, labels) for group in groups)
 
 
 def _have_times(config: Config, readings: Readings) -> bool:
@@ -59,30 +67,30 @@ def _needs_times(config: Config) -> bool:
 
 
 def _has_room(
-    section: ModelSection, pipeline: Pipeline | None, readings: Readings, labels: set[Label | None]
+    section: ModelSection, learner: Learner | None, readings: Readings, labels: set[Label | None]
 ) -> bool:
     features: set[Label] = set(readings.features)
-    if pipeline is not None:
-        features |= set(pipeline.model.features)
-        labels = labels.union(pipeline.classes)
+    if learner is not None:
+        features |= set(learner.features)
+        labels = labels.union(learner.classes)
     if len(features) > section.max_features:
         return False
     return len(labels - {None}) <= section.max_classes
 
 
-class _Judge:
-    """Looks at readings one by one, and remembers what models would know by then."""
+class AdmissionCheck:
+    """Checks readings one by one, and keeps track of what models would know by then."""
 
-    def __init__(self, config: Config, pipelines: Pipelines, outside: Mapping[int, str]) -> None:
+    def __init__(self, config: Config, learners: Learners, outside: Mapping[int, str]) -> None:
         self.config = config
         self.outside = outside  # by row: what is wrong with it, to the transform
         self.needs_times = _needs_times(config)
-        self.groups = set(pipelines)
-        self.features = {group: set(p.model.features) for group, p in pipelines.items()}
-        self.classes = {group: set(p.classes) for group, p in pipelines.items()}
+        self.groups = set(learners)
+        self.features = {group: set(each.features) for group, each in learners.items()}
+        self.classes = {group: set(each.classes) for group, each in learners.items()}
 
     def refuse(self, readings: Readings, k: int) -> tuple[str, str, str] | None:
-        """The reason, what to say and what it is about; None if the reading is welcome."""
+        """Return reason, text and subject of a refusal; None if the reading is admitted."""
         group, label = readings.groups[k], readings.labels[k]
         features = self.features.get(group, set())
         wrong = (
@@ -152,11 +160,10 @@ def _another_class(
     return "model", text, "classes"
 
 
-def refuse_late(
-    config: Config, pipeline: Pipeline, features: tuple[str, ...], label: Label
+def check_late_label(
+    section: ModelSection, learner: Learner, features: tuple[str, ...], label: Label
 ) -> tuple[str, str, str] | None:
-    """Why a late label cannot be learnt (reason, text, what it is about); None if it can."""
-    section, model = config.model, pipeline.model
-    return _more_features(section, set(model.features), features) or _another_class(
-        section, set(model.classes), label
+    """Return why a late label cannot be learnt, as reason, text and subject; None if it can."""
+    return _more_features(section, set(learner.features), features) or _another_class(
+        section, set(learner.classes), label
     )
