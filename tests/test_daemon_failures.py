@@ -416,5 +416,5 @@ def test_subscriptions_are_never_half_written(
         Connection(other, tmp_path, vitals)
     assert "cannot be written" in caplog.text
     assert msgspec.json.decode((tmp_path / "subscriptions.json").read_bytes()) == ["r/+"]
-    assert Connection(other, tmp_path, vitals).link.former == ["r/+"]
-    assert Connection(other, tmp_path, vitals).link.former == ["other/+/x", "r/+"]
+    assert Connection(other, tmp_path, vitals).link.previous_filters == ["r/+"]
+    assert Connection(other, tmp_path, vitals).link.previous_filters == ["other/+/x", "r/+"]

@@ -111,7 +111,7 @@ def _collect(link: Link, seconds: float) -> list[Message]:
     end, last = time.monotonic() + seconds, None
     while last is None or time.monotonic() - last < QUIET:
         if time.monotonic() > end and last is None:
-            raise NoFleetError(f"expected an answer of the broker, got none: {link.trouble}")
+            raise NoFleetError(f"expected an answer of the broker, got none: {link.error}")
         came = link.read(0.1)
         link.acknowledge(came)  # or no more than the window would come
         messages += came

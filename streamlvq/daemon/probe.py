@@ -113,7 +113,7 @@ class Probe:
         totals = ", ".join(f"{count} {what}" for what, count in self.counts.items())
         print(totals)
         if self.link.counters["connects"] == 0:
-            print(f"not connected: {self.link.trouble or 'no answer yet'}", file=sys.stderr)
+            print(f"not connected: {self.link.error or 'no answer yet'}", file=sys.stderr)
             return 1
         if not self.counts["readings"]:
             filters = ", ".join(each.filter for each in self.link.subscriptions)

@@ -24,7 +24,7 @@ REFUSALS = {  # by the reason codes of MQTT 5, which paho also uses for 3.1.1
 }
 TAKEN_OVER = 142
 KEEP_ALIVE = 141
-DEPARTURES = {
+DISCONNECTS = {
     TAKEN_OVER: "another client with the id {client_id!r} has taken over the session: give each"
     " client its own broker.client_id",
     130: "the broker says that we broke the protocol",
@@ -60,9 +60,9 @@ def refusal(code: int, name: str, broker: Broker) -> str:
     return text.format(name=name, protocol=broker.protocol, client_id=broker.client_id)
 
 
-def departure(code: int, name: str, broker: Broker) -> str:
+def disconnect_reason(code: int, name: str, broker: Broker) -> str:
     """Why the broker said goodbye."""
-    text = DEPARTURES.get(code, "the broker closed the connection: {name}")
+    text = DISCONNECTS.get(code, "the broker closed the connection: {name}")
     return text.format(name=name, client_id=broker.client_id)
 
 
@@ -74,7 +74,7 @@ def silence(where: str, broker: Broker) -> str:
     )
 
 
-def rebuff(detail: str | None, where: str, broker: Broker) -> str:
+def closed_before_answer(detail: str | None, where: str, broker: Broker) -> str:
     """The connection was closed before the broker said anything."""
     if detail and "CERTIFICATE_REQUIRED" in detail.upper().replace(" ", "_"):
         return f"{where} wants a client certificate: set broker.tls.cert_file and key_file"

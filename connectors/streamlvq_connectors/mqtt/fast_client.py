@@ -4,7 +4,8 @@ Stock paho asks the kernel about four times per message. This one takes up to 64
 picks every PUBLISH of QoS 0 and 1 out of that by itself, and hands everything else to paho's own
 handlers. It writes many messages of QoS 0, and many acknowledgements, as one.
 
-It uses private names of paho, so `obstacle` looks whether they are what they were.
+By hand on purpose: paho's public interface reads one packet per call, which is what limits the rate
+of a node. It uses private names of paho; `unsupported_reason` checks that they did not change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import paho.mqtt
 from paho.mqtt.client import MQTT_LOG_ERR, Client
@@ -21,28 +23,32 @@ from paho.mqtt.enums import MessageType, MQTTErrorCode, MQTTProtocolVersion
 
 from streamlvq.config import Broker
 from streamlvq.connect import Message, Outgoing
-from streamlvq_connectors.mqtt.options import largest_packet
-from streamlvq_connectors.mqtt.packets import TooLongError, read_varint, skip_properties, varint
-from streamlvq_connectors.mqtt.stock import (
+from streamlvq_connectors.mqtt.paho_client import (
     DECODING,
     GENERATION_SHIFT,
     MID_BITS,
     QOS2_BIT,
-    StockClient,
+    PahoClient,
+    max_packet_bytes,
 )
 
-CHUNK = 65_536
-READS = 16  # chunks per call at most, so that a flood leaves time for everything else
-REMEMBERED = 100_000  # topics
+PACKET_MAX_BYTES = 268_435_455  # what four bytes of seven bits can say
+_FORMAT, _EXPIRY = 0x01, 0x02  # of the payload: one byte, 0 or 1; of the message: four bytes
+_TEXTS = {0x03: 1, 0x08: 1, 0x26: 2}  # content type, response topic, user property (a pair)
+_REPEATABLE = 0x26
+
+CHUNK_BYTES = 65_536
+MAX_READS = 16  # chunks per call at most, so that a flood leaves time for everything else
+CACHE_SIZE = 100_000  # topics
 BLOB = 0x00  # what we call many packets as one in paho's queue; no packet has this type
 USUAL, USUAL_MASK = 0x30, 0xF4  # commands with these bits are a PUBLISH of QoS 0 or 1
 DISCONNECT = 0xE0
 QOS1 = 0x02
-AGAIN = 0x09  # DUP or RETAIN
+DUP_OR_RETAIN = 0x09  # DUP or RETAIN
 ACKNOWLEDGED = 0x40020000  # PUBACK, two bytes follow: the packet id
 OK = MQTTErrorCode.MQTT_ERR_SUCCESS
 
-TESTED = ((2, 1), (2, 3))  # versions of paho: from, and before
+TESTED_VERSIONS = ((2, 1), (2, 3))  # versions of paho: from, and before
 _METHODS = {
     "_sock_recv": ["bufsize"],
     "_packet_handle": [],
@@ -64,10 +70,99 @@ _IN_PACKET = {
 }
 
 
-def obstacle(client: Client) -> str | None:
+class TooLongError(ValueError):
+    """A length of more than four bytes."""
+
+
+@lru_cache(4096)
+def varint(value: int) -> bytes:
+    """A length as MQTT writes it.
+
+    Examples
+    --------
+    >>> varint(127).hex(), varint(321).hex()
+    ('7f', 'c102')
+    """
+    if not 0 <= value <= PACKET_MAX_BYTES:
+        raise ValueError(f"expected a length of at most {PACKET_MAX_BYTES} bytes, got {value!r}")
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int] | None:
+    """The length at `pos` and where it ends; None if `data` ends before it does.
+
+    Examples
+    --------
+    >>> read_varint(bytes.fromhex("c10255"), 0, 3)
+    (321, 2)
+    """
+    value = 0
+    for shift in (0, 7, 14, 21):
+        if pos >= end:
+            return None
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, pos
+    if pos >= end:
+        return None
+    raise TooLongError("expected a length of at most four bytes")
+
+
+def skip_properties(data: bytes, pos: int, stop: int) -> int:
+    """Where the properties of a PUBLISH end that begin at `pos`; 0 if they are not quite usual.
+
+    "Not quite usual" is left to paho: topic aliases, text beyond ASCII, anything malformed.
+    """
+    try:
+        found = read_varint(data, pos, stop)
+    except TooLongError:
+        return 0
+    if found is None:
+        return 0
+    length, pos = found
+    end = pos + length
+    if end > stop:
+        return 0
+    seen = 0
+    while pos < end:
+        kind = data[pos]
+        if kind != _REPEATABLE:
+            if kind > 63 or seen >> kind & 1:
+                return 0
+            seen |= 1 << kind
+        pos = _skip_value(data, kind, pos + 1, end)
+        if not pos or pos > end:
+            return 0
+    return end
+
+
+def _skip_value(data: bytes, kind: int, pos: int, end: int) -> int:
+    if kind == _EXPIRY:
+        return pos + 4
+    if kind == _FORMAT:
+        return pos + 1 if pos < end and data[pos] <= 1 else 0
+    for _ in range(_TEXTS.get(kind, 0)):
+        if pos + 2 > end:
+            return 0
+        text = pos + 2
+        pos = text + (data[pos] << 8 | data[pos + 1])
+        value = data[text:pos]
+        if pos > end or not value.isascii() or 0 in value:
+            return 0
+    return pos if kind in _TEXTS else 0
+
+
+def unsupported_reason(client: Client) -> str | None:
     """Why the fast way cannot be used with this paho; None if it can."""
     version = tuple(int(part) for part in paho.mqtt.__version__.split(".")[:2])
-    if not TESTED[0] <= version < TESTED[1]:
+    if not TESTED_VERSIONS[0] <= version < TESTED_VERSIONS[1]:
         return f"paho-mqtt {paho.mqtt.__version__} is not a version that it was tested with"
     for name, parameters in _METHODS.items():
         method = getattr(client, name, None)
@@ -81,8 +176,8 @@ def obstacle(client: Client) -> str | None:
     return None
 
 
-class FastClient(StockClient):
-    """The fast way; see `StockClient` for what it gives.
+class FastClient(PahoClient):
+    """The fast way; see `PahoClient` for what it gives.
 
     Parameters
     ----------
@@ -96,7 +191,7 @@ class FastClient(StockClient):
         super().__init__(broker)
         self._v5 = self._protocol == MQTTProtocolVersion.MQTTv5
         self._last_in = next(name for name in _LAST_IN if hasattr(self, name))
-        self._largest_packet = largest_packet(broker)
+        self._largest_packet = max_packet_bytes(broker)
         self._topics: dict[bytes, str] = {}
         self._prefixes: dict[str, bytes] = {}
         self._forget_input()
@@ -114,11 +209,11 @@ class FastClient(StockClient):
     # --- in
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        for _ in range(READS):
+        for _ in range(MAX_READS):
             if self._sock is None:
                 return MQTTErrorCode.MQTT_ERR_NO_CONN
             try:
-                data = self._sock_recv(CHUNK)
+                data = self._sock_recv(CHUNK_BYTES)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -127,7 +222,7 @@ class FastClient(StockClient):
             rc = self._take_in(data) if data else MQTTErrorCode.MQTT_ERR_CONN_LOST
             if rc != OK:
                 return self._loop_rc_handle(rc)
-            if len(data) < CHUNK and not isinstance(self._sock, ssl.SSLSocket):
+            if len(data) < CHUNK_BYTES and not isinstance(self._sock, ssl.SSLSocket):
                 break  # that was all; TLS gives a record at a time and does not say
         return OK
 
@@ -200,7 +295,9 @@ class FastClient(StockClient):
                         payload = data[body:stop]
                         if stop - body > largest:
                             payload = self.cut(payload)
-                        append(new(Message, (topic, payload, now, (command & AGAIN) != 0, key)))
+                        append(
+                            new(Message, (topic, payload, now, (command & DUP_OR_RETAIN) != 0, key))
+                        )
                         continue
                 rc = self._hand_over(command, data[start:stop])
                 if rc != OK or self._sock is None:
@@ -212,7 +309,7 @@ class FastClient(StockClient):
                 self._chunks, self._missing = [data[pos:]], missing
 
     def _learn_topic(self, raw: bytes) -> str:
-        if len(self._topics) >= REMEMBERED:
+        if len(self._topics) >= CACHE_SIZE:
             self._topics.clear()
         topic = self._topics[raw] = raw.decode("utf-8", "replace")
         return topic
@@ -232,7 +329,7 @@ class FastClient(StockClient):
         key = self.generation << GENERATION_SHIFT | mid if command & QOS1 else None
         topic = self._learn_topic(data[start + 2 : topic_end])
         payload = self.cut(data[body:])
-        self._large = Message(topic, payload, time.time(), command & AGAIN != 0, key)
+        self._large = Message(topic, payload, time.time(), command & DUP_OR_RETAIN != 0, key)
         self._skip = stop - len(data)
 
     def _hand_over(self, command: int, packet: bytes) -> MQTTErrorCode:
@@ -282,7 +379,7 @@ class FastClient(StockClient):
             parts += (b"\x31" if retain else b"\x30", varint(length), prefix, payload)
             count += 1
             size += length
-            if size > CHUNK:
+            if size > CHUNK_BYTES:
                 self._packet_queue(BLOB, b"".join(parts), count, 1)
                 parts, count, size = [], 0, 0
         if count:
@@ -290,7 +387,7 @@ class FastClient(StockClient):
 
     def _make_prefix(self, topic: str) -> bytes:
         """The topic as it stands in a packet, and for MQTT 5 that there are no properties."""
-        if len(self._prefixes) >= REMEMBERED:
+        if len(self._prefixes) >= CACHE_SIZE:
             self._prefixes.clear()
         raw = topic.encode()
         prefix = len(raw).to_bytes(2, "big") + raw + (b"\0" if self._v5 else b"")

@@ -29,7 +29,15 @@ if importlib.util.find_spec("paho.mqtt._packet") is None:
     DECODING = (MQTTException, struct.error, IndexError, KeyError, ValueError)
 
 
-class StockClient(Client):
+TOPIC_MAX_BYTES = 65_535
+
+
+def max_packet_bytes(broker: Broker) -> int:
+    """Return the size of the largest packet to accept: payload, any topic and some properties."""
+    return broker.max_payload_bytes + TOPIC_MAX_BYTES + 1024
+
+
+class PahoClient(Client):
     """A paho client that nobody's thread runs and that collects what comes in `arrived`.
 
     Parameters
