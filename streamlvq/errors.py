@@ -11,6 +11,10 @@ class NotLearntYetError(StreamLVQError, ValueError):
     """A question that a model can answer only after it has learnt something."""
 
 
+class SnapshotError(StreamLVQError, ValueError):
+    """Something that is not a valid snapshot or state, or cannot be put into one."""
+
+
 class MissingExtraError(StreamLVQError, ImportError):
     """An optional package is needed."""
 

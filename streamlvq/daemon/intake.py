@@ -11,7 +11,7 @@ from streamlvq.daemon.acquaintance import Acquaintance
 from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, failure
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import OWN_LIMIT, Snapshot
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Intake:
         try:
             model = None
             if message.payload:
-                model = Snapshot.from_bytes(message.payload, limit=OWN_LIMIT).classifier()
+                model = Snapshot.from_bytes(message.payload, limit=TRUSTED_MAX_BYTES).classifier()
             self.monitor.serve("", model)
         except Exception as error:
             log.error("a model of the fleet cannot decide here: %s", error)

@@ -19,7 +19,7 @@ from streamlvq.daemon.snapshots import Snapshots
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import OWN_LIMIT, Snapshot, SnapshotError, Store
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot, SnapshotError, Store
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Keeper:
         """The newest snapshot that is any good, and the position that it knows of."""
         start = beginning(config)
         found = self.store.newest(
-            lambda data: Monitor.restore(config, data, start), limit=OWN_LIMIT
+            lambda data: Monitor.restore(config, data, start), limit=TRUSTED_MAX_BYTES
         )
         if found is not None:
             monitor, position, path = found

@@ -1,13 +1,15 @@
-"""A fused model as arrays and metadata, in the coordinates of a node."""
+"""A fused model as a state, in the coordinates of a node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from streamlvq.engine import Design
+from streamlvq.engine import ModelSpec
+from streamlvq.estimator import EstimatorState, construct, estimator_class
 from streamlvq.fusion.blend import Blended
 from streamlvq.fusion.brought import Model
 from streamlvq.fusion.metric import Fused as FusedMetric
@@ -16,10 +18,14 @@ from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.statistics import Statistics
 from streamlvq.fusion.tables import Axes
 from streamlvq.kernels import layout as at
-from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
-from streamlvq.snapshot.parameters import construct
-from streamlvq.snapshot.tags import tag
-from streamlvq.snapshot.verify import EXACT, LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
+from streamlvq.models.validation import (
+    MAX_SAMPLES,
+    MIN_CAPACITY,
+    NAMES,
+    StateSizes,
+    all_sizes,
+    shape_of,
+)
 from streamlvq.state import FIXED, SECTIONS, Floats, Ints
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
@@ -42,8 +48,8 @@ def assemble(
     place: Place,
     template: Model,
     shape: Shape,
-) -> tuple[Arrays, Meta]:
-    """Arrays and metadata that `snapshot.rebuild` makes a classifier of.
+) -> EstimatorState:
+    """Return the state of the fused model.
 
     Parameters
     ----------
@@ -62,37 +68,34 @@ def assemble(
     width = len(columns)
     if width < len(axes.features):
         blended, statistics, place = _narrowed(blended, statistics, place, columns, shape.rank)
-    parameters = shape.parameters(template.meta["parameters"], width)
-    model: Any = construct(MODELS[template.type], parameters)
-    memory = template.meta["memory"]
-    seed = 0 if memory is None else memory["seed"]
-    design: Design = replace(model._design(), seed=seed)  # that of a model may be drawn each time
-    part = _Part(blended, statistics, visible, place, design, width)
-    numbers = Numbers(
+    parameters = shape.parameters(template.state.parameters, width)
+    model: Any = construct(estimator_class(template.type), parameters)
+    seed = 0 if template.sizes is None else template.sizes["seed"]
+    spec: ModelSpec = replace(model.spec(), seed=seed)  # that of a model may be drawn each time
+    part = _Part(blended, statistics, visible, place, spec, width)
+    sizes = StateSizes(
         slots=part.slots,
         prototypes=len(part.label),
         classes=part.classes,
-        buffer=model.buffer_size if design.buffer > 0 else 0,
+        buffer=model.buffer_size if spec.buffer > 0 else 0,
         stored=0,
-        samples=int(min(_counts(statistics, visible).sum(), EXACT)),
+        samples=int(min(_counts(statistics, visible).sum(), MAX_SAMPLES)),
         random=1,
         seed=seed,
     )
-    sizes = sizes_of(numbers, design, width) | {at.BUFFER: 0}
+    kept = all_sizes(sizes, spec, width) | {at.BUFFER: 0}
     arrays = {}
     for name in NAMES:
-        size = shape_of(name, sizes)
+        size = shape_of(name, kept)
         if np.prod(size):
             arrays[name] = _filled(name, size, part.rows(name))
-    meta: Meta = {
-        "type": template.type,
-        "parameters": parameters,
-        "features": [tag(axes.features[k], "feature") for k in columns],
-        "labels": [tag(axes.labels[k], "label") for k in visible],
+    extra = {
+        "features": [axes.features[k] for k in columns],
+        "classes": [axes.labels[k] for k in visible],
         "columns": None,
-        "memory": {name: getattr(numbers, name) for name in Numbers.__struct_fields__},
+        "sizes": msgspec.structs.asdict(sizes),
     }
-    return arrays, meta
+    return EstimatorState(template.type, parameters, arrays, extra)
 
 
 def _narrowed(
@@ -154,14 +157,14 @@ class _Part:
         statistics: Statistics,
         visible: Ints,
         place: Place,
-        design: Design,
+        spec: ModelSpec,
         width: int,
     ) -> None:
-        self.blended, self.design, self.width = blended, design, width
+        self.blended, self.spec, self.width = blended, spec, width
         self.place = place
         self.statistics, self.visible = statistics, visible
         code = {int(k): n for n, k in enumerate(visible)}
-        self.paired = design.rule == at.RULE_PAIRWISE
+        self.paired = spec.rule == at.RULE_PAIRWISE
         if self.paired:
             self._take_pairs(code)
         else:
@@ -169,10 +172,10 @@ class _Part:
             self.label = np.array([code[int(k)] for k in blended.label[self.chosen]], np.int64)
             self.w = blended.w[self.chosen]
             self.metrics = blended.metrics
-            if design.local and blended.metrics:
+            if spec.local and blended.metrics:
                 self.metrics = [blended.metrics[k] for k in self.chosen]
-        self.classes = max(LEAST_ROOM, len(visible))
-        self.slots = design.room(self.classes).get(at.SLOTS, max(LEAST_ROOM, len(self.label)))
+        self.classes = max(MIN_CAPACITY, len(visible))
+        self.slots = spec.room(self.classes).get(at.SLOTS, max(MIN_CAPACITY, len(self.label)))
 
     def _take_pairs(self, code: dict[int, int]) -> None:
         """All pairs of the classes in their order; what no node has is made of class means."""
@@ -245,8 +248,8 @@ class _Part:
         }[name]
 
     def _metric(self, name: str) -> Any:
-        rank = self.design.rows(self.width)
-        start = self.design.start_metric(self.width)
+        rank = self.spec.rows(self.width)
+        start = self.spec.start_metric(self.width)
         if name == "start":
             return start
         if name == "omega":

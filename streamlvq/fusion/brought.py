@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamlvq.estimator import Array, EstimatorState
 from streamlvq.fusion.errors import FusionError
 from streamlvq.kernels import layout as at
 from streamlvq.models.array_classifier import Label
 from streamlvq.snapshot import Snapshot
-from streamlvq.snapshot.classifiers import MEMBERS, Arrays, Meta, split
-from streamlvq.snapshot.tags import untag_all
 from streamlvq.state import SECTIONS
 
 TRANSFORM = "FeatureTransform"
@@ -25,20 +24,28 @@ FEW = 64  # features of all nodes together: no need to leave any out
 class Model:
     """One model of a node; `arrays` is empty before its first reading."""
 
-    meta: Meta
-    arrays: Arrays
+    state: EstimatorState
+    arrays: Mapping[str, Array]
     features: list[Hashable]
     labels: list[Label]
 
     @property
     def type(self) -> str:
-        name: str = self.meta["type"]
-        return name
+        return self.state.kind
+
+    @property
+    def sizes(self) -> Mapping[str, int] | None:
+        """Its sizes and counters; None before its first reading."""
+        sizes: Mapping[str, int] | None = self.state.extra["sizes"]
+        return sizes
+
+    @property
+    def prototypes(self) -> int:
+        return 0 if self.sizes is None else self.sizes["prototypes"]
 
     @property
     def samples(self) -> int:
-        memory = self.meta["memory"]
-        return 0 if memory is None else int(memory["samples"])
+        return 0 if self.sizes is None else self.sizes["samples"]
 
 
 @dataclass(frozen=True)
@@ -47,9 +54,9 @@ class Brought:
 
     node: str
     models: dict[str, Model]
-    committee: Meta | None  # its metadata
-    fitted: Any  # and its weights
-    transform: Meta | None  # what the readings went through before
+    committee: EstimatorState | None
+    fitted: Any  # the weights of its members
+    transform: EstimatorState | None  # what the readings went through before
 
     @property
     def kind(self) -> str:
@@ -78,60 +85,39 @@ def newest(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
 
 def _age(snapshot: Snapshot) -> tuple[float, int, bytes]:
     """Later is larger; if time and samples do not tell, the bytes decide, so that all agree."""
-    created = snapshot._file.created
+    created = snapshot.created_seconds
     samples = unpack([snapshot])[0].first.samples
     when = float("-inf") if created is None else created
     return when, samples, hashlib.sha256(snapshot.to_bytes()).digest()
 
 
-class _Names:
-    """Features and labels are mostly those of the last snapshot: no need to decode them again."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.tags: list[Any] = []
-        self.names: list[Any] = []
-
-    def of(self, tags: list[Any]) -> list[Any]:
-        if tags != self.tags:
-            self.tags, self.names = tags, untag_all(tags, self.what)
-        return self.names
-
-
 def unpack(snapshots: Iterable[Snapshot]) -> list[Brought]:
     """Take snapshots apart without building what they describe; they were checked before."""
-    names = _Names("feature"), _Names("label")
-    return [_unpack(snapshot, names) for snapshot in snapshots]
+    return [_unpack(snapshot) for snapshot in snapshots]
 
 
-def _unpack(snapshot: Snapshot, names: tuple[_Names, _Names]) -> Brought:
-    meta, arrays = snapshot._file.classifier, snapshot._arrays
-    transform: Meta | None = None
-    while "classifier" in meta:
-        if meta["type"] == TRANSFORM:
-            transform = {k: v for k, v in meta.items() if k != "classifier"}
-        arrays = split(arrays, ("classifier",))[1]["classifier"]
-        meta = meta["classifier"]
-    if meta["type"] != COMMITTEE:
-        return Brought(snapshot.node, {"": _model(meta, arrays, names)}, None, None, transform)
-    own, parts = split(arrays, MEMBERS)
-    models = {name: _model(meta["members"][name], parts[name], names) for name in MEMBERS}
-    return Brought(snapshot.node, models, meta, own["fitted"], transform)
+def _unpack(snapshot: Snapshot) -> Brought:
+    outermost = snapshot.estimator_state()
+    inside = outermost.innermost
+    models = {name: _model(state) for name, state in snapshot.node_models().items()}
+    committee = inside if inside.kind == COMMITTEE else None
+    fitted = None if committee is None else committee.arrays["fitted"]
+    # A transform is the outermost wrapper; windows and thresholds are not fused.
+    transform = outermost if outermost.kind == TRANSFORM else None
+    return Brought(snapshot.node, models, committee, fitted, transform)
 
 
-def _model(meta: Meta, arrays: Arrays, names: tuple[_Names, _Names]) -> Model:
-    features, labels = names
-    return Model(meta, arrays, features.of(meta["features"]), labels.of(meta["labels"]))
+def _model(state: EstimatorState) -> Model:
+    return Model(state, state.arrays, state.extra["features"], state.extra["classes"])
 
 
 def _function(node: Brought) -> tuple[Any, list[str]] | None:
     """The transform of a node, however its features are ordered."""
     if node.transform is None:
         return None
-    parameters = dict(node.transform["parameters"])
+    parameters = dict(node.transform.parameters)
     features = parameters.pop("features", None)
-    names = [features] if features is None else features["names"]
-    return parameters, sorted(map(repr, names))
+    return parameters, sorted(map(repr, [None] if features is None else ["named", *features]))
 
 
 def alike(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:

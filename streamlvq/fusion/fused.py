@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from streamlvq.estimator import EstimatorState
 from streamlvq.fusion.assemble import Place, assemble
 from streamlvq.fusion.blend import Blended
 from streamlvq.fusion.brought import Brought
@@ -18,8 +19,6 @@ from streamlvq.fusion.shape import Shape
 from streamlvq.fusion.statistics import Statistics
 from streamlvq.fusion.tables import Axes
 from streamlvq.snapshot import Snapshot
-from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
-from streamlvq.snapshot.snapshot import _File, _named
 from streamlvq.state import Floats, Ints
 
 COMMON = "fused"  # the node of a snapshot in common coordinates
@@ -116,7 +115,6 @@ class Fused:
         return Standing(member.brought, largest, place, none, np.arange(width))
 
     def _snapshot(self, node: str, standing: Standing) -> Snapshot:
-        _named(node)
         component = self._components[standing.component]
         visible = np.union1d(component.shared, standing.own).astype(np.int64)
         if len(visible) == 0:
@@ -134,8 +132,8 @@ class Fused:
             )
             for member, model in standing.brought.models.items()
         }
-        arrays, meta = _put_together(standing.brought, parts, component.fitted)
-        return Snapshot(arrays, _File(node, None, False, meta))
+        state = _put_together(standing.brought, parts, component.fitted)
+        return Snapshot(state, node, readings=False)
 
     def __repr__(self) -> str:
         return (
@@ -145,15 +143,13 @@ class Fused:
 
 
 def _put_together(
-    brought: Brought, parts: dict[str, tuple[Arrays, Meta]], fitted: Floats | None
-) -> tuple[Arrays, Meta]:
+    brought: Brought, parts: dict[str, EstimatorState], fitted: Floats | None
+) -> EstimatorState:
+    """The models of a node in the committee and the transform that they came from."""
     if brought.committee is None:
-        arrays, meta = parts[""]
+        state = parts[""]
     else:
-        arrays = {"fitted": np.asarray(fitted)}
-        for name, (own, _) in parts.items():
-            arrays |= prefixed(name, own)
-        meta = brought.committee | {"members": {name: each for name, (_, each) in parts.items()}}
-    if brought.transform is not None:
-        arrays, meta = prefixed("classifier", arrays), brought.transform | {"classifier": meta}
-    return arrays, meta
+        state = replace(brought.committee, arrays={"fitted": np.asarray(fitted)}, parts=parts)
+    if brought.transform is None:
+        return state
+    return replace(brought.transform, parts={"classifier": state})

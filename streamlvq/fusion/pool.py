@@ -64,7 +64,7 @@ class Pool:
 
     def _add(self, i: int, model: Model, axes: Axes) -> dict[str, Floats]:
         arrays, columns, codes = model.arrays, axes.columns(model), axes.codes(model)
-        d, count = len(axes.features), model.meta["memory"]["prototypes"]
+        d, count = len(axes.features), model.prototypes
         for name in OF_FEATURES:
             self.scales[name][i, columns] = _bounded(arrays[name])
         np.minimum(self.scales["inverse"][i], SHARPEST, out=self.scales["inverse"][i])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamlvq.estimator import estimator_class
 from streamlvq.fusion.brought import Model
 from streamlvq.kernels import layout as at
-from streamlvq.snapshot.classifiers import MODELS, Meta
 
 
 @dataclass(frozen=True)
@@ -36,25 +36,25 @@ class Shape:
             "keep" the largest of any node, "full", or a number.
 
         """
-        blank: Any = MODELS[models[0].type]
-        given = [model.meta["parameters"] for model in models]
+        blank = estimator_class(models[0].type)
+        given = [model.state.parameters for model in models]
         return cls(
-            kind=blank._kind,
-            local=blank._local,
-            rank=_rank(blank._kind, given, width, rank),
+            kind=blank.metric_kind(),
+            local=blank.has_local_metrics(),
+            rank=_rank(blank.metric_kind(), given, width, rank),
             standardize=2 * sum(bool(each["standardize"]) for each in given) >= len(given),
             floor=statistics.median_low(float(each["scale_floor"]) for each in given),
         )
 
-    def parameters(self, given: Meta, width: int) -> Meta:
+    def parameters(self, given: Mapping[str, Any], width: int) -> dict[str, Any]:
         """Those of a node, with what has become common to all."""
         common = {"standardize": self.standardize, "scale_floor": self.floor}
         if "rank" in given and min(given["rank"] or width, width) != min(self.rank, width):
             common["rank"] = self.rank
-        return given | common
+        return {**given, **common}
 
 
-def _rank(kind: int, given: list[Meta], width: int, wanted: str | int) -> int:
+def _rank(kind: int, given: list[Mapping[str, Any]], width: int, wanted: str | int) -> int:
     if kind != at.MATRIX:
         return 1 if kind == at.DIAGONAL else 0
     if wanted == "full":

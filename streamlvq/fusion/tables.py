@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streamlvq.fusion.brought import Brought, Model
 from streamlvq.fusion.weights import capped, liars_among
 from streamlvq.models.array_classifier import Label
-from streamlvq.snapshot.verify import EXACT
+from streamlvq.models.validation import MAX_SAMPLES
 from streamlvq.state import Floats
 from streamlvq.vectorize import name_order
 
@@ -85,7 +85,7 @@ class Tables:
             count[where] = model.arrays["class_weight"][rows]
             mean[where] = model.arrays["class_mean"][rows]
             variance[where] = model.arrays["class_variance"][rows]
-        samples = np.minimum(samples, EXACT)  # or sums of what is said might have no end
+        samples = np.minimum(samples, MAX_SAMPLES)  # or sums of what is said might have no end
         count = np.minimum(count, samples[:, :, None])
         return cls([node.node for node in brought], samples, count, mean, variance)
 

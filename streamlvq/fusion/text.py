@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from streamlvq.plot.html import number
-from streamlvq.snapshot.table import aligned
+from streamlvq.snapshot.inspect import aligned
 
 if TYPE_CHECKING:
     from streamlvq.fusion.report import FusionReport, NodeReport

@@ -22,17 +22,21 @@ from streamlvq.monitor.served import Served
 from streamlvq.monitor.served_pipeline import ServedPipeline
 from streamlvq.monitor.standing import LEAST, SPAN, Standing
 from streamlvq.snapshot import (
-    OWN_LIMIT,
-    OWN_ROOM,
+    TRUSTED_LIMITS,
+    TRUSTED_MAX_BYTES,
     SnapshotError,
+    build_estimator,
     decode,
-    describe,
     encode,
-    rebuild,
+    from_arrays,
+    to_arrays,
 )
-from streamlvq.snapshot.classifiers import prefixed, split
+from streamlvq.snapshot import (
+    capture as capture_state,
+)
+from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 
 KIND = "checkpoint"
@@ -109,7 +113,7 @@ class Checkpoint(NamedTuple):
             own, extra = self.pending.memory()
             arrays |= prefixed("pending", own)
         file = _File(self.made_of, groups, extra)
-        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=OWN_LIMIT)
+        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=TRUSTED_MAX_BYTES)
 
 
 def capture(
@@ -125,18 +129,26 @@ def capture(
 
 
 def _keep(name: str, groups: Groups) -> Kept:
-    arrays, meta = describe(groups.pipelines[name].classifier, room=OWN_ROOM)
+    arrays, meta = _described(groups.pipelines[name].classifier)
     served, given = groups.served.get(name), groups.given.get(name, 0)
     if served is None:
         return Kept(name, arrays, meta, {}, None, given)
-    own, own_meta = describe(served.pipeline.classifier, room=OWN_ROOM)
+    own, own_meta = _described(served.pipeline.classifier)
     standing = replace(served.standing)
     return Kept(name, arrays, meta, own, _Served(own_meta, standing), given)
 
 
+def _described(classifier: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    return to_arrays(capture_state(classifier, limits=TRUSTED_LIMITS))
+
+
+def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
+    return build_estimator(from_arrays(arrays, meta), limits=TRUSTED_LIMITS)
+
+
 def load(config: Config, data: bytes, duplicates: Duplicates, pending: Pending | None) -> Groups:
     """Fill the memories and return the groups; raises `SnapshotError` for what cannot be."""
-    arrays, metadata = decode(data, kind=KIND, limit=OWN_LIMIT)
+    arrays, metadata = decode(data, kind=KIND, limit=TRUSTED_MAX_BYTES)
     try:
         file = msgspec.convert(metadata, _File)
     except msgspec.ValidationError as error:
@@ -173,13 +185,13 @@ def _load_group(
     number: int,
 ) -> None:
     name, arrays = group.name, parts[f"group{number}"]
-    local = rebuild(arrays, group.classifier, room=OWN_ROOM)
+    local = _rebuilt(arrays, group.classifier)
     groups.pipelines[name] = Pipeline(_adapted(config, before, local))
     if group.given:
         groups.given[name] = group.given
     arrays = parts[f"served{number}"]
     if group.served is not None:
-        chain = rebuild(arrays, group.served.classifier, room=OWN_ROOM)
+        chain = _rebuilt(arrays, group.served.classifier)
         pipeline = ServedPipeline(_rewrapped(config, before, chain), group.given)
         _check_served(name, group, pipeline)
         groups.served[name] = Served(pipeline, group.served.standing)
@@ -203,7 +215,7 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     now = made_of(config)
     if now == before:
         return classifier
-    *_, model = links(classifier)
+    *_, model = unwrap(classifier)
     per = (before.get("model") or {}).get("per")
     if now["model"]["per"] != per:
         raise OtherModelError(
@@ -218,7 +230,7 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
 def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     """The model of a classifier in the wrappers that the configuration wants now."""
     now = made_of(config)
-    *wrappers, model = links(classifier)
+    *wrappers, model = unwrap(classifier)
     if now["integrator"] != before.get("integrator"):
         return build_whole(config, model)  # what windows and thresholds knew is of no use now
     if now["rejector"] != before.get("rejector"):

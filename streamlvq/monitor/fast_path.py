@@ -17,12 +17,12 @@ import numpy.typing as npt
 from streamlvq.events import Label, Readings, Rows
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.columns import Columns
-from streamlvq.robustness import _is_beyond
+from streamlvq.robustness import is_beyond
 from streamlvq.wrappers import RelSimRejector, TimeIntegrator
 from streamlvq.wrappers.rejector import Rejector
 from streamlvq.wrappers.thresholds import (
     Adaptive,
-    Recent,
+    RecentCertainties,
     RejectCost,
     TargetAccuracy,
     TargetRate,
@@ -188,7 +188,7 @@ class FastPath:
             recent.seen, recent.threshold = int(seen[0]), None
         return verdicts, found
 
-    def _settings(self) -> tuple[Any, Any, Recent | None]:
+    def _settings(self) -> tuple[Any, Any, RecentCertainties | None]:
         """What the kernel is to go by: settings, thresholds of all classes, what they adapt to."""
         watch = kernels()
         settings = np.zeros(4)
@@ -228,4 +228,4 @@ class FastPath:
         _, threshold, relsim, distance, separation = found.tolist()
         if not self._by_relsim or not relsim < threshold <= 1.0:
             return False
-        return _is_beyond(threshold, distance, separation)
+        return is_beyond(threshold, distance, separation)

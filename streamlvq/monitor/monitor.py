@@ -21,7 +21,7 @@ from streamlvq.monitor.pending import Pending
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.served import Served
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 _LOG = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Monitor:
             return Pipeline(build_whole(self.config))
         classifier = self._start.classifier()
         checkpoint.check_transform(self._transform, classifier, "model.start: this is a snapshot")
-        *_, model = links(classifier)
+        *_, model = unwrap(classifier)
         checkpoint.adapt(self.config.model, model, "model.start: this is a snapshot of")
         return Pipeline(build_whole(self.config, model))
 

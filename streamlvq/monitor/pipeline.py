@@ -14,7 +14,7 @@ from streamlvq.monitor.fast_path import FastPath
 from streamlvq.monitor.pending import Waiting
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.rejector import Rejector, no_model
 
@@ -32,7 +32,7 @@ class Pipeline:
 
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
-        chain = list(links(classifier))
+        chain = list(unwrap(classifier))
         # `type`, because `isinstance` sees through pipelines
         self.transform: FeatureTransform | None = (
             chain.pop(0) if type(classifier) is FeatureTransform else None
@@ -140,4 +140,4 @@ class Pipeline:
             x = self.transform.transform_one(x)
         self.model.learn_one(x, y)
         if self.rejector is not None:
-            self.rejector.hear_late(waiting.label, waiting.certainty, y)
+            self.rejector.record_outcome(waiting.label, waiting.certainty, y)

@@ -105,7 +105,7 @@ class Served:
             label, certainty = waiting.fused
             if waiting.number == self.pipeline.number:  # otherwise it was said by another model
                 self.standing.count(waiting.label == y, label == y)
-            self.pipeline.hear_late(label, certainty, y)
+            self.pipeline.record_outcome(label, certainty, y)
 
 
 def _chosen(preferred: npt.NDArray[np.bool_], local: Decided, fused: Decided) -> Decided:

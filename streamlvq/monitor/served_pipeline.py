@@ -47,13 +47,13 @@ class ServedPipeline(Pipeline):
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
         if label is not None and self.rejector is not None and decision.reason != "no_model":
-            self.rejector.hear_late(decision.label, decision.certainty, label)
+            self.rejector.record_outcome(decision.label, decision.certainty, label)
 
-    def hear_late(self, label: Label | None, certainty: float, y: Label) -> None:
+    def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
         """Tell the thresholds how a decision ended, of this model or of one before it."""
         if self.rejector is None:
             return
         thresholds = self.rejector._thresholds
         per_class = isinstance(thresholds, Adaptive) and thresholds.per_class
         if not per_class or label in self.classes:  # a class that is gone has no threshold
-            self.rejector.hear_late(label, certainty, y)
+            self.rejector.record_outcome(label, certainty, y)

@@ -11,7 +11,7 @@ from streamlvq.events import Label, Readings, Rows
 from streamlvq.monitor.columns import Columns
 from streamlvq.monitor.fast_path import FastPath, Ints, kernels
 from streamlvq.wrappers.rejector import Rejector
-from streamlvq.wrappers.thresholds import Adaptive, Recent
+from streamlvq.wrappers.thresholds import Adaptive, RecentCertainties
 
 
 class ServingPath(FastPath):
@@ -62,7 +62,7 @@ class ServingPath(FastPath):
             thresholds.needs_labels or (isinstance(thresholds, Adaptive) and thresholds.per_class)
         )
 
-    def _settings(self) -> tuple[Any, Any, Recent | None]:
+    def _settings(self) -> tuple[Any, Any, RecentCertainties | None]:
         if not self._follows():
             return super()._settings()
         watch = kernels()

@@ -12,7 +12,7 @@ import numpy as np
 from streamlvq import plot
 from streamlvq.errors import MissingExtraError, NotLearntYetError
 from streamlvq.replay.report import Calibration, Curve
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def calibration_picture(calibration: Calibration) -> str:
 
 def model_pictures(classifier: Any) -> list[str]:
     """Relevances and prototypes of the model inside; [] if it has none to show."""
-    model = list(links(classifier))[-1]
+    model = list(unwrap(classifier))[-1]
     if not hasattr(model, "relevances") or not hasattr(model, "prototypes"):
         return []
     try:

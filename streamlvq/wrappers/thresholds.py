@@ -7,6 +7,7 @@ so an infinite threshold rejects everything.
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -73,7 +74,7 @@ class RejectCost(Rule):
 # --- where thresholds come from ------------------------------------------------------------------
 
 
-class Recent:
+class RecentCertainties:
     """The last certainties and the threshold that follows from them, found when it is asked for.
 
     Room is made as they come: many labels that are rarely seen ask for little.
@@ -118,7 +119,7 @@ class Recent:
             return self._memory[:2, : self.seen]
         return np.roll(self._memory[:2], -(self.seen % self._room), axis=1)
 
-    def recall(self, seen: int, came: Floats) -> None:
+    def restore(self, seen: int, came: Floats) -> None:
         """Remember these, the last of so many."""
         stored = came.shape[1]
         self._make_room(stored)
@@ -147,7 +148,7 @@ class Thresholds(abc.ABC):
         """The threshold in force."""
 
     @abc.abstractmethod
-    def aim(self, target: Any) -> None:
+    def set_target(self, target: Any) -> None:
         """Change what is aimed at."""
 
     @abc.abstractmethod
@@ -163,14 +164,18 @@ class Thresholds(abc.ABC):
         if arrays:
             raise ValueError(f"thresholds: expected nothing to remember, got {sorted(arrays)}")
 
+    @abc.abstractmethod
+    def copy_to(self, new: Thresholds, classes: Sequence[Label]) -> None:
+        """Copy what was learnt about any of the classes to new thresholds of the same kind."""
+
 
 class Fixed(Thresholds):
     """A number, or a number for each label; a label without one gets the largest of them."""
 
     def __init__(self, target: float | Mapping[Label, float]) -> None:
-        self.aim(target)
+        self.set_target(target)
 
-    def aim(self, target: float | Mapping[Label, float]) -> None:
+    def set_target(self, target: float | Mapping[Label, float]) -> None:
         self._by_label = dict(target) if isinstance(target, Mapping) else {}
         self._other = max(target.values()) if isinstance(target, Mapping) else target
 
@@ -180,13 +185,16 @@ class Fixed(Thresholds):
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         pass  # what is fixed learns nothing
 
+    def copy_to(self, new: Thresholds, classes: Sequence[Label]) -> None:
+        pass
+
 
 class Chow(Fixed):
     """The best threshold for a probability, if an error costs 1 and a rejection `target`."""
 
-    def aim(self, target: float | Mapping[Label, float]) -> None:
+    def set_target(self, target: float | Mapping[Label, float]) -> None:
         assert not isinstance(target, Mapping)
-        super().aim(1.0 - target)
+        super().set_target(1.0 - target)
 
 
 class Adaptive(Thresholds):
@@ -199,13 +207,13 @@ class Adaptive(Thresholds):
         self.needs_labels = rule.needs_labels
         self._memory = memory
         self.per_class = per_class
-        self._recent: dict[Label, Recent] = {}
-        self._nothing = Recent(1)
+        self._recent: dict[Label, RecentCertainties] = {}
+        self._nothing = RecentCertainties(1)
 
     def _key(self, label: Label) -> Label:
         return label if self.per_class else None
 
-    def aim(self, target: float) -> None:
+    def set_target(self, target: float) -> None:
         self.rule.target = target
         for recent in (*self._recent.values(), self._nothing):
             recent.threshold = None
@@ -216,12 +224,19 @@ class Adaptive(Thresholds):
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         self.recent(label).remember(certainty, right)
 
-    def recent(self, label: Label) -> Recent:
+    def recent(self, label: Label) -> RecentCertainties:
         """Where the certainties are that go with a label."""
         key = self._key(label)
         if key not in self._recent:
-            self._recent[key] = Recent(self._memory)
+            self._recent[key] = RecentCertainties(self._memory)
         return self._recent[key]
+
+    def copy_to(self, new: Thresholds, classes: Sequence[Label]) -> None:
+        assert isinstance(new, Adaptive)
+        kept = {None, *classes} if self.per_class else {None}
+        new._recent = {
+            label: copy.deepcopy(recent) for label, recent in self._recent.items() if label in kept
+        }
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
         """What came, the oldest first; how it is sorted follows from that."""
@@ -249,7 +264,7 @@ class Adaptive(Thresholds):
             raise ValueError("thresholds: expected labels that the model knows")
         self._recent, start = {}, 0
         for code, number, count in zip(of.tolist(), seen.tolist(), stored.tolist(), strict=True):
-            recent = Recent(self._memory)
-            recent.recall(number, came[:, start : start + count])
+            recent = RecentCertainties(self._memory)
+            recent.restore(number, came[:, start : start + count])
             self._recent[None if code < 0 else classes[code]] = recent
             start += count

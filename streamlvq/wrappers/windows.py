@@ -157,7 +157,21 @@ class Windows:
     def __len__(self) -> int:
         return len(self._places)
 
-    # --- files -----------------------------------------------------------------------------------
+    def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
+        """Copy the windows with their columns in the order of other classes.
+
+        A class that is not among those `before` counts as one that was unknown to all readings.
+        """
+        unknown = self.logs.shape[2] - 1
+        place = {label: column for column, label in enumerate(before[:unknown])}
+        columns = [place.get(label, unknown) for label in after]
+        new = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
+        new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
+        new.counts, new.times = self.counts.copy(), self.times.copy()
+        new._places, new._free = self._places.copy(), self._free.copy()
+        return new
+
+    # --- state -----------------------------------------------------------------------------------
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and what else there is, those silent longest first.
