@@ -23,7 +23,7 @@ from streamlvq.daemon.metrics import Registry
 from streamlvq.fleet import Member, Roster, Taken, TrustedKeys
 from streamlvq.monitor import Monitor
 from streamlvq.snapshot import Snapshot, SnapshotError
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class Fleet:
     def _publish(self, now: float, link: Link, monitor: Monitor) -> None:
         if GROUP not in monitor.models():
             return
-        *_, model = links(local := monitor.local(GROUP))
+        *_, model = unwrap(local := monitor.local(GROUP))
         if not self.schedule.due(model.samples, now):
             return
         try:
@@ -232,7 +232,7 @@ class Fleet:
         self.deciding.look(monitor.serving_score(GROUP), has_model)
         samples = 0
         if GROUP in monitor.models():
-            *_, model = links(monitor.local(GROUP))
+            *_, model = unwrap(monitor.local(GROUP))
             samples = model.samples
         self.figures.unpublished = self.schedule.new(samples)
         wait = self.schedule.wait(samples, now)
