@@ -18,11 +18,11 @@ from daemons import Client, Daemon, readings, settings, until
 from streamlvq.config import Config, ModelSection, ReadingsSection
 from streamlvq.connect import Message
 from streamlvq.daemon.acquaintance import ENOUGH, SOON
-from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.keeper import Keeper
-from streamlvq.daemon.vitals import Vitals
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.payloads import Decoder
+from streamlvq.role import Health
 from streamlvq.snapshot import Snapshot
 
 # Compiling as the real thing does it, in the main thread: here in C, where no handler can run, or
@@ -39,8 +39,8 @@ def compile(self):
     exec({slow!r})
 Monitor.compile = compile
 from streamlvq import daemon
-import streamlvq.daemon.starting as starting
-starting.Starting.__init__.__defaults__ = (0.2,)
+import streamlvq.daemon.systemd as systemd
+systemd.StartupGuard.__init__.__defaults__ = (0.2,)
 sys.exit(daemon.run({path!r}, test={test!r}))
 """
 
@@ -130,8 +130,8 @@ def meeting(folder: Path, *features: str) -> Intake:
         ),
         state=type(Config().state)(folder=str(folder / "state")),
     )
-    vitals = Vitals(config.health)
-    keeper = Keeper(config, vitals, Instruments(vitals, 10))
+    vitals = Health(config.health)
+    keeper = Keeper(config, vitals, Metrics(vitals, 10))
     monitor = keeper.restore(config, print)
     keeper.close()
     return Intake(Decoder(config), monitor, keeper.acquaintance)

@@ -18,7 +18,7 @@ from streamlvq.demo.brokers import find_mosquitto, find_nats
 from streamlvq.demo.fleet_setup import FOLDER
 from streamlvq.demo.fleet_story import HALLS, LABELS, LEAST, press
 from streamlvq.demo.story import BEARING
-from streamlvq.fleet import TrustedKeys, unseal
+from streamlvq.fleet import TrustedKeys, parse_envelope
 
 FINDERS = {"mosquitto": find_mosquitto, "nats": find_nats}
 FLEET = ("--act", "2", "--plain")
@@ -94,7 +94,7 @@ def assert_signed(folder: Path) -> None:
     trust = TrustedKeys.load(folder / FOLDER / "trusted-keys")
     for node in HALLS:
         (sent,) = (folder / FOLDER / node / "state" / "fleet" / "sent").glob("*.env")
-        sealed = unseal(sent.read_bytes(), limit=10**6)
+        sealed = parse_envelope(sent.read_bytes(), limit=10**6)
         assert sealed.header.node == node
         sealed.check(trust)
 

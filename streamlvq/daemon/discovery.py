@@ -12,7 +12,7 @@ import msgspec
 import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Outgoing
-from streamlvq.daemon.status import own_topic
+from streamlvq.daemon.session import own_topic
 from streamlvq.payloads.identity import Identity
 from streamlvq.topics import Template
 

@@ -10,15 +10,15 @@ from streamlvq.config import Config
 from streamlvq.connect import Message
 from streamlvq.daemon.acquaintance import Acquaintance, introduction
 from streamlvq.daemon.decodings import Decodings
-from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import Journal
 from streamlvq.daemon.lock import FILE_MODE, FolderLock
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.daemon.replay import Replay, beginning
 from streamlvq.daemon.snapshots import Snapshots
-from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
+from streamlvq.role import Health
 from streamlvq.snapshot import OWN_LIMIT, Snapshot, SnapshotError, Store
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Keeper:
         Who hears how it goes.
     """
 
-    def __init__(self, config: Config, vitals: Vitals, instruments: Instruments) -> None:
+    def __init__(self, config: Config, vitals: Health, instruments: Metrics) -> None:
         self.folder = Path(config.state.folder)
         self.vitals, self.instruments = vitals, instruments
         self.acquaintance: Acquaintance | None = None  # of a model to begin with, if there is one
@@ -106,11 +106,11 @@ class Keeper:
         self.acquaintance = Acquaintance(name, start.features)
 
     def _replayed(self, replay: Replay) -> None:
-        self.instruments.replayed.add(replay.count)
+        self.instruments.replayed.inc(replay.count)
         self.vitals.unsaved = True
         log.info("took %d messages from the journal in %.1f s", replay.count, replay.seconds)
         for reason, times in replay.refused.items():
-            self.instruments.replay_refused.add(times, reason)
+            self.instruments.replay_refused.labels(reason).inc(times)
         if replay.refused:
             log.warning(
                 "refused %d messages of the journal (%s)",

@@ -14,13 +14,12 @@ import msgspec
 
 from streamlvq.config import Config, ConfigError, load
 from streamlvq.connect import Message
-from streamlvq.daemon.connection import make_link
+from streamlvq.daemon.daemon import subscriptions
 from streamlvq.daemon.keeper import beginning
 from streamlvq.daemon.logs import set_up
-from streamlvq.daemon.notify import Notifier
-from streamlvq.daemon.service import WRONG_CONFIG
-from streamlvq.daemon.signals import Signals
-from streamlvq.daemon.starting import Starting
+from streamlvq.daemon.service import EXIT_WRONG_CONFIG
+from streamlvq.daemon.session import make_link
+from streamlvq.daemon.systemd import Notifier, Signals, StartupGuard
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import DecisionRecord, Event, LateLabel, Readings
 from streamlvq.monitor import Monitor
@@ -36,10 +35,10 @@ def probe(path: Path, seconds: float) -> int:
         config = load(path)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        return WRONG_CONFIG
+        return EXIT_WRONG_CONFIG
     if config.fleet is not None and config.fleet.role == "hub":
         print(f"a hub has no readings; try `streamlvq fleet status {path}`", file=sys.stderr)
-        return WRONG_CONFIG
+        return EXIT_WRONG_CONFIG
     set_up(config.logging)
     try:
         with Signals() as signals:
@@ -62,12 +61,13 @@ class Probe:
         self.config = config
         self.decoder = Decoder(config)
         self.monitor, self.origin = newest(config)
-        self.link = make_link(as_guest(config), None)
+        guest = as_guest(config)
+        self.link = make_link(guest, subscriptions(guest))
         self.counts = {"readings": 0, "labels": 0, "refused": 0, "skipped": 0}
 
     def run(self, seconds: float, signals: Signals) -> int:
         """Show what comes for so many seconds."""
-        with Starting(signals, Notifier({})):
+        with StartupGuard(signals, Notifier({})):
             self.monitor.compile()
         print(f"decisions by {self.origin}; nothing is published, nothing is learnt", flush=True)
         end = time.monotonic() + seconds

@@ -14,9 +14,9 @@ from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.decision_file import DecisionFile
 from streamlvq.daemon.discovery import Discovery
-from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.intake import Effect
-from streamlvq.daemon.status import own_topic
+from streamlvq.daemon.metrics import Metrics
+from streamlvq.daemon.session import own_topic
 from streamlvq.events import Refused
 from streamlvq.payloads import Encoder, dead_letter
 
@@ -40,7 +40,7 @@ class Publisher:
         Where it is counted.
     """
 
-    def __init__(self, config: Config, instruments: Instruments) -> None:
+    def __init__(self, config: Config, instruments: Metrics) -> None:
         section = config.decisions
         self.instruments = instruments
         self.file = None if section.file is None else DecisionFile(Path(section.file))
@@ -77,9 +77,9 @@ class Publisher:
         for decisions in effect.decisions:
             instruments.count_decisions(decisions)
         instruments.count_refused(effect.refused)
-        instruments.learnt.add(effect.learnt)
-        instruments.duplicates.add(effect.duplicates)
-        instruments.skipped.add(effect.skipped)
+        instruments.learnt_count += effect.learnt
+        instruments.duplicates.inc(effect.duplicates)
+        instruments.skipped.inc(effect.skipped)
 
     def _safely(
         self, what: str, make: Callable[P, Iterable[Outgoing]], *about: P.args, **more: P.kwargs
@@ -92,13 +92,13 @@ class Publisher:
         try:
             return list(make(*about, **more))
         except Exception as error:
-            self.instruments.publish_failures.add()
+            self.instruments.publish_failures.inc()
             log.error("a defect cost the %s of a batch, please report it", what, exc_info=error)
             return []
 
     def _write(self, outgoing: Sequence[Outgoing]) -> tuple[()]:
         assert self.file is not None
-        self.instruments.file_failures.add(self.file.write([each.payload for each in outgoing]))
+        self.instruments.file_failures.inc(self.file.write([each.payload for each in outgoing]))
         return ()
 
     def greetings(self) -> Iterator[Outgoing]:

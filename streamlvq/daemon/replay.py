@@ -11,9 +11,9 @@ from streamlvq.config import Config
 from streamlvq.daemon.decodings import Decodings
 from streamlvq.daemon.intake import Intake
 from streamlvq.daemon.journal import Journal
-from streamlvq.daemon.reload import changes
 from streamlvq.monitor import Monitor, OtherModelError
 from streamlvq.payloads import Decoder
+from streamlvq.role import changed_keys
 from streamlvq.snapshot import Snapshot, SnapshotError
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Replay:
         return intake
 
     def _announce(self, then: Config) -> None:
-        if names := changes(then, self.config):
+        if names := changed_keys(then, self.config):
             self.others = True
             log.info(
                 "the journal holds messages from before %s changed: they are decoded as then",

@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 
-from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.vitals import Vitals
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.monitor import Checkpoint
+from streamlvq.role import Health
 from streamlvq.snapshot import Store
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,7 @@ class Snapshots:
         Who hears how it went.
     """
 
-    def __init__(
-        self, store: Store, seconds: float, vitals: Vitals, instruments: Instruments
-    ) -> None:
+    def __init__(self, store: Store, seconds: float, vitals: Health, instruments: Metrics) -> None:
         self.store, self.seconds = store, seconds
         self.vitals, self.instruments = vitals, instruments
         self._next = time.monotonic() + seconds
@@ -82,7 +80,7 @@ class Snapshots:
         self._seconds = time.monotonic() - begin
 
     def _succeeded(self) -> bool:
-        self.instruments.snapshots.add()
+        self.instruments.snapshots.inc()
         self.instruments.snapshot_seconds = self._seconds
         self.vitals.saved, self.vitals.snapshot = self._taken, None
         self._retry = FIRST_RETRY
@@ -90,7 +88,7 @@ class Snapshots:
         return True
 
     def _failed(self) -> bool:
-        self.instruments.snapshot_failures.add()
+        self.instruments.snapshot_failures.inc()
         reason = str(self._error) or repr(self._error)
         self.vitals.unsaved, self.vitals.snapshot = True, reason
         wait = min(self._retry, self.seconds)

@@ -16,7 +16,7 @@ from streamlvq.synth import FEATURES, UNITS
 from streamlvq.synth.physics import OFFSETS
 
 if TYPE_CHECKING:
-    from streamlvq.fleet import Roster, Taken, TrustedKeys
+    from streamlvq.fleet import Receipt, Roster, TrustedKeys
     from streamlvq.fusion import FusionReport
 
 LONGER_THAN_ANY_DEMO = 86_400.0  # seconds that a snapshot stays fresh
@@ -60,11 +60,11 @@ class Insight:
 
         self._roster = Roster(FLEET, trust, max_age_seconds=LONGER_THAN_ANY_DEMO)
 
-    def take(self, node: str, envelope: bytes) -> Taken:
+    def take(self, node: str, envelope: bytes) -> Receipt:
         """Look at a message of a node; if it is new, fuse all that there is."""
         if self._roster is None:
             raise RuntimeError("Insight: expected begin() before the first message, got a message")
-        taken = self._roster.take(node, envelope, time.time())
+        taken = self._roster.accept(node, envelope, time.time())
         if taken.status == "new":
             self._fuse(self._roster)
         return taken
