@@ -126,7 +126,7 @@ def cost(spec: str, overlapping: float) -> tuple[int, int, float]:
     for sequence in range(REPEATS):
         data = seal(payload, Header(FLEET, "n1", "snapshot", 1, sequence, NOW), key)
         begin = time.process_time()
-        taken = roster.take("n1", data, NOW)
+        taken = roster.accept("n1", data, NOW)
         spent.append(time.process_time() - begin)
         assert taken.status == "new", taken
     return len(payload), len(model.prototypes()), float(np.median(spent)) * 1e3

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import abc
 import logging
+import os
+import secrets
 import zlib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -16,6 +18,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
+
+import msgspec
 
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
@@ -229,6 +233,33 @@ def link_for(url: str) -> type[Link]:
         names = ", ".join(f"{name}://" for name in sorted(known))
         raise UnknownConnectorError(f"broker.url: expected {names}, got {url!r}")
     return known[scheme]
+
+
+def guest_session(broker: Broker, purpose: str, **changes: Any) -> Broker:
+    """Return the settings for a short visit beside whoever uses these settings already.
+
+    A session of its own, which the broker need not keep: two clients of one name would throw each
+    other out.
+
+    Parameters
+    ----------
+    broker
+        The settings of the client that is visited.
+    purpose
+        A short word for the client's name, so that people recognise it at the broker.
+    changes
+        Other fields of `Broker` to replace.
+
+    Examples
+    --------
+    >>> from streamlvq.config import Broker
+    >>> guest = guest_session(Broker(client_id="oven-3"), "look")
+    >>> guest.client_id.startswith("oven-3-look-"), guest.session_expiry_seconds
+    (True, 0)
+
+    """
+    name = f"{broker.client_id[:40]}-{purpose}-{os.getpid()}-{secrets.token_hex(3)}"
+    return msgspec.structs.replace(broker, client_id=name, session_expiry_seconds=0, **changes)
 
 
 def logs() -> dict[str, type[Log]]:

@@ -14,9 +14,9 @@ from brokers import BrokerProcess
 from daemons import CLASSES, Daemon, settings, until
 from streamlvq.config import load
 from streamlvq.connect import Message
-from streamlvq.daemon.fleet import shared_bytes
 from streamlvq.daemon.processor import MessageProcessor
-from streamlvq.fleet import Sealed, unseal
+from streamlvq.fleet import Envelope, parse_envelope
+from streamlvq.fleet.node import shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
@@ -119,8 +119,8 @@ def digest(data: bytes | None) -> str:
     return "nothing" if data is None else hashlib.sha256(data).hexdigest()[:8]
 
 
-def retained(got: Iterable[tuple[str, bytes]], kind: str = "nodes") -> dict[str, Sealed]:
+def retained(got: Iterable[tuple[str, bytes]], kind: str = "nodes") -> dict[str, Envelope]:
     """The newest envelope on each topic of the fleet."""
     start = f"{ROOT}/{kind}/"
     last = {topic.removeprefix(start): data for topic, data in got if topic.startswith(start)}
-    return {node: unseal(data, limit=2**24) for node, data in last.items() if data}
+    return {node: parse_envelope(data, limit=2**24) for node, data in last.items() if data}

@@ -21,9 +21,15 @@ import numpy as np
 
 import streamlvq
 from samples import blobs, taught
-from streamlvq.fleet import Header, PrivateKey, Roster, Taken, TrustedKeys, seal
-from streamlvq.fleet.envelope import CONTEXT, MAGIC, VERSION, unseal
-from streamlvq.fleet.header import HIGHEST, LARGEST_HEADER
+from streamlvq.fleet import Header, PrivateKey, Receipt, Roster, TrustedKeys, seal
+from streamlvq.fleet.envelope import (
+    CONTEXT,
+    HEADER_MAX_BYTES,
+    MAGIC,
+    NUMBER_MAX,
+    VERSION,
+    parse_envelope,
+)
 from streamlvq.snapshot import Snapshot, container, decode, encode
 
 FLEET, NOW, MAX_AGE = "plant", 1_800_000_000.0, 3600.0
@@ -110,7 +116,7 @@ def noise(world: World) -> Envelope:
 
 
 def noise_in_an_envelope(world: World) -> Envelope:
-    start = struct.pack(">7sBH", MAGIC, VERSION, world.random.randrange(LARGEST_HEADER + 50))
+    start = struct.pack(">7sBH", MAGIC, VERSION, world.random.randrange(HEADER_MAX_BYTES + 50))
     return world.node(), start + world.noise(1500)
 
 
@@ -142,7 +148,7 @@ def oversized(world: World) -> Envelope:
 
 
 def claims_to_be_oversized(world: World) -> Envelope:
-    length = world.random.randint(LIMIT + 1, HIGHEST)
+    length = world.random.randint(LIMIT + 1, NUMBER_MAX)
     return raw(world, world.node(), {"length": length})
 
 
@@ -163,8 +169,8 @@ def another_signature(world: World) -> Envelope:
     """A signature that the node made, but under something else."""
     node = world.node()
     (_, first), (_, second) = world.genuine(node), world.genuine(node)
-    signature = unseal(first, limit=LIMIT).signature
-    return node, second.replace(unseal(second, limit=LIMIT).signature, signature)
+    signature = parse_envelope(first, limit=LIMIT).signature
+    return node, second.replace(parse_envelope(second, limit=LIMIT).signature, signature)
 
 
 def foreign_key(world: World) -> Envelope:
@@ -199,14 +205,14 @@ def _latest(world: World) -> list[Envelope]:
 
 def number_used_twice(world: World) -> Envelope:
     node, data = world.random.choice(_latest(world))
-    header = replace(unseal(data, limit=LIMIT).header, created=NOW - 1.0)
+    header = replace(parse_envelope(data, limit=LIMIT).header, created=NOW - 1.0)
     return node, seal(world.payloads[node], header, world.keys[node])
 
 
 def lower_number(world: World) -> Envelope:
     node = world.node()
     epoch = world.random.randrange(5)
-    sequence = world.random.randrange(HIGHEST)
+    sequence = world.random.randrange(NUMBER_MAX)
     return world.sealed(node, world.payloads[node], epoch=epoch, sequence=sequence)
 
 
@@ -269,8 +275,8 @@ def raw(world: World, node: str, values: dict[str, Any], names: list[bytes] | No
 def senseless_number(world: World) -> Envelope:
     lies = [
         {"kind": world.random.choice([0, *range(3, 256)])},
-        {"epoch": world.random.randint(HIGHEST + 1, 2**64 - 1)},
-        {"sequence": world.random.randint(HIGHEST + 1, 2**64 - 1)},
+        {"epoch": world.random.randint(NUMBER_MAX + 1, 2**64 - 1)},
+        {"sequence": world.random.randint(NUMBER_MAX + 1, 2**64 - 1)},
         {"created": world.random.choice([np.nan, np.inf, -np.inf, -1.0, 1e300, 253_402_300_800.0])},
     ]
     return raw(world, world.node(), world.random.choice(lies))
@@ -551,7 +557,7 @@ def let_in(world: World, roster: Roster, rounds: int = 3) -> None:
     for _ in range(rounds):
         for node in world.keys:
             world.sent.append(world.genuine(node))
-            taken = roster.take(*world.sent[-1], NOW)
+            taken = roster.accept(*world.sent[-1], NOW)
             assert taken.status == "new", taken
 
 
@@ -563,11 +569,11 @@ class Fuzz:
     roster: Roster
     tally: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def attempt(self, forge: Callable[[World], Envelope]) -> Taken:
+    def attempt(self, forge: Callable[[World], Envelope]) -> Receipt:
         """One forgery, which must change nothing."""
         envelope = forge(self.world)
         before, counted = state_of(self.roster), self.roster.counts.copy()
-        taken = self.roster.take(*envelope, NOW)
+        taken = self.roster.accept(*envelope, NOW)
         about = f"{forge.__name__}: {taken}"
         assert taken.status == "refused" and taken.reason in ALL[forge], about
         assert taken.text and len(taken.text) < 1000 and taken.text.isprintable(), about

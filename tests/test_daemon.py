@@ -17,7 +17,7 @@ from brokers import Mosquitto, Proxy, mosquitto  # noqa: F401
 from daemons import Client, Daemon, readings, settings, undisturbed, until
 from streamlvq.config import Config
 from streamlvq.connect import Message
-from streamlvq.daemon.connection import make_link
+from streamlvq.daemon.session import make_link
 from test_daemon_parts import parse
 
 POISON = [
@@ -225,7 +225,7 @@ def test_the_broker_and_the_network_go_and_come(
 @pytest.mark.parametrize("persistence", [False, True])
 def test_a_broker_without_persistence_is_noticed(persistence: bool, tmp_path: Path) -> None:
     """What the broker does not keep is lost when it restarts; the daemon can but say so."""
-    if "resumed" not in make_link(Config(), None).counters:
+    if "resumed" not in make_link(Config(), []).counters:
         pytest.skip("this link does not tell whether the broker had kept the session")
     forgotten = "the broker did not keep our session"
     with (

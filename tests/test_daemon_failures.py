@@ -18,6 +18,7 @@ import pytest
 
 from brokers import free_port
 from daemons import until
+from service_doubles import Silent, counted, exposition
 from streamlvq.config import (
     Broker,
     Config,
@@ -31,19 +32,20 @@ from streamlvq.config import (
     StatusSection,
 )
 from streamlvq.connect import Message, Outgoing
-from streamlvq.daemon.connection import Connection
-from streamlvq.daemon.daemon import Daemon
-from streamlvq.daemon.http import MOST, HealthServer, PortError
-from streamlvq.daemon.instruments import Instruments
+from streamlvq.daemon.daemon import MonitoringRole
+from streamlvq.daemon.health import MAX_REQUESTS, HealthServer, PortError
 from streamlvq.daemon.journal import DecodingHistory, JournalError, Received
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.daemon.processor import BatchResult
 from streamlvq.daemon.publisher import Publisher, safe_name
-from streamlvq.daemon.signals import Signals
+from streamlvq.daemon.service import Service
+from streamlvq.daemon.session import BrokerSession
 from streamlvq.daemon.state_store import StateStore
-from streamlvq.daemon.vitals import Vitals
+from streamlvq.daemon.systemd import Signals
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Refused
 from streamlvq.monitor import Monitor
+from streamlvq.role import Health
 from streamlvq_connectors.memory import MemoryLink, Session
 from test_daemon_parts import decisions, instruments
 
@@ -63,7 +65,7 @@ def test_a_name_that_cannot_be_encoded_costs_nothing_else() -> None:
     assert [m.topic for m in sent if m.topic.startswith("d/")] == ["d/p1"]
     assert len([m for m in sent if m.topic.startswith("ha/")]) == 2
     assert len(list(publisher.announcements())) >= 2
-    assert measured.readings.value() == 2
+    assert measured.readings_count == 2
 
 
 def test_a_defect_costs_the_part_that_has_it(
@@ -82,8 +84,8 @@ def test_a_defect_costs_the_part_that_has_it(
     result = BatchResult([decisions(["p0", "p1"])], [Refused(0, "payload", "bad")], 1)
     sent = publisher.messages(result, messages)
     assert [m.topic for m in sent] == ["d/p0", "d/p1", "streamlvq/streamlvq/dead"]
-    assert measured.publish_failures.value() == 2
-    assert measured.learnt.value() == 1
+    assert counted(measured.registry, "publish_failures_total") == 2
+    assert measured.learnt_count == 1
     assert caplog.text.count("ZeroDivisionError") >= 2
     monkeypatch.setattr(publisher._encoder, "encode", lambda _: 1 // 0, raising=False)
     assert [m.topic for m in publisher.messages(result, messages)] == ["streamlvq/streamlvq/dead"]
@@ -97,14 +99,13 @@ def test_different_halves_stay_different() -> None:
 
 def test_one_odd_name_does_not_take_the_metrics_away() -> None:
     measured = instruments()
-    measured.by_device.add(1, HALF)
-    measured.by_device.add(2, "p1")
-    server = HealthServer("127.0.0.1", 0, measured.registry, Vitals(HealthSection()))
+    measured.count_decisions(decisions([HALF, "p1", "p1"]))
+    server = HealthServer("127.0.0.1", 0, measured.registry, Health(HealthSection()))
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     server.close()
-    assert 'device_readings_total{device="pump ?"} 1' in text
-    assert 'device_readings_total{device="p1"} 2' in text
+    assert 'device_readings_total{device="pump ?"} 1.0' in text
+    assert 'device_readings_total{device="p1"} 2.0' in text
 
 
 class Choosy(MemoryLink):
@@ -134,15 +135,16 @@ def test_what_brings_out_a_defect_in_publishing_is_acknowledged(
         far.publish("r/d", b'{"x": 1, "y": "a", "n": %d}' % n)
     with Signals() as signals:
         Choosy.signals = signals
-        daemon = Daemon(simple(tmp_path), signals, lambda: simple(tmp_path))
-        assert daemon.run() == 0
-    assert daemon.instruments.publish_failures.value() == 1
-    assert daemon.instruments.readings.value() == 3
+        service = Service(simple(tmp_path), MonitoringRole, signals, lambda: simple(tmp_path))
+        assert service.run() == 0
+    registry = service.metrics.registry
+    assert counted(registry, "publish_failures_total") == 1
+    assert counted(registry, "readings_total") == 3
     monkeypatch.setattr(Monitor, "models", None)  # nobody asks the monitor from another thread
-    assert "streamlvq_models " in daemon.instruments.registry.text()
+    assert "streamlvq_models " in exposition(registry)
     monkeypatch.undo()
-    daemon._count()
-    assert "streamlvq_models 1\n" in daemon.instruments.registry.text()
+    service.role.tend(time.monotonic() + 60)
+    assert "streamlvq_models 1.0\n" in exposition(registry)
     assert (len(session.waiting), len(session.unacknowledged)) == (0, 0)
 
 
@@ -160,8 +162,8 @@ def simple(folder: Path, **sections: Any) -> Config:
 
 
 def kept(config: Config) -> StateStore:
-    vitals = Vitals(config.health)
-    return StateStore(config, vitals, Instruments(vitals, 10))
+    health = Health(config.health)
+    return StateStore(config, health, Metrics(health, 10))
 
 
 def some(count: int, first: int = 0, topic: str = "r/d{}") -> list[Message]:
@@ -211,7 +213,7 @@ def test_the_journal_is_decoded_as_it_was_meant(
     assert monitor.config == new
     assert monitor.checkpoint() == Monitor.restore(new, before).checkpoint()
     assert len(monitor.models()) == 1
-    assert store.instruments.replayed.value() == 200
+    assert counted(store.metrics.registry, "replayed_total") == 200
     assert "they are decoded as then" in caplog.text
     assert "refused" not in caplog.text
     assert store.files.positions() == [2], "saved at once"
@@ -254,7 +256,7 @@ def test_refusals_of_the_journal_are_counted_and_said_once(
     store = kept(simple(tmp_path))
     store.restore(simple(tmp_path), print)
     store.close()
-    assert store.instruments.replay_refused.value("payload") == 4
+    assert counted(store.metrics.registry, "replay_refused_total", reason="payload") == 4
     assert caplog.text.count("refused 4 messages of the journal (payload: 4)") == 1
 
 
@@ -291,8 +293,8 @@ def test_the_file_is_written_when_something_changes_and_stays_small(tmp_path: Pa
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
-    monkeypatch.setattr("streamlvq.daemon.http.DEADLINE", 1.0)
-    running = HealthServer("127.0.0.1", 0, instruments().registry, Vitals(HealthSection()))
+    monkeypatch.setattr("streamlvq.daemon.health.REQUEST_SECONDS", 1.0)
+    running = HealthServer("127.0.0.1", 0, instruments().registry, Health(HealthSection()))
     yield running
     running.close()
 
@@ -317,9 +319,9 @@ def closed(connection: socket.socket) -> bool:
 def test_whoever_connects_and_says_nothing_takes_little(server: HealthServer) -> None:
     before, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     idle = [socket.create_connection(("127.0.0.1", server.port), 5) for _ in range(50)]
-    assert all(closed(each) for each in idle[MOST:]), "turned away at once"
-    assert len(os.listdir("/proc/self/fd")) <= before + len(idle) + MOST + 1
-    assert threading.active_count() <= threads + MOST
+    assert all(closed(each) for each in idle[MAX_REQUESTS:]), "turned away at once"
+    assert len(os.listdir("/proc/self/fd")) <= before + len(idle) + MAX_REQUESTS + 1
+    assert threading.active_count() <= threads + MAX_REQUESTS
     until(lambda: answers(server), 10, "an answer as soon as the others are out of time")
     assert all(closed(each) for each in idle)
     for each in idle:
@@ -358,7 +360,7 @@ def test_a_reload_may_move_to_another_host_with_the_same_port(tmp_path: Path) ->
         return simple(tmp_path, health=HealthSection(host=host, port=port))
 
     port = free_port()
-    daemon = Daemon(on("127.0.0.1"), Signals(), lambda: on("127.0.0.1"))
+    daemon = Service(on("127.0.0.1"), MonitoringRole, Signals(), lambda: on("127.0.0.1"))
     try:
         daemon._move_server(on("0.0.0.0"))
         assert daemon.server is not None
@@ -372,7 +374,7 @@ def test_a_reload_may_move_to_another_host_with_the_same_port(tmp_path: Path) ->
         assert answers(daemon.server)
         assert not answers(daemon.server, "127.0.0.2")
     finally:
-        daemon._close()
+        daemon.close()
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -384,10 +386,10 @@ def test_what_the_folder_holds_is_not_for_everybody(tmp_path: Path) -> None:
         store = kept(config)
         monitor = store.restore(config, print).monitor
         store.append(Received(some(3)))
-        store.vitals.unsaved = True
+        store.health.unsaved = True
         assert store.save(monitor)
         store.append(Received(some(3, 3)))
-        Connection(config, store.folder, store.vitals)
+        BrokerSession(config, Silent(), store.health, store.metrics)
         store.close()
     finally:
         os.umask(before)
@@ -405,16 +407,33 @@ def test_what_the_folder_holds_is_not_for_everybody(tmp_path: Path) -> None:
     assert store.folder.stat().st_mode & 0o777 == 0o750
 
 
+def connect(config: Config) -> BrokerSession:
+    return BrokerSession(config, Silent(), Health(config.health), instruments())
+
+
 def test_subscriptions_are_never_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, other = simple(tmp_path), simple(tmp_path, **CHANGES["topic"])
-    vitals = Vitals(config.health)
-    Connection(config, tmp_path, vitals)
+    state = StateSection(folder=str(tmp_path))
+    config = simple(tmp_path, state=state)
+    other = simple(tmp_path, state=state, **CHANGES["topic"])
+    connect(config)
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
-        Connection(other, tmp_path, vitals)
+        connect(other)
     assert "cannot be written" in caplog.text
     assert msgspec.json.decode((tmp_path / "subscriptions.json").read_bytes()) == ["r/+"]
-    assert Connection(other, tmp_path, vitals).link.previous_filters == ["r/+"]
-    assert Connection(other, tmp_path, vitals).link.previous_filters == ["other/+/x", "r/+"]
+    assert connect(other).link.previous_filters == ["r/+"]
+    assert connect(other).link.previous_filters == ["other/+/x", "r/+"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'"r/+"', b'["r/+\xff"]', b"[1]"])
+def test_a_damaged_list_of_subscriptions_is_warned_about_and_written_anew(
+    data: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = simple(tmp_path, state=StateSection(folder=str(tmp_path)))
+    path = tmp_path / "subscriptions.json"
+    path.write_bytes(data)
+    assert connect(config).link.previous_filters == []
+    assert caplog.text.count(f"expected {path} to hold the topics of earlier subscriptions") == 1
+    assert msgspec.json.decode(path.read_bytes()) == ["r/+"]

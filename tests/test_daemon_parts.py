@@ -26,7 +26,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
+from service_doubles import Silent, counted, exposition
 from streamlvq.config import (
     Broker,
     Config,
@@ -42,11 +44,9 @@ from streamlvq.config import (
 )
 from streamlvq.connect import Message
 from streamlvq.daemon import logs
-from streamlvq.daemon.connection import Connection, make_link, subscriptions
-from streamlvq.daemon.http import HealthServer, PortError
-from streamlvq.daemon.instruments import OTHER, Instruments
-from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
-from streamlvq.daemon.notify import Notifier
+from streamlvq.daemon.daemon import subscriptions
+from streamlvq.daemon.health import HealthServer, PortError
+from streamlvq.daemon.metrics import OTHER_DEVICES, STEP_SECONDS, Metrics
 from streamlvq.daemon.probe import Probe
 from streamlvq.daemon.processor import BatchResult, MessageProcessor
 from streamlvq.daemon.publisher import (
@@ -56,14 +56,15 @@ from streamlvq.daemon.publisher import (
     HomeAssistantDiscovery,
     Publisher,
 )
-from streamlvq.daemon.reload import changes, fixed, reconnects
+from streamlvq.daemon.reload import needs_reconnect, restart_keys
+from streamlvq.daemon.session import BrokerSession, StatusWriter, make_link
 from streamlvq.daemon.state_store import FolderError, FolderLock, StateStore
-from streamlvq.daemon.status import Status
-from streamlvq.daemon.vitals import Vitals
+from streamlvq.daemon.systemd import Notifier
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Decisions, Event, Readings, Refused
 from streamlvq.monitor import Monitor, Outcome
 from streamlvq.payloads import Decoder
+from streamlvq.role import Health, RoleStatus, changed_keys
 from streamlvq_connectors.memory import MemoryLink
 
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
@@ -97,8 +98,8 @@ def _plain(text: str) -> str:
     return re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], text, flags=re.DOTALL)
 
 
-def instruments(max_devices: int = 100) -> Instruments:
-    return Instruments(Vitals(HealthSection()), max_devices)
+def instruments(max_devices: int = 100) -> Metrics:
+    return Metrics(Health(HealthSection()), max_devices)
 
 
 def decisions(devices: list[str], reasons: list[str | None] | None = None) -> Decisions:
@@ -127,35 +128,26 @@ def decisions(devices: list[str], reasons: list[str | None] | None = None) -> De
 # --- metrics --------------------------------------------------------------------------------------
 
 
-def test_metrics_refuse_names_that_are_taken_or_no_names() -> None:
-    registry = Registry()
-    registry.add(Counter("a_total", "A."))
-    with pytest.raises(ValueError, match="not taken, got 'a_total'"):
-        registry.add(Gauge("a_total", "A.", lambda: 1.0))
-    for name in ("", "1a", "a-b", "a b", "ä"):
-        with pytest.raises(ValueError, match="expected a name"):
-            Counter(name, "")
-    for label in ("le", "__name__", "a-b", ""):
-        with pytest.raises(ValueError, match="expected the name of a label"):
-            Counter("a", "", [label])
-    with pytest.raises(ValueError, match=r"expected values for the labels \('device',\)"):
-        Counter("a", "", ["device"]).add(1)
-    with pytest.raises(ValueError, match="bounds that grow"):
-        Histogram("a", "", [1, 1])
+def test_metrics_refuse_names_that_are_taken() -> None:
+    measured = instruments()
+    for name in ("readings_total", "models", "decisions_total"):
+        with pytest.raises(ValueError, match="Duplicated"):
+            measured.gauge(name, "Taken.", lambda: 1.0)
 
 
 @steady
-@given(st.dictionaries(st.text(), st.integers(1, 10**9)), st.text())
-def test_labels_and_help_survive_any_text(counts: dict[str, int], text: str) -> None:
-    registry = Registry()
-    counter = registry.add(Counter("a_total", text, ["device"]))
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.integers(1, 100), max_size=20))
+def test_devices_of_any_name_have_counters(counts: dict[str, int]) -> None:
+    measured = instruments()
     for device, count in counts.items():
-        counter.add(count, device)
-    lines = registry.text().split("\n")
-    read = parse("\n".join(lines)) if not _strange_lines(registry.text()) else None
-    if read is not None:
-        assert {labels[0][1]: v for (_, labels), v in read.items()} == counts
-    assert sum(line.startswith("a_total{") for line in lines) == len(counts)
+        measured.count_decisions(decisions([device] * count))
+    text = exposition(measured.registry)
+    if not _strange_lines(text):
+        read = parse(text)
+        name = "streamlvq_device_readings_total"
+        assert {labels[0][1]: v for (n, labels), v in read.items() if n == name} == counts
+    lines = text.split("\n")
+    assert sum(line.startswith("streamlvq_device_readings_total{") for line in lines) == len(counts)
 
 
 def _strange_lines(text: str) -> bool:
@@ -166,24 +158,28 @@ def _strange_lines(text: str) -> bool:
 @steady
 @given(st.lists(st.floats(0, 10)))
 def test_histograms_count_like_a_loop(values: list[float]) -> None:
-    bounds = (0.5, 1.0, 5.0)
-    histogram = Histogram("h", "H.", bounds)
+    measured = instruments()
     for value in values:
-        histogram.observe(value)
-    read = parse("".join(f"{line}\n" for line in histogram.lines()))
-    for bound in bounds:
-        label = str(int(bound)) if bound == int(bound) else str(bound)
-        assert read["h_bucket", (("le", label),)] == sum(v <= bound for v in values)
-    assert read["h_bucket", (("le", "+Inf"),)] == read["h_count", ()] == len(values)
-    assert read["h_sum", ()] == pytest.approx(math.fsum(values))
+        measured.latency.observe(value)
+    read, name = parse(exposition(measured.registry)), "streamlvq_step_seconds"
+    for bound in STEP_SECONDS:
+        assert read[f"{name}_bucket", (("le", str(float(bound))),)] == sum(
+            v <= bound for v in values
+        )
+    assert read[f"{name}_bucket", (("le", "+Inf"),)] == read[f"{name}_count", ()] == len(values)
+    assert read[f"{name}_sum", ()] == pytest.approx(math.fsum(values))
+
+
+def test_nothing_says_when_counters_were_made() -> None:
+    assert "_created" not in exposition(instruments().registry)
 
 
 def test_the_meaning_of_every_metric_stands_by_itself(tmp_path: Path) -> None:
     measured = instruments()
     config = Config(state=StateSection(folder=str(tmp_path)))
-    StateStore(config, Vitals(HealthSection()), measured).close()
+    StateStore(config, Health(HealthSection()), measured).close()
     measured.watch_link(dict)
-    texts = re.findall(r"^# HELP (\S+) (.*)$", measured.registry.text(), flags=re.MULTILINE)
+    texts = re.findall(r"^# HELP (\S+) (.*)$", exposition(measured.registry), flags=re.MULTILINE)
     assert len(texts) >= 30
     for name, text in texts:
         assert text.endswith("."), name
@@ -197,7 +193,7 @@ def test_the_status_is_as_described() -> None:
     """Also what the documentation shows."""
     page = Path(__file__).parents[1] / "docs" / "daemon.md"
     (shown,) = re.findall(r'\{"state": "online".*?\}', page.read_text(), flags=re.DOTALL)
-    message = Status(Config()).message("online")
+    message = StatusWriter(Config()).message("online")
     assert message is not None
     assert list(json.loads(shown)) == list(json.loads(message.payload))
     for word in ("starting", "stopping", "not connected", "silence", "journal", "snapshot", "file"):
@@ -207,9 +203,9 @@ def test_the_status_is_as_described() -> None:
 def test_devices_beyond_the_limit_share_a_counter() -> None:
     measured = instruments(max_devices=3)
     measured.count_decisions(decisions([f"d{i % 10}" for i in range(100)], ["outlier"] * 100))
-    read = parse(measured.registry.text())
+    read = parse(exposition(measured.registry))
     own = {dict(labels)["device"]: v for (n, labels), v in read.items() if "device_readings" in n}
-    assert own == {"d0": 10, "d1": 10, "d2": 10, OTHER: 70}
+    assert own == {"d0": 10, "d1": 10, "d2": 10, OTHER_DEVICES: 70}
     rejected = [v for (name, _), v in read.items() if name == "streamlvq_device_rejected_total"]
     assert sorted(rejected) == [10, 10, 10, 70]
     key = (("accepted", "false"), ("reason", "outlier"))
@@ -224,7 +220,7 @@ def test_metrics_can_be_read_while_they_change() -> None:
 
     def read() -> None:
         while not stop.is_set():
-            parse(measured.registry.text())
+            parse(exposition(measured.registry))
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -233,34 +229,34 @@ def test_metrics_can_be_read_while_they_change() -> None:
         measured.count_refused([Refused(0, f"reason {i}", "")])
     stop.set()
     thread.join()
-    assert measured.readings.value() == 1500
+    assert measured.readings_count == 1500
 
 
 # --- health ---------------------------------------------------------------------------------------
 
 
-def healthy() -> Vitals:
-    return Vitals(
+def healthy() -> Health:
+    return Health(
         HealthSection(silence_seconds=10, snapshot_age_seconds=20),
         started=100.0,
         starting=False,
         connected=True,
-        trouble=None,
+        link_error=None,
         saved=100.0,
         beat=100.0,
     )
 
 
 def test_health_names_every_reason() -> None:
-    assert healthy().complaints(100.0) == []
+    assert healthy().problems(100.0) == []
     vitals = healthy()
     vitals.beat = 110.5
-    assert vitals.complaints(110.5) == ["silence: no reading for 10 s"]
+    assert vitals.problems(110.5) == ["silence: no reading for 10 s"]
     vitals.reading = 105.0
-    assert vitals.complaints(110.5) == []
-    vitals.connected, vitals.trouble = False, "connection refused"
+    assert vitals.problems(110.5) == []
+    vitals.connected, vitals.link_error = False, "connection refused"
     vitals.journal, vitals.snapshot, vitals.file = "full", "read-only", "gone"
-    assert vitals.complaints(110.5) == [
+    assert vitals.problems(110.5) == [
         "journal: full",
         "file: gone",
         "not connected: connection refused",
@@ -271,17 +267,17 @@ def test_health_names_every_reason() -> None:
 def test_an_old_snapshot_matters_only_if_something_changed() -> None:
     vitals = healthy()
     vitals.reading = vitals.beat = 125.0
-    assert vitals.complaints(125.0) == []
+    assert vitals.problems(125.0) == []
     vitals.unsaved = True
-    assert vitals.complaints(125.0) == ["snapshot: the last one is 25 s old"]
+    assert vitals.problems(125.0) == ["snapshot: the last one is 25 s old"]
 
 
 def test_health_sees_a_loop_that_hangs_and_one_that_starts() -> None:
     vitals = healthy()
     vitals.reading = 140.0
-    assert vitals.complaints(140.0) == ["stuck: the loop has not come round for 40 s"]
+    assert vitals.problems(140.0) == ["stuck: the loop has not come round for 40 s"]
     vitals.starting = True
-    assert vitals.complaints(140.0) == ["starting: the state is being restored"]
+    assert vitals.problems(140.0) == ["starting: the state is being restored"]
 
 
 def fetch(url: str) -> tuple[int, str, bytes]:
@@ -308,7 +304,7 @@ def test_http_answers(server: HealthServer) -> None:
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert parse(content.decode())["streamlvq_readings_total", ()] == 0
     assert fetch(f"{url}/healthz")[::2] == (200, b'{"healthy":true,"reasons":[]}')
-    server.vitals.journal = "no space"
+    server.health.journal = "no space"
     status, kind, content = fetch(f"{url}/healthz?verbose=1")
     assert (status, kind) == (503, "application/json")
     assert json.loads(content) == {"healthy": False, "reasons": ["journal: no space"]}
@@ -327,7 +323,7 @@ def test_http_survives_whoever_says_nonsense_or_nothing(server: HealthServer) ->
 
 def test_a_port_that_is_taken_is_named(server: HealthServer) -> None:
     with pytest.raises(PortError, match=rf"health.port\), got 127.0.0.1:{server.port}"):
-        HealthServer("127.0.0.1", server.port, Registry(), healthy())
+        HealthServer("127.0.0.1", server.port, CollectorRegistry(), healthy())
 
 
 # --- systemd --------------------------------------------------------------------------------------
@@ -344,9 +340,9 @@ def test_notifier_speaks_to_a_real_socket(tmp_path: Path, abstract: bool) -> Non
         notifier.status("one\ntwo")
         notifier.ready()
         for now in (0.0, 0.5, 0.99, 1.0, 1.5, 2.1):
-            notifier.feed(now)
+            notifier.watchdog(now)
         notifier.reloading(5_000_000)
-        notifier.patience(1.5)
+        notifier.extend_timeout(1.5)
         notifier.stopping()
         heard = [listener.recv(200).decode() for _ in range(8)]
     assert heard == ["STATUS=one two", "READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1",
@@ -359,7 +355,7 @@ def test_notifier_without_systemd_and_with_one_that_is_gone(
 ) -> None:
     silent = Notifier({})
     silent.ready()
-    silent.feed(0.0)
+    silent.watchdog(0.0)
     assert not silent.active
     assert caplog.text == ""
     Notifier({"NOTIFY_SOCKET": "/nowhere/at/all"}).ready()
@@ -490,7 +486,7 @@ def test_labels_that_nothing_waits_for_do_not_flood_the_log() -> None:
     assert len(said(stream)) == MAX_LABEL_WARNINGS + 1
     assert "only counted (streamlvq_refused_total), dead-lettered" in stream.getvalue()
     assert len(sent) == 1000
-    assert measured.refused.value("label") == 1001
+    assert counted(measured.registry, "refused_total", reason="label") == 1001
     logs.set_up(LoggingSection(level="debug"), stream).filters.clear()
     publisher.messages(BatchResult(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
     assert said(stream)[-1].startswith("debug   refused a message on l/p (label): no reading 0")
@@ -597,8 +593,11 @@ def test_what_is_not_known_is_said_in_words(tmp_path: Path) -> None:
 
 
 def test_status_and_will() -> None:
-    status = Status(Config())
-    will, online = status.will(), status.message("online", devices=3, snapshot_age=1.23456)
+    status = StatusWriter(Config())
+    will, online = (
+        status.will(),
+        status.message("online", RoleStatus(devices=3), snapshot_age=1.23456),
+    )
     assert will is not None
     assert online is not None
     assert will.retain
@@ -608,7 +607,7 @@ def test_status_and_will() -> None:
     said = json.loads(online.payload)
     assert (said["state"], said["devices"], said["snapshot_age"]) == ("online", 3, 1.2)
     assert abs(said["since"] - time.time()) < 60
-    assert Status(Config(status=StatusSection(topic=None))).will() is None
+    assert StatusWriter(Config(status=StatusSection(topic=None))).will() is None
 
 
 def test_home_assistant_finds_devices() -> None:
@@ -669,7 +668,7 @@ def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
     assert [m.topic for m in sent] == ["d/p0", "d/p1", "streamlvq/streamlvq/dead"]
     assert path.read_bytes() == sent[0].payload + b"\n" + sent[1].payload + b"\n"
     assert json.loads(sent[2].payload)["reason"] == "payload"
-    read = parse(measured.registry.text())
+    read = parse(exposition(measured.registry))
     assert read["streamlvq_refused_total", (("reason", "payload"),)] == 1
     assert read["streamlvq_skipped_total", ()] == 4
     quiet = msgspec.structs.replace(config, decisions=DecisionsSection(topic=None, file=str(path)))
@@ -687,7 +686,7 @@ def test_subscriptions_and_links() -> None:
         config, broker=msgspec.structs.replace(config.broker, url="carrier-pigeon://x")
     )
     with pytest.raises(StreamLVQError, match=r"broker\.url: expected .*mqtt://"):
-        make_link(wrong, None)
+        make_link(wrong, subscriptions(wrong))
 
 
 class Telling(MemoryLink):
@@ -708,15 +707,18 @@ class Tended:
     """A connection to a broker inside this process, and how the daemon looks after it."""
 
     def __init__(self, folder: Path, **broker: Any) -> None:
-        config = Config(broker=Broker(url=f"memory://{folder.name}", **broker))
+        config = Config(
+            broker=Broker(url=f"memory://{folder.name}", **broker),
+            state=StateSection(folder=str(folder)),
+        )
         self.far = MemoryLink.broker_named(folder.name)
-        self.measured, self.monitor = instruments(), Monitor(config)
-        self.publisher = Publisher(config, self.measured)
-        self.connection = Connection(config, folder, Vitals(HealthSection()))
+        measured = instruments()
+        role = Silent(publisher=Publisher(config, measured))
+        self.connection = BrokerSession(config, role, Health(HealthSection()), measured)
 
     def look(self) -> None:
         self.connection.link.read(0.0)
-        self.connection.tend(0.0, self.publisher, self.measured, self.monitor)
+        self.connection.tend(0.0)
 
     def reconnect(self, *, forget: bool) -> None:
         self.far.online = False
@@ -798,27 +800,27 @@ def test_what_may_change_while_running() -> None:
         health=HealthSection(silence_seconds=1.0),
         decisions=DecisionsSection(topic="x/{device}"),
     )
-    assert changes(old, new) == [
+    assert changed_keys(old, new) == [
         "rejector.target_rate",
         "decisions.topic",
         "health.silence_seconds",
     ]
-    assert fixed(old, new) == []
-    assert not reconnects(old, new)
+    assert restart_keys(old, new) == []
+    assert not needs_reconnect(old, new)
     moved = msgspec.structs.replace(old, readings=ReadingsSection(topic="x/{device}"))
-    assert reconnects(old, moved)
-    assert changes(old, old) == []
+    assert needs_reconnect(old, moved)
+    assert changed_keys(old, old) == []
 
 
 def test_what_needs_a_restart_is_named() -> None:
     old = Config()
-    assert fixed(old, Config(model=ModelSection(type="GLVQ", per="device"))) == [
+    assert restart_keys(old, Config(model=ModelSection(type="GLVQ", per="device"))) == [
         "model.type",
         "model.per",
     ]
-    assert "rejector" in fixed(old, Config(rejector=RejectorSection(threshold=0.5)))
+    assert "rejector" in restart_keys(old, Config(rejector=RejectorSection(threshold=0.5)))
     renamed = Config(broker=msgspec.structs.replace(old.broker, client_id="b"))
-    assert fixed(old, renamed) == ["broker.client_id"]
+    assert restart_keys(old, renamed) == ["broker.client_id"]
 
 
 # --- from messages to their result ----------------------------------------------------------------

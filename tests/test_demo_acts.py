@@ -16,7 +16,7 @@ from demos import alive, descendants, started, until
 from streamlvq.config import load
 from streamlvq.demo.fleet import HALLS, LABELS_TO_JOIN, MIN_ROUND_READINGS, make_press
 from streamlvq.demo.processes import FLEET_FOLDER, find_mosquitto, find_nats
-from streamlvq.fleet import TrustedKeys, unseal
+from streamlvq.fleet import TrustedKeys, parse_envelope
 from streamlvq.synth import BEARING_FAULT
 
 FINDERS = {"mosquitto": find_mosquitto, "nats": find_nats}
@@ -97,7 +97,7 @@ def assert_signed(folder: Path) -> None:
     trust = TrustedKeys.load(folder / FLEET_FOLDER / "trusted-keys")
     for node in HALLS:
         (sent,) = (folder / FLEET_FOLDER / node / "state" / "fleet" / "sent").glob("*.env")
-        sealed = unseal(sent.read_bytes(), limit=10**6)
+        sealed = parse_envelope(sent.read_bytes(), limit=10**6)
         assert sealed.header.node == node
         sealed.check(trust)
 

@@ -21,7 +21,7 @@ from fleets import (
     truth,
     wait_until_serving,
 )
-from streamlvq.daemon.fleet import shared_bytes
+from streamlvq.fleet.node import shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.snapshot import Snapshot
 

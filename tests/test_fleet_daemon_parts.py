@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from daemons import CLASSES
 from fleets import FLEET, NAMES, ROOT, fused_in_memory, node_readings
+from service_doubles import OneLink, counted, exposition
 from streamlvq.cli.fleet import words
 from streamlvq.config import (
     Broker,
@@ -24,30 +26,30 @@ from streamlvq.config import (
     StateSection,
 )
 from streamlvq.config.fleet_topics import Place
-from streamlvq.connect import Message, Subscription
-from streamlvq.daemon.connection import make_link, subscriptions
-from streamlvq.daemon.fleet import Fleet, shared_bytes
-from streamlvq.daemon.fleet_author import Author, TooLargeError, TrustError, trusted
-from streamlvq.daemon.fleet_figures import FleetFigures
-from streamlvq.daemon.fleet_fusing import Fusing, Fusion, fuse_members, key_of
-from streamlvq.daemon.fleet_hub import FleetHub
-from streamlvq.daemon.fleet_schedule import Schedule
-from streamlvq.daemon.fleet_status import NoFleetError, judge, look
-from streamlvq.daemon.greeting import Greeting
-from streamlvq.daemon.instruments import Instruments
+from streamlvq.connect import Link, Message, Subscription
+from streamlvq.daemon.daemon import subscriptions
 from streamlvq.daemon.journal import Received, Record, Serve
-from streamlvq.daemon.metrics import GaugeTable, Registry
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.daemon.probe import as_guest
 from streamlvq.daemon.processor import MessageProcessor
-from streamlvq.daemon.reload import fixed
+from streamlvq.daemon.reload import restart_keys
+from streamlvq.daemon.session import SessionTracker, StatusWriter, make_link
 from streamlvq.daemon.state_store import StateStore
-from streamlvq.daemon.status import Status
-from streamlvq.daemon.vitals import Vitals
-from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, seal, unseal
+from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, parse_envelope, seal
+from streamlvq.fleet.checks import TrustError, load_trusted_keys
+from streamlvq.fleet.fusion_worker import FusionResult, FusionWorker, fuse_members, fusion_key
+from streamlvq.fleet.hub import HubRole
+from streamlvq.fleet.inbox import fleet_subscriptions
+from streamlvq.fleet.metrics import FleetMetrics
+from streamlvq.fleet.node import FleetNode, shared_bytes
+from streamlvq.fleet.participant import FleetParticipant
+from streamlvq.fleet.publication import EnvelopeWriter, Schedule, TooLargeError
+from streamlvq.fleet.status import NoFleetError, evaluate, fetch_status
 from streamlvq.fusion import FusionError, fuse
 from streamlvq.models import GLVQ, GMLVQ
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
+from streamlvq.role import Health, RoleStatus
 from streamlvq.snapshot import Snapshot
 from streamlvq_connectors.memory import MemoryBroker, MemoryLink
 
@@ -74,9 +76,9 @@ def config(
 
 def learnt(name: str, count: int = 60) -> Snapshot:
     """What a node has learnt alone."""
-    intake = MessageProcessor(Decoder(config(name=name)), Monitor(config(name=name)))
-    intake.process(node_readings(name, count))
-    return Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), name))
+    processor = MessageProcessor(Decoder(config(name=name)), Monitor(config(name=name)))
+    processor.process(node_readings(name, count))
+    return Snapshot.from_bytes(shared_bytes(processor.monitor.local(""), name))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def snapshots() -> dict[str, Snapshot]:
 
 def member(snapshot: Snapshot, sequence: int = 1) -> Member:
     data = sealed(snapshot, sequence)
-    found = unseal(data, limit=10**7)
+    found = parse_envelope(data, limit=10**7)
     return Member(snapshot.node, snapshot, found.header, found.digest)
 
 
@@ -123,7 +125,7 @@ def test_each_role_listens_to_what_it_needs() -> None:
         (f"{ROOT}/models/a", 1, True),
         (f"{ROOT}/nodes/a", 1, True),
     ]
-    assert subscriptions(config(role="hub")) == [
+    assert fleet_subscriptions(config(role="hub")) == [
         (f"{ROOT}/nodes/+", 1, True),
         (f"{ROOT}/models/+", 1, True),
     ]
@@ -132,16 +134,16 @@ def test_each_role_listens_to_what_it_needs() -> None:
 
 def test_the_fleet_has_a_limit_of_its_own() -> None:
     alone = msgspec.structs.replace(config(), fleet=None)
-    assert make_link(alone, None).broker.max_payload_bytes == 262_144
-    assert make_link(config(), None).broker.max_payload_bytes == 1_048_576
+    assert make_link(alone, []).broker.max_payload_bytes == 262_144
+    assert make_link(config(), []).broker.max_payload_bytes == 1_048_576
     small = config(max_snapshot_bytes=2000)
-    assert make_link(small, None).broker.max_payload_bytes == 262_144
+    assert make_link(small, []).broker.max_payload_bytes == 262_144
 
 
 def test_a_fleet_changes_only_with_a_restart() -> None:
     old = config()
-    assert fixed(old, config(publish_after=7)) == ["fleet.publish_after"]
-    assert fixed(old, msgspec.structs.replace(old, fleet=None)) == ["fleet"]
+    assert restart_keys(old, config(publish_after=7)) == ["fleet.publish_after"]
+    assert restart_keys(old, msgspec.structs.replace(old, fleet=None)) == ["fleet"]
 
 
 # --- when to publish -----------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def test_after_a_failure_there_is_a_pause() -> None:
 def test_who_was_forgotten_speaks_again_after_the_pause() -> None:
     schedule = Schedule(SECTION)
     schedule.published(20, 0.0)
-    schedule.forgotten()
+    schedule.republish()
     assert not schedule.due(20, 9.0)
     assert schedule.due(20, 10.0)
 
@@ -197,7 +199,7 @@ def test_no_second_is_so_busy_that_more_is_published() -> None:
 # --- fusing --------------------------------------------------------------------------------------
 
 
-def wait_for(fusing: Fusing) -> Fusion:
+def wait_for(fusing: FusionWorker) -> FusionResult:
     end = time.monotonic() + 30
     while (fusion := fusing.poll()) is None:
         assert time.monotonic() < end
@@ -206,7 +208,7 @@ def wait_for(fusing: Fusing) -> Fusion:
 
 
 def test_fusing_waits_for_more_and_then_happens_once(snapshots: dict[str, Snapshot]) -> None:
-    fusing = Fusing(SECTION, lambda node: node == "a")
+    fusing = FusionWorker(SECTION, lambda node: node == "a")
     two = {name: member(snapshots[name]) for name in "ab"}
     three = {name: member(snapshots[name]) for name in "cab"}
     fusing.consider(two, now=0.0)
@@ -214,7 +216,7 @@ def test_fusing_waits_for_more_and_then_happens_once(snapshots: dict[str, Snapsh
     assert fusing.poll() is None
     fusing.consider(three, now=0.11)
     fusion = wait_for(fusing)
-    assert fusion.key == key_of(three)
+    assert fusion.key == fusion_key(three)
     assert fusion.models == {"a": fused_in_memory(snapshots.values())["a"]}
     assert fusion.report is not None
     assert fusion.report.nodes.keys() == {"a", "b", "c"}
@@ -231,7 +233,7 @@ def test_fusing_waits_for_more_and_then_happens_once(snapshots: dict[str, Snapsh
 
 def test_who_is_alone_is_not_fused(snapshots: dict[str, Snapshot]) -> None:
     assert fuse_members(SECTION, {"a": member(snapshots["a"])}, lambda _: True).models == {}
-    assert fuse_members(SECTION, {}, lambda _: True) == Fusion((), {})
+    assert fuse_members(SECTION, {}, lambda _: True) == FusionResult((), {})
 
 
 def test_what_cannot_be_fused_is_said_once(snapshots: dict[str, Snapshot]) -> None:
@@ -239,13 +241,13 @@ def test_what_cannot_be_fused_is_said_once(snapshots: dict[str, Snapshot]) -> No
     for k in range(30):
         other.learn_one({"x0": float(k % 2)}, CLASSES[k % 2])
     strange = Snapshot.of(other, "z", readings=False)
-    fusing = Fusing(SECTION, lambda _: True)
+    fusing = FusionWorker(SECTION, lambda _: True)
     members = {"a": member(snapshots["a"]), "z": member(strange)}
     fusing.consider(members, 0.0)
     fusing.consider(members, 1.0)
     fusion = wait_for(fusing)
-    assert fusion.trouble is not None
-    assert "GMLVQ" in fusion.trouble
+    assert fusion.error is not None
+    assert "GMLVQ" in fusion.error
     assert fusion.models == {}
     fusing.consider(members, 2.0)
     fusing.consider(members, 3.0)
@@ -258,39 +260,41 @@ def test_what_cannot_be_fused_is_said_once(snapshots: dict[str, Snapshot]) -> No
 def test_what_an_author_wrote_is_there_after_a_restart(
     tmp_path: Path, snapshots: dict[str, Snapshot]
 ) -> None:
-    author = Author(config(), tmp_path)
+    author = EnvelopeWriter(config(), tmp_path)
     assert author.kept() == {}
     assert author.last("a") is None
     first = author.write("a", snapshots["a"].to_bytes(), 5.0)
     second = author.write("a", b"later", 6.0)
-    again = Author(config(), tmp_path)
+    again = EnvelopeWriter(config(), tmp_path)
     assert again.kept() == {"a": second}
     last = again.last("a")
     assert last is not None
     assert (last.payload, last.header.created, last.header.kind) == (b"later", 6.0, "snapshot")
     assert last.header == again.last_header("a")
-    third = unseal(again.write("a", b"last", 7.0), limit=10**6)
-    assert third.header.number > last.header.number > unseal(first, limit=10**6).header.number
+    third = parse_envelope(again.write("a", b"last", 7.0), limit=10**6)
+    assert (
+        third.header.number > last.header.number > parse_envelope(first, limit=10**6).header.number
+    )
     again.forget("a")
     again.forget("a")
-    assert Author(config(), tmp_path).kept() == {}
+    assert EnvelopeWriter(config(), tmp_path).kept() == {}
 
 
 def test_an_author_knows_what_is_his(tmp_path: Path) -> None:
-    author = Author(config(), tmp_path)
+    author = EnvelopeWriter(config(), tmp_path)
     first = author.write("a", b"1", 5.0)
     author.write("a", b"2", 5.0)
-    assert author.wrote(first, None)
-    assert author.wrote(author.kept()["a"], None)
-    number = unseal(author.kept()["a"], limit=10**6).header.number
+    assert author.is_ours(first, None)
+    assert author.is_ours(author.kept()["a"], None)
+    number = parse_envelope(author.kept()["a"], limit=10**6).header.number
     later = Header(FLEET, "a", "snapshot", number[0] + 1, 1, 5.0)
-    assert not author.wrote(seal(b"x", later, None), None)
-    assert not author.wrote(seal(b"x", Header(FLEET, "b", "snapshot", 1, 1, 5.0), None), None)
-    assert not author.wrote(b"rubbish", None)
+    assert not author.is_ours(seal(b"x", later, None), None)
+    assert not author.is_ours(seal(b"x", Header(FLEET, "b", "snapshot", 1, 1, 5.0), None), None)
+    assert not author.is_ours(b"rubbish", None)
 
 
 def test_nothing_is_sent_that_nobody_would_look_at(tmp_path: Path) -> None:
-    author = Author(config(max_snapshot_bytes=1024), tmp_path)
+    author = EnvelopeWriter(config(max_snapshot_bytes=1024), tmp_path)
     with pytest.raises(TooLargeError, match=r"expected at most fleet.max_snapshot_bytes \(1024\)"):
         author.write("a", bytes(1024), 5.0)
     assert author.kept() == {}
@@ -299,14 +303,18 @@ def test_nothing_is_sent_that_nobody_would_look_at(tmp_path: Path) -> None:
 def test_damaged_files_cost_only_themselves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    author = Author(config(role="hub"), tmp_path)
+    author = EnvelopeWriter(config(role="hub"), tmp_path)
     author.write("x", b"1", 5.0)
     author.write("y", b"2", 5.0)
     author._path("x").write_bytes(b"torn")
     with caplog.at_level("WARNING", "streamlvq"):
-        assert Author(config(role="hub"), tmp_path).kept().keys() == {"y"}
+        assert EnvelopeWriter(config(role="hub"), tmp_path).kept().keys() == {"y"}
     assert "is of no use" in caplog.text
-    assert Author(config(role="hub", name="other"), tmp_path).kept() == {}
+    assert EnvelopeWriter(config(role="hub", name="other"), tmp_path).kept() == {}
+
+
+def trust_of(author: EnvelopeWriter) -> TrustedKeys | None:
+    return load_trusted_keys(author.section, author.name, author.key)
 
 
 def test_keys_must_belong_together(tmp_path: Path) -> None:
@@ -314,89 +322,85 @@ def test_keys_must_belong_together(tmp_path: Path) -> None:
     key.save(tmp_path / "a.key")
     keys = {"key_file": str(tmp_path / "a.key"), "trust": str(tmp_path / "trust")}
     TrustedKeys({"b": other.public}, tmp_path / "trust").save()
-    author = Author(config(**keys), tmp_path)
-    assert trusted(config(), Author(config(), tmp_path)) is None
-    trust = trusted(config(), author)
+    author = EnvelopeWriter(config(**keys), tmp_path)
+    assert trust_of(EnvelopeWriter(config(), tmp_path)) is None
+    trust = trust_of(author)
     assert trust is not None
     assert dict(trust) == {"b": other.public, "a": key.public}
 
     member_of = config(**keys, role="member", hub="hub")
     with pytest.raises(TrustError, match=r"fleet.hub: expected a node whose key is in .*'hub'"):
-        trusted(member_of, Author(member_of, tmp_path))
+        trust_of(EnvelopeWriter(member_of, tmp_path))
     TrustedKeys({"a": other.public}, tmp_path / "trust").save()
     with pytest.raises(TrustError, match=r"fleet.key_file: expected the key that .* has for 'a'"):
-        trusted(config(**keys), author)
+        trust_of(author)
 
 
 def test_envelopes_are_signed(tmp_path: Path) -> None:
     PrivateKey.new().save(tmp_path / "a.key")
     TrustedKeys(path=tmp_path / "trust").save()
     signed = config(key_file=str(tmp_path / "a.key"), trust=str(tmp_path / "trust"))
-    author = Author(signed, tmp_path)
-    unseal(author.write("a", b"1", 5.0), limit=10**6).check(trusted(signed, author))
+    author = EnvelopeWriter(signed, tmp_path)
+    parse_envelope(author.write("a", b"1", 5.0), limit=10**6).check(trust_of(author))
 
 
 # --- what is counted -----------------------------------------------------------------------------
 
 
-def test_a_table_of_values_with_labels() -> None:
-    registry = Registry()
-    registry.add(GaugeTable("age", "Ages.", ["node"], lambda: {("b",): 2.0, ("a",): 1.5}))
-    assert registry.text().splitlines()[1:] == [
-        "# TYPE age gauge",
-        'age{node="a"} 1.5',
-        'age{node="b"} 2',
-    ]
-
-
 def test_figures_are_shown_and_said() -> None:
-    registry = Registry()
-    figures = FleetFigures(registry, "ovens", "a", "peer")
-    assert "streamlvq_fleet_members 0" in registry.text()
+    registry = CollectorRegistry()
+    figures = FleetMetrics(registry, "ovens", "a", "peer")
+    assert "streamlvq_fleet_members 0.0" in exposition(registry)
     figures.created = {"b": time.time() - 10, "a": time.time() + 5}
     figures.count("new", None)
     figures.count("refused", "replayed")
     figures.count("refused", "replayed")
     figures.standing = {"local": 0.5, "fused": 0.75, "labels": 40}
     figures.serving, figures.fused_at = "fused", time.monotonic()
-    figures.fusion = Fusion((("a", b""), ("b", b"")), {}, seconds=0.25)
-    text = registry.text()
+    figures.fusion = FusionResult((("a", b""), ("b", b"")), {}, seconds=0.25)
+    text = exposition(registry)
     for line in (
-        "streamlvq_fleet_members 2",
-        'streamlvq_fleet_member_age_seconds{node="a"} 0',  # its clock is ahead
-        'streamlvq_fleet_messages_total{status="refused"} 2',
-        'streamlvq_fleet_refused_total{reason="replayed"} 2',
+        "streamlvq_fleet_members 2.0",
+        'streamlvq_fleet_member_age_seconds{node="a"} 0.0',  # its clock is ahead
+        'streamlvq_fleet_messages_total{status="refused"} 2.0',
+        'streamlvq_fleet_refused_total{reason="replayed"} 2.0',
         'streamlvq_fleet_recent_accuracy{model="fused"} 0.75',
-        "streamlvq_fleet_serving_fused 1",
+        "streamlvq_fleet_serving_fused 1.0",
         "streamlvq_fleet_fusion_seconds 0.25",
     ):
         assert line in text.splitlines()
-    figures.trouble["fusion"] = "no"
+    figures.problems["fusion"] = "no"
     record = figures.record()
     assert record.members == {"a": 0.0, "b": 10.0}
     assert record.fused == ["a", "b"]
     assert record.refused == {"replayed": 2}
-    assert record.trouble == figures.complaint() == "no"
-    message = Status(Config()).message("online", fleet=record)
+    assert record.trouble == figures.problem() == "no"
+    message = StatusWriter(Config()).message("online", RoleStatus(fleet=record))
     assert message is not None
     said = msgspec.json.decode(message.payload)["fleet"]
     assert (said["name"], said["serving"], said["standing"]["labels"]) == ("ovens", "fused", 40)
 
 
 def test_daemons_without_a_fleet_say_nothing_of_it() -> None:
-    message = Status(Config()).message("online")
+    message = StatusWriter(Config()).message("online")
     assert message is not None
     assert "fleet" not in msgspec.json.decode(message.payload)
 
 
 def test_trouble_with_the_fleet_is_bad_health() -> None:
-    vitals = Vitals(Config().health, starting=False, connected=True)
-    assert vitals.complaints() == []
+    vitals = Health(Config().health, starting=False, connected=True)
+    assert vitals.problems() == []
     vitals.fleet = "the fleet cannot be fused: no"
-    assert vitals.complaints() == ["fleet: the fleet cannot be fused: no"]
+    assert vitals.problems() == ["fleet: the fleet cannot be fused: no"]
 
 
 # --- a node, without a process -------------------------------------------------------------------
+
+
+def announce(tracker: SessionTracker, link: Link, fleet: FleetParticipant) -> None:
+    """Publish after a connect what a session would."""
+    if (connect := tracker.observe(link)) is not None:
+        link.publish(fleet.announcements(connect.is_first or not connect.kept))
 
 
 class Node:
@@ -404,29 +408,35 @@ class Node:
 
     def __init__(self, config: Config, folder: Path) -> None:
         self.config = config
-        self.registry = Registry()
-        self.fleet = Fleet(config, folder, self.registry)
-        self.intake = MessageProcessor(Decoder(config), Monitor(config))
-        self.link = make_link(config, None)
+        self.registry = CollectorRegistry()
+        self.fleet = FleetNode(config, folder, self.registry)
+        self.processor = MessageProcessor(Decoder(config), Monitor(config))
+        self.link = make_link(config, subscriptions(config))
+        self.tracker = SessionTracker()
         self.installed: list[bytes | None] = []
-        self.fleet.begin(self.intake.monitor)
+        self.fleet.start(OneLink(self.link), self)
+
+    @property
+    def monitor(self) -> Monitor:
+        return self.processor.monitor
 
     @property
     def serving(self) -> bytes | None:
-        model = self.intake.monitor.serving("")
-        return None if model is None else shared_bytes(model, self.fleet.node)
+        model = self.processor.monitor.serving("")
+        return None if model is None else shared_bytes(model, self.fleet.name)
 
-    def install(self, data: bytes | None) -> bool:
-        self.installed.append(data)
-        return self.intake.serve("", data)
+    def serve(self, model: bytes | None) -> bool:
+        self.installed.append(model)
+        return self.processor.serve("", model)
 
     def learn(self, messages: list[Message]) -> None:
-        self.intake.process(messages)
+        self.processor.process(messages)
 
     def turn(self, now: float) -> list[Message]:
         """Once round the loop; what is not the fleet's is given back."""
-        others = self.fleet.take(self.link.read(0.0), self.link)
-        self.fleet.tend(now, self.link, self.intake.monitor, self.install)
+        others = self.fleet.handle(self.link.read(0.0))
+        announce(self.tracker, self.link, self.fleet)
+        self.fleet.tend(now)
         return list(others)
 
     def turns(self, start: float = 100.0) -> None:
@@ -442,28 +452,28 @@ def memory(name: str) -> MemoryBroker:
 
 
 def refusals(node: Any) -> dict[str, float]:
-    return {reason: n for (reason,), n in node.fleet.figures.refused.values.items()}
+    return dict(node.fleet.metrics.refused)
 
 
 def test_peers_on_one_broker(tmp_path: Path, snapshots: dict[str, Snapshot]) -> None:
     memory("peers")
     nodes = [Node(config(name=n, broker="peers"), tmp_path / n) for n in NAMES]
     for node in nodes:
-        node.learn(node_readings(node.fleet.node, 60))
+        node.learn(node_readings(node.fleet.name, 60))
     for k in range(100):
         for node in nodes:
             node.turn(100.0 + k)
         time.sleep(0.005)
     expected = fused_in_memory(snapshots.values())
-    assert {node.fleet.node: node.serving for node in nodes} == expected
+    assert {node.fleet.name: node.serving for node in nodes} == expected
     for node in nodes:
         assert (
-            shared_bytes(node.intake.monitor.local(""), node.fleet.node)
-            == snapshots[node.fleet.node].to_bytes()
+            shared_bytes(node.processor.monitor.local(""), node.fleet.name)
+            == snapshots[node.fleet.name].to_bytes()
         )
         assert refusals(node) == {}
-        assert node.fleet.figures.serving == "fused"
-        assert node.installed == [*node.installed[:-1], expected[node.fleet.node]]
+        assert node.fleet.metrics.serving == "fused"
+        assert node.installed == [*node.installed[:-1], expected[node.fleet.name]]
 
     # Nothing happens if nothing happens.
     before = [len(node.installed) for node in nodes]
@@ -476,13 +486,13 @@ def test_peers_on_one_broker(tmp_path: Path, snapshots: dict[str, Snapshot]) -> 
     for node in nodes[:2]:
         node.turns(400.0)
     pair = fused_in_memory(snapshots[n] for n in "ab")
-    assert {node.fleet.node: node.serving for node in nodes[:2]} == pair
+    assert {node.fleet.name: node.serving for node in nodes[:2]} == pair
     # The one that is still there notices, says so, and is back.
     nodes[2].turn(500.0)
     nodes[2].turn(501.0)
     for node in nodes:
         node.turns(600.0)
-    assert {node.fleet.node: node.serving for node in nodes} == expected
+    assert {node.fleet.name: node.serving for node in nodes} == expected
 
 
 @pytest.mark.parametrize("transform", ["log1p", "asinh"])
@@ -491,14 +501,14 @@ def test_nodes_share_what_their_models_see(tmp_path: Path, transform: str) -> No
     broker = memory("transform")
     node = Node(with_transform(config(broker="transform"), transform), tmp_path)
     node.link.read(0.0)
-    intake = MessageProcessor(node.intake.decoder, Monitor(node.config))
+    processor = MessageProcessor(node.processor.decoder, Monitor(node.config))
     readings = [lifted(message) for message in node_readings("a", 80)]
-    intake.process(readings[20:])
-    other = Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), "b"))
+    processor.process(readings[20:])
+    other = Snapshot.from_bytes(shared_bytes(processor.monitor.local(""), "b"))
     broker.publish(f"{ROOT}/nodes/b", sealed(other))
     node.learn(readings[:60])
     node.turns()
-    own = Snapshot.from_bytes(shared_bytes(node.intake.monitor.local(""), "a"))
+    own = Snapshot.from_bytes(shared_bytes(node.processor.monitor.local(""), "a"))
     assert own.transform is not None
     assert own.transform[0] == transform
     assert node.serving == fused_in_memory([own, other])["a"]
@@ -506,10 +516,10 @@ def test_nodes_share_what_their_models_see(tmp_path: Path, transform: str) -> No
     strange = Snapshot.from_bytes(shared_bytes(learnt("c").classifier(), "c"))
     broker.publish(f"{ROOT}/nodes/c", sealed(strange))
     node.turns(300.0)
-    assert node.fleet.figures.fusions.value() == 2
-    assert node.fleet.figures.fusion is not None
-    assert node.fleet.figures.fusion.report is not None
-    assert "2 kinds of models" in node.fleet.figures.fusion.report.warnings[-1]
+    assert counted(node.registry, "fleet_fusions_total") == 2
+    assert node.fleet.metrics.fusion is not None
+    assert node.fleet.metrics.fusion.report is not None
+    assert "2 kinds of models" in node.fleet.metrics.fusion.report.warnings[-1]
     assert node.serving == fused_in_memory([own, other])["a"]
 
 
@@ -536,7 +546,7 @@ def test_kinds_of_models_are_fused_kind_by_kind(snapshots: dict[str, Snapshot]) 
     section = config().fleet
     assert section is not None
     members = {
-        name: Member(name, snapshot, unseal(sealed(snapshot), limit=2**20).header, name)
+        name: Member(name, snapshot, parse_envelope(sealed(snapshot), limit=2**20).header, name)
         for name, snapshot in (snapshots | matrices).items()
     }
     everyone = fuse_members(section, members, lambda node: True)
@@ -555,7 +565,7 @@ def test_a_defect_costs_one_message(
     broker = memory("defect")
     node = Node(config(broker="defect"), tmp_path)
     node.link.read(0.0)
-    good = node.fleet.roster.take
+    good = node.fleet.roster.accept
     calls: list[str] = []
 
     def take(node_in_topic: str, data: bytes, now: float) -> Any:
@@ -564,7 +574,7 @@ def test_a_defect_costs_one_message(
             raise ZeroDivisionError("a defect")
         return good(node_in_topic, data, now)
 
-    node.fleet.roster.take = take  # type: ignore[method-assign]
+    node.fleet.roster.accept = take  # type: ignore[method-assign]
     for name in "bc":
         broker.publish(f"{ROOT}/nodes/{name}", sealed(snapshots[name]))
     node.turn(100.0)
@@ -585,16 +595,16 @@ def test_a_restart_changes_nothing(tmp_path: Path, snapshots: dict[str, Snapshot
     node.turns()
     expected = fused_in_memory(snapshots[n] for n in "ab")["a"]
     assert node.serving == expected
-    sent = node.fleet.author.kept()
+    sent = node.fleet.writer.kept()
 
     again = Node(config(broker="restart"), tmp_path)
-    again.intake.monitor = Monitor.restore(again.config, node.intake.monitor.checkpoint())
-    again.fleet.begin(again.intake.monitor)
+    again.processor.monitor = Monitor.restore(again.config, node.processor.monitor.checkpoint())
+    again.fleet.start(OneLink(again.link), again)
     broker.published.clear()
     again.turns()
     assert again.installed == []
-    assert again.fleet.figures.fusions.value() == 1
-    assert again.fleet.author.kept() == sent
+    assert counted(again.registry, "fleet_fusions_total") == 1
+    assert again.fleet.writer.kept() == sent
     # Said again, but it is the same: the broker may not have heard it in the last moment.
     topic = f"{ROOT}/nodes/a"
     assert [m.payload for m in broker.published if m.topic == topic] == [sent["a"]]
@@ -635,7 +645,7 @@ def test_bad_messages_are_counted_and_readings_go_on(
         others = node.turn(100.0)
     assert refusals(node) == dict.fromkeys(bad, 1)
     assert [message.topic for message in others] == [reading.topic] * len(bad)
-    assert node.fleet.figures.taken.value("new") == 1
+    assert counted(node.registry, "fleet_messages_total", status="new") == 1
     for reason in bad:
         assert f"refused a message of the fleet on {ROOT}/nodes/b ({reason})" in caplog.text
     session = broker.sessions["a"]
@@ -647,9 +657,9 @@ def test_readings_that_are_too_large_stay_cut_for_the_decoder(tmp_path: Path) ->
     node = Node(config(), tmp_path)
     largest = node.config.broker.max_payload_bytes
     long = Message("plant/a/d/readings", bytes(500_000), 1.0)
-    [cut] = node.fleet.take([long], node.link)
+    [cut] = node.fleet.handle([long])
     assert len(cut.payload) == largest + 1
-    [refused] = node.intake.process([cut]).refused
+    [refused] = node.processor.process([cut]).refused
     assert "262144" in refused.text
 
 
@@ -670,8 +680,8 @@ def test_who_speaks_in_our_name_is_contradicted(
     assert len(broker.published) == 1  # there must be a pause
     node.turn(111.0)
     assert len(broker.published) == 2
-    assert broker.retained[f"{ROOT}/nodes/a"].payload == node.fleet.author.kept()["a"]
-    assert node.fleet.author.kept()["a"] != said.payload
+    assert broker.retained[f"{ROOT}/nodes/a"].payload == node.fleet.writer.kept()["a"]
+    assert node.fleet.writer.kept()["a"] != said.payload
 
 
 def test_who_puts_back_what_we_said_before_is_contradicted(tmp_path: Path) -> None:
@@ -690,7 +700,7 @@ def test_who_puts_back_what_we_said_before_is_contradicted(tmp_path: Path) -> No
     for now in (300.0, 311.0, 322.0, 333.0):
         node.turn(now)
     said = broker.retained[f"{ROOT}/nodes/a"].payload
-    assert unseal(said, limit=10**7).payload == unseal(newest, limit=10**7).payload
+    assert parse_envelope(said, limit=10**7).payload == parse_envelope(newest, limit=10**7).payload
     assert refusals(node) == {}
     count = len(broker.published)
     node.turn(344.0)
@@ -708,14 +718,14 @@ def test_the_disk_is_full(tmp_path: Path, snapshots: dict[str, Snapshot]) -> Non
     node.turn(100.0)
     assert refusals(node) == {"unsaved": 1}
     assert broker.sessions["a"].unacknowledged
-    assert node.fleet.figures.complaint() is not None
+    assert node.fleet.metrics.problem() is not None
     node.turn(101.5)
     assert refusals(node) == {"unsaved": 1}  # once is enough to know
     folder.unlink()
     node.turn(103.0)
     assert not broker.sessions["a"].unacknowledged
     assert node.fleet.roster.members(time.time()).keys() == {"b"}
-    assert node.fleet.figures.complaint() is None
+    assert node.fleet.metrics.problem() is None
 
 
 def test_a_model_that_cannot_decide_here_is_not_tried_for_ever(
@@ -733,7 +743,7 @@ def test_a_model_that_cannot_decide_here_is_not_tried_for_ever(
     node.turns()
     assert len(node.installed) == 1
     assert node.serving is None
-    assert "cannot decide here" in str(node.fleet.figures.complaint())
+    assert "cannot decide here" in str(node.fleet.metrics.problem())
     # A good one is welcome all the same, and one of somebody else is not.
     good = fused_in_memory(snapshots.values())["a"]
     header = Header(FLEET, "a", "model", 1, 2, time.time(), author="hub")
@@ -743,7 +753,7 @@ def test_a_model_that_cannot_decide_here_is_not_tried_for_ever(
     node.turns(200.0)
     assert node.serving == good
     assert refusals(node) == {"author": 1}
-    assert node.fleet.figures.complaint() is None
+    assert node.fleet.metrics.problem() is None
     # The hub takes it back.
     broker.publish(f"{ROOT}/models/a", b"")
     node.turns(300.0)
@@ -756,8 +766,8 @@ def test_a_model_too_large_to_publish_is_said(tmp_path: Path) -> None:
     node.learn(node_readings("a", 60))
     node.turn(100.0)
     node.turn(101.0)
-    assert node.fleet.figures.publish_failures.value() == 1
-    assert "cannot be published" in str(node.fleet.figures.complaint())
+    assert counted(node.registry, "fleet_publish_failures_total") == 1
+    assert "cannot be published" in str(node.fleet.metrics.problem())
 
 
 def test_those_who_are_silent_too_long_fade_out(
@@ -772,7 +782,7 @@ def test_those_who_are_silent_too_long_fade_out(
     begin, seen, served = time.monotonic(), set(), set()
     while time.monotonic() < begin + 2.0:
         node.turn(time.monotonic())
-        seen.add(tuple(node.fleet.figures.created))
+        seen.add(tuple(node.fleet.metrics.created))
         served.add(node.serving is not None)
         time.sleep(0.02)
     assert served == {False, True}
@@ -780,7 +790,7 @@ def test_those_who_are_silent_too_long_fade_out(
     # It has been there all the time itself, with nothing new to say.
     assert ("a", "b") in seen
     assert node.fleet.roster.members(time.time()).keys() == {"a"}
-    assert node.fleet.figures.published.value() >= 4
+    assert counted(node.registry, "fleet_published_total") >= 4
 
 
 # --- a hub, without a process --------------------------------------------------------------------
@@ -790,13 +800,22 @@ class ByHand:
     """A hub run by hand."""
 
     def __init__(self, config: Config, folder: Path) -> None:
-        self.fleet = FleetHub(config, folder, Registry())
-        self.link = make_link(config, None)
+        state = msgspec.structs.replace(config.state, folder=str(folder))
+        config = msgspec.structs.replace(config, state=state)
+        self.registry = CollectorRegistry()
+        self.fleet = HubRole(config, Health(config.health), self.registry, lambda: None)
+        self.link = make_link(config, self.fleet.subscriptions(config))
+        self.tracker = SessionTracker()
+        self.fleet.start(OneLink(self.link))
+
+    def turn(self, now: float) -> None:
+        self.fleet.handle(self.link.read(0.0))
+        announce(self.tracker, self.link, self.fleet)
+        self.fleet.tend(now)
 
     def turns(self, start: float) -> None:
         for k in range(60):
-            self.fleet.take(self.link.read(0.0), self.link)
-            self.fleet.tend(start + k, self.link)
+            self.turn(start + k)
             time.sleep(0.005)
 
 
@@ -839,13 +858,13 @@ def test_a_hub_tells_each_node_what_has_changed(
     hub.turns(600.0)
     assert models(broker) == fused_in_memory(snapshots[n] for n in "ac")
     assert broker.retained[f"{ROOT}/models/b"].payload == b""
-    assert hub.fleet.author.kept().keys() == {"a", "c"}
+    assert hub.fleet.writer.kept().keys() == {"a", "c"}
 
     # After a restart it says the same again, with the same numbers.
-    before = hub.fleet.author.kept()
+    before = hub.fleet.writer.kept()
     again = ByHand(settings, tmp_path)
     again.turns(700.0)
-    assert again.fleet.author.kept() == before
+    assert again.fleet.writer.kept() == before
     assert models(broker) == fused_in_memory(snapshots[n] for n in "ac")
 
     # One node alone needs no hub.
@@ -865,7 +884,7 @@ def changed(snapshot: Snapshot) -> Snapshot:
 def models(broker: MemoryBroker) -> dict[str, bytes]:
     start = f"{ROOT}/models/"
     return {
-        topic.removeprefix(start): unseal(message.payload, limit=10**7).payload
+        topic.removeprefix(start): parse_envelope(message.payload, limit=10**7).payload
         for topic, message in broker.retained.items()
         if topic.startswith(start) and message.payload
     }
@@ -881,11 +900,12 @@ def test_a_hub_keeps_models_fresh(tmp_path: Path, snapshots: dict[str, Snapshot]
         sequence += 1
         for name in "ab":
             broker.publish(f"{ROOT}/nodes/{name}", sealed(snapshots[name], sequence), retain=True)
-        hub.fleet.take(hub.link.read(0.0), hub.link)
-        hub.fleet.tend(time.monotonic(), hub.link)
+        hub.turn(time.monotonic())
         time.sleep(0.05)
-    assert hub.fleet.figures.fusions.value() == 1
-    assert 4 <= hub.fleet.figures.published.value() <= 8  # each at once, and then now and then
+    assert counted(hub.registry, "fleet_fusions_total") == 1
+    assert (
+        4 <= counted(hub.registry, "fleet_published_total") <= 8
+    )  # each at once, and then now and then
     assert models(broker) == fused_in_memory(snapshots[n] for n in "ab")
 
 
@@ -904,7 +924,7 @@ def test_a_model_that_is_too_large_is_not_tried_for_ever(
     wanted = fused_in_memory(snapshots.values())
     room = largest - len(sealed(snapshots["a"])) + len(snapshots["a"].to_bytes()) - len("hub") + 1
     too_large = [name for name, data in wanted.items() if len(data) > room]
-    assert hub.fleet.figures.publish_failures.value() == len(too_large)
+    assert counted(hub.registry, "fleet_publish_failures_total") == len(too_large)
     assert models(broker).keys() == wanted.keys() - set(too_large)
 
 
@@ -927,24 +947,24 @@ def test_a_crash_changes_no_bit_of_what_was_served(
         Received(readings[200:]),
     ]
     processor = MessageProcessor(Decoder(settings), Monitor(settings))
-    vitals = Vitals(settings.health)
-    store = StateStore(settings, vitals, Instruments(vitals, 10))
+    health = Health(settings.health)
+    store = StateStore(settings, health, Metrics(health, 10))
     for k, record in enumerate(records):
         store.append(record)
         if isinstance(record, Serve):
             assert processor.serve(record.group, record.snapshot) == (k != 3)
         else:
             processor.process(record.messages)
-        vitals.unsaved = True
+        health.unsaved = True
         if k == 2:
             assert store.save(processor.monitor)  # a snapshot while it is served
     store.close()
-    vitals = Vitals(settings.health)
-    store = StateStore(settings, vitals, Instruments(vitals, 10))
+    health = Health(settings.health)
+    store = StateStore(settings, health, Metrics(health, 10))
     restored = store.restore(settings, lambda _: None).monitor
     store.close()
     assert restored.checkpoint() == processor.monitor.checkpoint()
-    assert store.instruments.replay_refused.value("failure") == 1
+    assert counted(store.metrics.registry, "replay_refused_total", reason="failure") == 1
     alone = MessageProcessor(Decoder(settings), Monitor(settings))
     alone.process(readings)
     assert shared_bytes(restored.local(""), "a") == shared_bytes(alone.monitor.local(""), "a")
@@ -966,14 +986,16 @@ def test_no_broker_can_serve_a_model(received: float, snapshots: dict[str, Snaps
 
 def test_brokers_are_told_again_only_if_need_be() -> None:
     broker = memory("greeting")
-    link = make_link(config(broker="greeting"), None)
-    greeting = Greeting()
-    assert not greeting.is_due(link)
+    link = make_link(config(broker="greeting"), subscriptions(config(broker="greeting")))
+    tracker = SessionTracker()
+    assert tracker.observe(link) is None
     link.read(0.0)
-    assert greeting.is_due(link)
-    assert not greeting.is_due(link)
+    connect = tracker.observe(link)
+    assert connect is not None
+    assert connect.is_first
+    assert tracker.observe(link) is None
     broker.online = False
-    assert not greeting.is_due(link)
+    assert tracker.observe(link) is None
 
 
 # --- looking from outside ------------------------------------------------------------------------
@@ -992,7 +1014,7 @@ def test_a_look_at_a_fleet(snapshots: dict[str, Snapshot]) -> None:
         Message(f"{ROOT}/nodes/e", b"rubbish", now),
         Message(f"{ROOT}/models/b", seal(made, header, None), now),
     ]
-    status = judge(config(), messages, now)
+    status = evaluate(config(), messages, now)
     assert [node.node for node in status.nodes] == list(NAMES)
     report = fuse(snapshots.values()).report
     for node in status.nodes:
@@ -1011,16 +1033,16 @@ def test_a_look_at_a_fleet(snapshots: dict[str, Snapshot]) -> None:
 
 
 def test_a_look_at_nothing() -> None:
-    assert list(words(judge(config(), [], 0.0))) == [
+    assert list(words(evaluate(config(), [], 0.0))) == [
         "nobody is in fleet 'ovens', as far as the broker retains it",
         "(a node publishes once it has learnt 1 labelled readings: fleet.min_samples)",
         "",
     ]
     with pytest.raises(NoFleetError, match="section 'fleet:'"):
-        look(Config())
+        fetch_status(Config())
     silent = msgspec.structs.replace(config(), broker=Broker(url="mqtt://127.0.0.1:1"))
     with pytest.raises(NoFleetError, match="expected an answer of the broker"):
-        look(silent, 0.3)
+        fetch_status(silent, 0.3)
 
 
 def test_a_look_only_believes_keys(tmp_path: Path, snapshots: dict[str, Snapshot]) -> None:
@@ -1032,6 +1054,6 @@ def test_a_look_only_believes_keys(tmp_path: Path, snapshots: dict[str, Snapshot
         Message(f"{ROOT}/nodes/a", sealed(snapshots["a"], key=stranger), 0.0),
         Message(f"{ROOT}/nodes/c", sealed(snapshots["c"]), 0.0),
     ]
-    status = judge(settings, messages, time.time())
+    status = evaluate(settings, messages, time.time())
     assert [node.node for node in status.nodes] == ["b"]
     assert [each.reason for each in status.refused] == ["unknown_key", "unsigned"]

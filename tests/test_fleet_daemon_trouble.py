@@ -25,8 +25,8 @@ from fleets import (
     state,
 )
 from streamlvq.cli import main
-from streamlvq.daemon.fleet import shared_bytes
 from streamlvq.fleet import Header, PrivateKey, TrustedKeys, seal
+from streamlvq.fleet.node import shared_bytes
 from streamlvq.snapshot import Snapshot, decode, encode
 
 pytestmark = pytest.mark.skipif(find_mosquitto() is None, reason="needs Mosquitto")

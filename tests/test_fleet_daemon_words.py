@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from fleets import ROOT, node_readings
-from streamlvq.daemon.connection import Connection
-from streamlvq.daemon.fleet_author import Author, TrustError, introduction, key_changes, trusted
-from streamlvq.daemon.fleet_deciding import Deciding
-from streamlvq.daemon.fleet_figures import FleetFigures
-from streamlvq.daemon.fleet_schedule import Schedule
-from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.metrics import Registry
-from streamlvq.daemon.vitals import Vitals
+from service_doubles import Silent
+from streamlvq.daemon.metrics import Metrics
+from streamlvq.daemon.session import BrokerSession
 from streamlvq.fleet import PrivateKey, TrustedKeys
+from streamlvq.fleet.checks import TrustError, introduction, key_changes, load_trusted_keys
+from streamlvq.fleet.metrics import FleetMetrics
+from streamlvq.fleet.node import ServingReporter
+from streamlvq.fleet.publication import EnvelopeWriter, Schedule
 from streamlvq.models import GLVQ
-from streamlvq.monitor import Monitor
+from streamlvq.role import Health, RoleStatus
 from streamlvq.snapshot import Snapshot
 from test_fleet_daemon_parts import (
     SECTION,
@@ -57,24 +57,24 @@ def standing(decides: str, local: float | None, fused: float | None, labels: int
 def test_who_decides_is_said_when_it_changes_and_only_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    figures = FleetFigures(Registry(), "ovens", "a", "peer")
-    deciding = Deciding(figures, "better")
-    deciding.begin(standing("local", None, None, 0))
-    deciding.look(standing("local", None, None, 0), has_model=False)
-    assert (said(caplog), figures.news()) == ([], False)
-    deciding.arrived()
-    deciding.look(standing("fused", None, None, 0), has_model=True)
-    assert (figures.news(), figures.news()) == (True, False)
+    figures = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
+    deciding = ServingReporter(figures, "better")
+    deciding.start(standing("local", None, None, 0))
+    deciding.report(standing("local", None, None, 0), has_model=False)
+    assert (said(caplog), figures.take_news()) == ([], False)
+    deciding.model_changed()
+    deciding.report(standing("fused", None, None, 0), has_model=True)
+    assert (figures.take_news(), figures.take_news()) == (True, False)
     for k in range(20):
-        deciding.look(standing("fused", 0.9, 0.9, k), has_model=True)
-    deciding.look(standing("local", 0.98, 0.91, 143), has_model=True)
-    deciding.look(standing("local", 0.99, 0.90, 144), has_model=True)
-    deciding.look(standing("fused", 0.969, 0.961, 400), has_model=True)
+        deciding.report(standing("fused", 0.9, 0.9, k), has_model=True)
+    deciding.report(standing("local", 0.98, 0.91, 143), has_model=True)
+    deciding.report(standing("local", 0.99, 0.90, 144), has_model=True)
+    deciding.report(standing("fused", 0.969, 0.961, 400), has_model=True)
     assert (figures.serving, figures.standing["labels"]) == ("fused", 400)
-    deciding.arrived()
-    deciding.look(standing("fused", None, None, 0), has_model=True)
-    deciding.arrived()
-    deciding.look(standing("local", None, None, 0), has_model=False)
+    deciding.model_changed()
+    deciding.report(standing("fused", None, None, 0), has_model=True)
+    deciding.model_changed()
+    deciding.report(standing("local", None, None, 0), has_model=False)
     assert said(caplog) == [
         "the fleet decides from now on",
         "the local model decides again: 0.98 against 0.91 of the last 143 labels",
@@ -98,7 +98,7 @@ def test_the_fleet_is_not_said_to_decide_where_it_may_not(
         "the fleet has a new model for us; our own decides (fleet.serve: local)"
     ]
     assert "from now on" not in caplog.text
-    assert node.fleet.figures.serving == "local"
+    assert node.fleet.metrics.serving == "local"
 
 
 def test_a_local_model_that_is_clearly_better_decides_again(
@@ -117,9 +117,9 @@ def test_a_local_model_that_is_clearly_better_decides_again(
     assert said(caplog, start="the fleet decides") == ["the fleet decides from now on"]
     model = node.serving
     node.learn(node_readings("a", 60, first=100))
-    now = node.intake.monitor.serving_score("")
+    now = node.processor.monitor.serving_score("")
     node.turn(161.0)
-    assert now["decides"] == "local" == node.fleet.figures.serving
+    assert now["decides"] == "local" == node.fleet.metrics.serving
     assert node.serving == model
     [line] = said(caplog, start="the local model")
     assert line == (
@@ -138,16 +138,16 @@ def test_a_peer_says_once_what_it_waits_for(
     node = Node(config(broker="waits", min_samples=50), tmp_path)
     for k in range(5):
         node.turn(100.0 + k)
-    record = node.fleet.figures.record()
+    record = node.fleet.metrics.record()
     assert str(record.waiting).startswith("labelled readings: nothing is published before 50")
     assert (record.unpublished, record.next_publication) == (0, None)
     node.learn(node_readings("a", 60))
     for k in range(5):
         node.turn(200.0 + k)
-    assert str(node.fleet.figures.record().waiting).startswith("other nodes: none")
+    assert str(node.fleet.metrics.record().waiting).startswith("other nodes: none")
     broker.publish(f"{ROOT}/nodes/b", sealed(learnt("b")))
     node.turns(300.0)
-    assert node.fleet.figures.record().waiting is None
+    assert node.fleet.metrics.record().waiting is None
     assert said(caplog, start="waiting in the fleet for") == [
         "waiting in the fleet for labelled readings: nothing is published before 50 are learnt "
         "(fleet.min_samples)",
@@ -159,16 +159,15 @@ def test_a_member_waits_for_its_hub_and_a_hub_for_nodes(tmp_path: Path) -> None:
     memory("both")
     node = Node(config(broker="both", role="member", hub="site"), tmp_path / "a")
     hub = ByHand(config(broker="both", name="site", role="hub"), tmp_path / "hub")
-    hub.fleet.begin()
     node.learn(node_readings("a", 60))
     hub.turns(100.0)
-    assert hub.fleet.figures.record().waiting == (
+    assert hub.fleet.metrics.record().waiting == (
         "nodes: none of at least 2 has published something that we believe"
     )
     node.turn(100.0)
-    assert node.fleet.figures.record().waiting == "a model from the hub 'site'"
+    assert node.fleet.metrics.record().waiting == "a model from the hub 'site'"
     hub.turns(200.0)
-    assert str(hub.fleet.figures.record().waiting).startswith("nodes: 1 of at least 2 has")
+    assert str(hub.fleet.metrics.record().waiting).startswith("nodes: 1 of at least 2 has")
 
 
 def test_what_is_not_published_yet_is_said(tmp_path: Path) -> None:
@@ -179,7 +178,7 @@ def test_what_is_not_published_yet_is_said(tmp_path: Path) -> None:
     node.turn(begin)
     node.learn(node_readings("a", 7, first=60))
     node.turn(begin + 1.0)
-    record = node.fleet.figures.record()
+    record = node.fleet.metrics.record()
     assert record.unpublished == 7
     assert record.next_publication == pytest.approx(300.0, abs=2.0)
 
@@ -211,8 +210,8 @@ def test_who_is_not_in_its_own_file_is_warned(
     own, other = PrivateKey.new(), PrivateKey.new()
     own.save(tmp_path / "a.key")
     wanted = config(**keys_of(tmp_path, b=other))
-    author = Author(wanted, tmp_path)
-    trust = trusted(wanted, author)
+    author = EnvelopeWriter(wanted, tmp_path)
+    trust = load_trusted_keys(author.section, author.name, author.key)
     assert (
         f"has no key of 'a': nodes that have the same file do not believe us; add ours with "
         f"`streamlvq keys trust {tmp_path / 'trust'} a {own.public}`" in caplog.text
@@ -222,11 +221,11 @@ def test_who_is_not_in_its_own_file_is_warned(
     )
     caplog.clear()
     keys_of(tmp_path, a=own, b=other)
-    trusted(wanted, author)
+    load_trusted_keys(author.section, author.name, author.key)
     assert caplog.text == ""
     keys_of(tmp_path, a=other)
     with pytest.raises(TrustError, match=rf"trust a {own.public.replace('+', '.')} --replace`"):
-        trusted(wanted, author)
+        load_trusted_keys(author.section, author.name, author.key)
 
 
 def test_what_has_changed_among_keys() -> None:
@@ -268,7 +267,7 @@ def test_after_a_change_of_key_the_newest_is_published_again(
     assert "nobody else" not in caplog.text
     again.turn(120.0)
     broker_has = broker.retained[f"{ROOT}/nodes/a"].payload
-    assert broker_has == again.fleet.author.kept()["a"]
+    assert broker_has == again.fleet.writer.kept()["a"]
 
 
 # --- the status ----------------------------------------------------------------------------------
@@ -277,25 +276,21 @@ def test_after_a_change_of_key_the_newest_is_published_again(
 def test_news_are_said_at_once(tmp_path: Path) -> None:
     broker = memory("news")
     wanted = config(tmp_path, broker="news")
-    vitals = Vitals(wanted.health)
-    figures = FleetFigures(Registry(), "ovens", "a", "peer")
-    connection = Connection(wanted, tmp_path, vitals, figures.record)
-    instruments, monitor = Instruments(vitals, 10), Monitor(wanted)
-
-    class Silent:
-        def announcements(self) -> tuple[()]:
-            return ()
+    vitals = Health(wanted.health)
+    figures = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
+    role = Silent(RoleStatus(fleet=figures.record()))
+    connection = BrokerSession(wanted, role, vitals, Metrics(vitals, 10))
 
     def count() -> int:
         return sum(message.topic.endswith("/status") for message in broker.published)
 
     connection.link.read(0.0)
-    connection.tend(100.0, Silent(), instruments, monitor)
+    connection.tend(100.0)
     first = count()
-    connection.tend(101.0, Silent(), instruments, monitor)
+    connection.tend(101.0)
     assert count() == first
-    connection.hurry()
-    connection.tend(101.1, Silent(), instruments, monitor)
+    connection.publish_status_soon()
+    connection.tend(101.1)
     assert count() == first + 1
-    connection.tend(102.0, Silent(), instruments, monitor)
+    connection.tend(102.0)
     assert count() == first + 1

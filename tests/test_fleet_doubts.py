@@ -11,7 +11,7 @@ import pytest
 from streamlvq.cli import main
 from streamlvq.config import loads
 from streamlvq.fleet import PrivateKey, TrustedKeys
-from streamlvq.fleet.doubts import doubts
+from streamlvq.fleet.checks import config_warnings
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def asked(folder: Path, sections: dict[str, Any] | None = None, **fleet: Any) ->
         "key_file": str(folder / "a.key"),
         **fleet,
     }
-    return doubts(loads(json.dumps({"fleet": section, **(sections or {})})))
+    return config_warnings(loads(json.dumps({"fleet": section, **(sections or {})})))
 
 
 def test_nothing_is_doubted_without_reason(tmp_path: Path, keys: dict[str, PrivateKey]) -> None:
@@ -44,7 +44,7 @@ def test_nothing_is_doubted_without_reason(tmp_path: Path, keys: dict[str, Priva
     hub = {"node": "hub", "key_file": str(tmp_path / "hub.key"), "role": "hub"}
     assert asked(tmp_path, **hub) == []
     assert asked(tmp_path, trust="everyone", key_file=None) == []
-    assert doubts(loads("{}")) == []
+    assert config_warnings(loads("{}")) == []
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

@@ -18,11 +18,10 @@ from streamlvq.fleet import (
     Header,
     PrivateKey,
     TrustedKeys,
+    parse_envelope,
     seal,
-    unseal,
 )
-from streamlvq.fleet.envelope import CONTEXT, digest_of
-from streamlvq.fleet.header import HIGHEST, LARGEST_HEADER, LATEST
+from streamlvq.fleet.envelope import CONTEXT, CREATED_MAX, HEADER_MAX_BYTES, NUMBER_MAX, digest_of
 from streamlvq.topics import MAX_VALUE_BYTES, clean, original
 
 LIMIT = 10_000
@@ -32,7 +31,7 @@ KEY = PrivateKey.new()
 TRUST = TrustedKeys({"camera 1": KEY.public})
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60).filter(str.isprintable)
-numbers = st.integers(0, HIGHEST)
+numbers = st.integers(0, NUMBER_MAX)
 headers = st.builds(
     Header,
     fleet=names,
@@ -40,7 +39,7 @@ headers = st.builds(
     kind=st.sampled_from(["snapshot", "model"]),
     epoch=numbers,
     sequence=numbers,
-    created=st.floats(0.0, LATEST, exclude_max=True),
+    created=st.floats(0.0, CREATED_MAX, exclude_max=True),
     author=names,
     length=numbers,
     digest=st.binary(min_size=32, max_size=32),
@@ -49,7 +48,7 @@ headers = st.builds(
 
 def refusal(data: bytes, trust: TrustedKeys | None = TRUST, limit: int = LIMIT) -> EnvelopeRefused:
     with pytest.raises(EnvelopeRefused) as caught:
-        unseal(data, limit=limit).check(trust)
+        parse_envelope(data, limit=limit).check(trust)
     assert caught.value.reason in REASONS
     return caught.value
 
@@ -62,7 +61,7 @@ def test_a_header_comes_back_from_its_bytes(header: Header) -> None:
     data = header.to_bytes()
     assert Header.from_bytes(data) == header
     assert Header.from_bytes(data).to_bytes() == data
-    assert len(data) <= LARGEST_HEADER
+    assert len(data) <= HEADER_MAX_BYTES
 
 
 @given(headers, headers)
@@ -116,12 +115,12 @@ def test_who_writes_about_itself_need_not_say_so() -> None:
         ({"node": 7}, "node: expected"),
         ({"kind": "secret"}, "kind: expected one of snapshot, model, got 'secret'"),
         ({"epoch": -1}, "epoch: expected a whole number from 0 to"),
-        ({"epoch": HIGHEST + 1}, "epoch: expected a whole number from 0 to"),
+        ({"epoch": NUMBER_MAX + 1}, "epoch: expected a whole number from 0 to"),
         ({"sequence": 1.0}, "sequence: expected a whole number"),
         ({"sequence": True}, "sequence: expected a whole number"),
         ({"created": float("nan")}, "created: expected seconds since 1970, got 'NaN'"),
         ({"created": -1.0}, "created: expected seconds since 1970"),
-        ({"created": LATEST}, "created: expected seconds since 1970"),
+        ({"created": CREATED_MAX}, "created: expected seconds since 1970"),
         ({"created": "now"}, "created: expected seconds since 1970"),
         ({"digest": b"short"}, "digest: expected 32 bytes"),
     ],
@@ -145,7 +144,7 @@ def test_a_topic_carries_every_name_uncut(name: str) -> None:
 @given(st.binary(max_size=500), st.booleans())
 @settings(deadline=None)
 def test_there_and_back(payload: bytes, signed: bool) -> None:
-    sealed = unseal(seal(payload, HEADER, KEY if signed else None), limit=LIMIT)
+    sealed = parse_envelope(seal(payload, HEADER, KEY if signed else None), limit=LIMIT)
     assert sealed.payload == payload
     assert sealed.header == replace(
         HEADER, length=len(payload), digest=sealed.header.digest, author="camera 1"
@@ -167,7 +166,7 @@ def test_what_the_caller_says_about_the_payload_does_not_matter() -> None:
 
 def test_the_digest_stands_for_header_and_payload() -> None:
     def digest(payload: bytes, header: Header, key: PrivateKey | None = KEY) -> str:
-        return unseal(seal(payload, header, key), limit=LIMIT).digest
+        return parse_envelope(seal(payload, header, key), limit=LIMIT).digest
 
     assert digest(PAYLOAD, HEADER) == digest(PAYLOAD, HEADER, None)
     assert digest(PAYLOAD, HEADER) != digest(PAYLOAD + b".", HEADER)
@@ -194,8 +193,8 @@ def test_every_length_counts() -> None:
 def test_signatures_are_made_for_envelopes_only() -> None:
     """What the key signs without our words before it is worth nothing here."""
     honest = seal(PAYLOAD, HEADER, KEY)
-    header = unseal(honest, limit=LIMIT).header
-    signature = unseal(honest, limit=LIMIT).signature
+    header = parse_envelope(honest, limit=LIMIT).header
+    signature = parse_envelope(honest, limit=LIMIT).signature
     other = KEY.sign(header.to_bytes())
     assert signature == KEY.sign(CONTEXT + header.to_bytes()) != other
     assert refusal(honest.replace(signature, other)).reason == "signature"
@@ -204,7 +203,7 @@ def test_signatures_are_made_for_envelopes_only() -> None:
 def test_reasons() -> None:
     data = seal(PAYLOAD, HEADER, KEY)
     assert refusal(data, limit=len(data) - 1).reason == "oversized"
-    assert unseal(data, limit=len(data)).payload == PAYLOAD
+    assert parse_envelope(data, limit=len(data)).payload == PAYLOAD
     assert refusal(b"").reason == "truncated"
     assert refusal(b"PNG").reason == "malformed"
     assert refusal(data[:7] + b"\x02" + data[8:]).reason == "schema"
@@ -217,7 +216,7 @@ def test_reasons() -> None:
 
 def test_who_trusts_everyone_takes_signed_and_unsigned_ones() -> None:
     for key in (None, KEY, PrivateKey.new()):
-        unseal(seal(PAYLOAD, HEADER, key), limit=LIMIT).check(None)
+        parse_envelope(seal(PAYLOAD, HEADER, key), limit=LIMIT).check(None)
 
 
 def test_nobody_is_trusted_by_default() -> None:
@@ -243,11 +242,11 @@ def test_every_reason_has_a_meaning() -> None:
 def test_importing_the_library_needs_no_cryptography() -> None:
     code = (
         "import sys; import streamlvq; assert 'cryptography' not in sys.modules\n"
-        "from streamlvq.fleet import Header, PrivateKey, seal, unseal\n"
+        "from streamlvq.fleet import Header, PrivateKey, seal, parse_envelope\n"
         "assert 'cryptography' not in sys.modules\n"
         "sys.modules['cryptography'] = None\n"
         "h = Header('f', 'n', 'snapshot', 1, 1, 0.0)\n"
-        "unseal(seal(b'x', h, None), limit=999).check(None)\n"
+        "parse_envelope(seal(b'x', h, None), limit=999).check(None)\n"
         "from streamlvq.errors import MissingExtraError\n"
         "try: PrivateKey.new()\n"
         "except MissingExtraError as error: print(error)\n"

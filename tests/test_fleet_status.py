@@ -14,11 +14,19 @@ from streamlvq.cli import main
 from streamlvq.cli.fleet import words
 from streamlvq.config import StatusSection
 from streamlvq.connect import Message
-from streamlvq.daemon.fleet_figures import FleetRecord
-from streamlvq.daemon.fleet_presence import Presence, presences, status_filter
-from streamlvq.daemon.fleet_status import FleetStatus, NodeStatus, RefusedMessage, judge
-from streamlvq.daemon.status import Status
+from streamlvq.daemon.session import StatusWriter
 from streamlvq.fleet import Header, seal
+from streamlvq.fleet.metrics import FleetRecord
+from streamlvq.fleet.status import (
+    FleetStatus,
+    NodeStatus,
+    Presence,
+    RefusedMessage,
+    evaluate,
+    parse_presence,
+    status_filter,
+)
+from streamlvq.role import RoleStatus
 from streamlvq.snapshot import Snapshot
 from test_fleet_daemon_parts import config, learnt, sealed
 
@@ -42,9 +50,9 @@ def shown(*nodes: NodeStatus, **values: Any) -> list[str]:
 
 def say(name: str, state: Any = "online", **fleet: Any) -> Message:
     """As the node itself would."""
-    status = Status(config(name=name))
+    status = StatusWriter(config(name=name))
     record = FleetRecord(name=FLEET, node=name, role="peer", **fleet) if fleet else None
-    message = status.message(state, fleet=record)
+    message = status.message(state, RoleStatus(fleet=record))
     assert message is not None
     return Message(message.topic, message.payload, 0.0)
 
@@ -52,9 +60,9 @@ def say(name: str, state: Any = "online", **fleet: Any) -> Message:
 def test_nodes_say_whether_they_are_there_and_who_decides() -> None:
     wanted = config()
     assert status_filter(wanted) == "streamlvq/+/status"
-    will = Status(config(name="c")).will()
+    will = StatusWriter(config(name="c")).will()
     assert will is not None
-    other = Status(config(name="x"))._fleet
+    other = StatusWriter(config(name="x"))._fleet
     assert other is not None
     strangers = [
         Message("streamlvq/y/status", b"rubbish", 0.0),
@@ -69,7 +77,7 @@ def test_nodes_say_whether_they_are_there_and_who_decides() -> None:
         ),
     ]
     said = [say("a", serving="fused"), say("b", serving="local"), *strangers]
-    found = presences(wanted, [*said, Message(will.topic, will.payload, 0.0)])
+    found = parse_presence(wanted, [*said, Message(will.topic, will.payload, 0.0)])
     assert found == {
         "a": Presence("online", "fused"),
         "b": Presence("online", "local"),
@@ -77,7 +85,7 @@ def test_nodes_say_whether_they_are_there_and_who_decides() -> None:
     }
     silent = msgspec.structs.replace(wanted, status=StatusSection(topic=None))
     assert status_filter(silent) is None
-    assert presences(silent, said) == {}
+    assert parse_presence(silent, said) == {}
 
 
 def test_a_look_shows_who_decides(snapshots: dict[str, Snapshot]) -> None:
@@ -89,7 +97,7 @@ def test_a_look_shows_who_decides(snapshots: dict[str, Snapshot]) -> None:
         say("d", serving="local"),
         say("e", "offline"),
     ]
-    status = judge(config(), messages, now)
+    status = evaluate(config(), messages, now)
     assert [(each.state, each.decides) for each in status.nodes] == [
         ("online", "fused"),
         ("offline", None),
@@ -110,15 +118,15 @@ def test_what_the_hub_gave_is_what_was_gained(role: str, snapshots: dict[str, Sn
     names = {"hub": "hub"} if role == "member" else {}
     wanted = config(name="hub" if role == "hub" else "a", role=role, **names)
     given = [Message(f"{ROOT}/nodes/{name}", sealed(snapshots[name]), now) for name in NAMES]
-    by_itself = judge(wanted, given, now).nodes[2].gained
+    by_itself = evaluate(wanted, given, now).nodes[2].gained
     assert by_itself == (("worn",) if role == "peer" else ())
     header = Header(FLEET, "c", "model", 1, 1, now, author="hub")
     model = fused_in_memory(snapshots.values())["c"]
     message = Message(f"{ROOT}/models/c", seal(model, header, None), now)
-    assert judge(wanted, [*given, message], now).nodes[2].gained == ("worn",)
+    assert evaluate(wanted, [*given, message], now).nodes[2].gained == ("worn",)
     # One that withholds the class: here, what c knows already.
     poor = Message(f"{ROOT}/models/c", seal(snapshots["c"].to_bytes(), header, None), now)
-    assert judge(wanted, [*given, poor], now).nodes[2].gained == ()
+    assert evaluate(wanted, [*given, poor], now).nodes[2].gained == ()
 
 
 # --- room ----------------------------------------------------------------------------------------

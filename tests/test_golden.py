@@ -49,13 +49,13 @@ from streamlvq.connect import Message
 
 # --- the names that a refactoring may change: everything internal is in this section --------------
 
-from streamlvq.daemon.intake import Intake, to_serve  # isort: skip
-from streamlvq.daemon.journal import Journal  # isort: skip
+from streamlvq.daemon.journal import Journal, Received, Serve  # isort: skip
+from streamlvq.daemon.processor import MessageProcessor  # isort: skip
 from streamlvq.events import Refused  # isort: skip
-from streamlvq.fleet import Header, PrivateKey, TrustedKeys, seal, unseal  # isort: skip
+from streamlvq.fleet import Header, PrivateKey, TrustedKeys, parse_envelope, seal  # isort: skip
 from streamlvq.payloads import Decoder, Encoder, dead_letter  # isort: skip
 
-AGGREGATOR = "rule"  # the keyword of `fuse`
+AGGREGATOR = "aggregator"  # the keyword of `fuse`
 
 
 class Service:
@@ -64,26 +64,27 @@ class Service:
     def __init__(self, text: str) -> None:
         config = loads(text)
         self.monitor = Monitor(config)
-        self._intake = Intake(Decoder(config), self.monitor)
+        self._processor = MessageProcessor(Decoder(config), self.monitor)
         self._encoder = Encoder(config)
 
     def process(self, messages: list[Message]) -> list[str]:
         """Publish a decision for each reading, as lines of topic and payload."""
-        effect = self._intake.take(messages)
-        assert [refused.reason for refused in effect.refused] == []
-        sent = [out for part in effect.decisions for out in self._encoder.encode(part)]
+        result = self._processor.process(messages)
+        assert [refused.reason for refused in result.refused] == []
+        sent = [out for part in result.decisions for out in self._encoder.encode(part)]
         return [f"{out.topic} {out.payload.decode()}" for out in sent]
 
 
 def journal_bytes(folder: Path) -> bytes:
     """Two batches of messages, and a model to serve between them."""
     journal = Journal(folder)
-    journal.append([Message("oven/1", b"20.5", 1.5), Message("oven/\xe9", b"\xff\x00", 2.0, True)])
-    journal.append([to_serve(b"a snapshot")])
-    journal.append([to_serve(b"")])
-    journal.append([])
+    messages = [Message("oven/1", b"20.5", 1.5), Message("oven/\xe9", b"\xff\x00", 2.0, True)]
+    journal.append(Received(messages))
+    journal.append(Serve("", b"a snapshot"))
+    journal.append(Serve("", None))
+    journal.append(Received([]))
     journal.close()
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("journal-*.log")
     return file.name.encode() + b"\n" + file.read_bytes()
 
 
@@ -93,7 +94,7 @@ def envelope_bytes(key: PrivateKey | None, payload: bytes, kind: str, **more: An
 
 
 def envelope_is_read(data: bytes, public: str) -> bytes:
-    envelope = unseal(data, limit=10_000)
+    envelope = parse_envelope(data, limit=10_000)
     envelope.check(TrustedKeys({"camera \xe9": public, "hub": public}))
     return envelope.payload
 

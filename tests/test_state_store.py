@@ -11,14 +11,14 @@ import pytest
 
 from streamlvq.config import Config, ModelSection, ReadingsSection, StateSection
 from streamlvq.connect import Message
-from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.journal import DecodingHistory, Journal, JournalError, Received
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.daemon.probe import newest_monitor
 from streamlvq.daemon.state_store import FolderError, StateStore
-from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import inspect, load_monitor, load_snapshots
+from streamlvq.role import Health
 from streamlvq.snapshot import Snapshot, SnapshotError, Store
 from streamlvq.snapshot import container as containers
 
@@ -35,8 +35,8 @@ def config_for(folder: Path, **readings: Any) -> Config:
 
 
 def opened(config: Config) -> StateStore:
-    vitals = Vitals(config.health)
-    return StateStore(config, vitals, Instruments(vitals, 10))
+    health = Health(config.health)
+    return StateStore(config, health, Metrics(health, 10))
 
 
 def readings(first: int, count: int) -> Received:
@@ -61,7 +61,7 @@ def filled(folder: Path, killed: Path | None = None) -> bytes:
         record = readings(10 * n, 10)
         store.append(record)
         processor.process(record.messages)
-        store.vitals.unsaved = True
+        store.health.unsaved = True
         if n in {2, 5}:
             assert store.save(processor.monitor)
     if killed is not None:
@@ -265,7 +265,7 @@ def test_lost_snapshots_are_missed_even_if_the_journal_was_trimmed(tmp_path: Pat
     store.files.keep = 1
     processor = store.restore(config, print)
     store.append(readings(0, 10))
-    store.vitals.unsaved = True
+    store.health.unsaved = True
     assert store.save(processor.monitor)
     store.close()
     assert list(tmp_path.glob("journal-*.log")) == []

@@ -57,9 +57,9 @@ def _check(file: str) -> None:
     found: list[str] = []
     wanted = config.load(file)
     if wanted.fleet is not None:
-        from streamlvq.fleet.doubts import doubts  # noqa: PLC0415
+        from streamlvq.fleet.checks import config_warnings  # noqa: PLC0415
 
-        found = doubts(wanted)
+        found = config_warnings(wanted)
     for doubt in found:
         print(f"{file}: warning: {doubt}")
     many = f"{len(found)} warning" + "s" * (len(found) != 1)

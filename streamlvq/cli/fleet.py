@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streamlvq.cli import kinds
 
 if TYPE_CHECKING:
-    from streamlvq.daemon.fleet_status import FleetStatus, NodeStatus
+    from streamlvq.fleet.status import FleetStatus, NodeStatus
 
 NAME = "fleet"
 SUMMARY = "who is in a fleet, how fresh, how far its sensors are off"
@@ -68,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415
 
     from streamlvq.config import load  # noqa: PLC0415
-    from streamlvq.daemon.fleet_status import look  # noqa: PLC0415
+    from streamlvq.fleet.status import fetch_status  # noqa: PLC0415
 
     with _quiet():
-        status = look(load(options.config), options.wait)
+        status = fetch_status(load(options.config), options.wait)
     if options.json:
         print(msgspec.json.encode(status).decode())
     else:

@@ -1,4 +1,4 @@
-"""The daemon: a monitor that runs for months between a broker and a folder."""
+"""The service: a monitor, or a hub of a fleet, that runs for months between broker and folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def run(config_path: Path | str, *, test: bool = False, test_wait: float | None = None) -> int:
-    """Run until told to leave; the status that the process should end with.
+    """Run until asked to stop; return the exit status of the process.
 
     Parameters
     ----------
@@ -22,9 +22,10 @@ def run(config_path: Path | str, *, test: bool = False, test_wait: float | None 
         from streamlvq.daemon.probe import probe  # noqa: PLC0415
 
         return probe(Path(config_path), 10.0 if test_wait is None else test_wait)
-    from streamlvq.daemon.service import serve  # noqa: PLC0415
+    from streamlvq.daemon.daemon import make_role  # noqa: PLC0415
+    from streamlvq.daemon.service import run_service  # noqa: PLC0415
 
-    return serve(Path(config_path))
+    return run_service(Path(config_path), make_role)
 
 
 __all__ = ["run"]

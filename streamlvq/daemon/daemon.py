@@ -1,344 +1,260 @@
-"""Daemon: one loop between a broker and a folder."""
+"""Monitoring role: decides on readings, learns from labels, loses nothing."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from streamlvq.config import Config
-from streamlvq.connect import Message, Outgoing
-from streamlvq.daemon.connection import Connection
-from streamlvq.daemon.fleet import Fleet
-from streamlvq.daemon.http import HealthServer, PortError
-from streamlvq.daemon.instruments import Instruments
+from streamlvq.connect import Message, Outgoing, Subscription
 from streamlvq.daemon.journal import JournalError, Received, Serve
-from streamlvq.daemon.logs import set_up, settle
-from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.daemon.publisher import Publisher
-from streamlvq.daemon.reload import changes, fixed, reconnects
-from streamlvq.daemon.signals import Signals
-from streamlvq.daemon.starting import Starting
-from streamlvq.daemon.state_store import StateStore
-from streamlvq.daemon.vitals import Vitals
-from streamlvq.errors import StreamLVQError
+from streamlvq.daemon.reload import needs_reconnect, restart_keys
+from streamlvq.daemon.service import HOUSEKEEPING_SECONDS, ServiceContext
+from streamlvq.daemon.state_store import FolderLock, StateStore
+from streamlvq.daemon.systemd import StartupGuard
+from streamlvq.fleet.hub import HubRole
+from streamlvq.fleet.inbox import fleet_subscriptions
+from streamlvq.fleet.node import FleetNode
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_start_model
 from streamlvq.payloads import Decoder
+from streamlvq.role import Reload, ReloadError, Role, RoleStatus, Session, changed_keys
+from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 0.2  # seconds that the loop waits for messages before it looks after itself
-TENDING = 0.05  # seconds between two looks, however much comes
-FEW = 16  # messages: a batch of fewer is small
-OFTEN = 0.01  # seconds since the last batch: sooner, and more is to be expected
-GATHER = 0.002  # seconds to wait for more of it
-COUNTING = 1.0  # seconds between two looks how many devices and models there are
-LONGEST_RETRY = 30.0  # seconds between two attempts to write the journal
-NOTHING = "nothing has changed"
-MORE_TIME = 60.0  # seconds that systemd is asked for while the journal is read
+COUNT_SECONDS = 1.0  # between two counts of devices and models
+JOURNAL_RETRY_MAX_SECONDS = 30.0  # between two attempts to write the journal
 
 
-class Daemon:
-    """Reads, makes durable, decides and learns, publishes, acknowledges; in this order, for ever.
-
-    Nothing runs beside the loop but the writing of snapshots and the answers to HTTP. What is not
-    read yet waits at the broker.
+class MonitoringRole:
+    """Makes messages durable, decides and learns, publishes, acknowledges; in this order.
 
     Parameters
     ----------
     config
-        What to do.
-    signals
-        What the system asks for.
-    reread
-        Gives the configuration that is in the file now; raises `ConfigError`.
+        What to read, learn and publish.
+    context
+        What the service lends.
     """
 
-    def __init__(self, config: Config, signals: Signals, reread: Callable[[], Config]) -> None:
-        self.config = config
-        self.signals = signals
-        self.reread = reread
-        self.notifier = Notifier()
-        self.vitals = Vitals(config.health)
-        self.instruments = Instruments(self.vitals, config.health.max_devices)
-        self.keeper = StateStore(config, self.vitals, self.instruments)
-        self.server = self._listen(config)
-        self.publisher = Publisher(config, self.instruments)
-        self.vitals.file = self.publisher.trouble
-        registry = self.instruments.registry
-        self.fleet = None if config.fleet is None else Fleet(config, self.keeper.folder, registry)
-        self._next_look = self._next_count = 0.0
-        self._busy = 0.0  # when the last batch was done
+    def __init__(self, config: Config, context: ServiceContext) -> None:
+        self.config, self.context = config, context
+        self.health, self.metrics = context.health, context.metrics
+        self.store = StateStore(config, self.health, self.metrics)
+        self.publisher = Publisher(config, self.metrics)
+        self.health.file = self.publisher.trouble
+        self.fleet: FleetNode | None = None
+        if config.fleet is not None:
+            self.fleet = FleetNode(config, self.store.folder, self.metrics.registry)
+        self._next_count = 0.0
+
+    def subscriptions(self, config: Config) -> list[Subscription]:
+        """Return the subscriptions to readings, labels and the fleet."""
+        return subscriptions(config)
 
     # --- from start to end -----------------------------------------------------------------------
 
-    def run(self) -> int:
-        """Run until told to leave; 0 if all was kept."""
-        try:
-            self._start()
-            while not self.signals.leave:
-                messages = self._read()
-                if messages:
-                    self._take(messages)
-                self._look(time.monotonic())
-            return self._stop()
-        finally:
-            self._close()
-
-    def _start(self) -> None:
+    def start(self, session: Session) -> None:
+        """Compile the kernels, restore the monitor, join the fleet."""
         log.info("making the kernels ready")
-        with Starting(self.signals, self.notifier) as starting:
+        self.session = session
+        with StartupGuard(self.context.signals, self.context.notifier) as guard:
             Monitor(self.config).compile()
-            starting.compiling = False
-            self.intake = self.keeper.restore(self.config, self._still_starting)
+            guard.compiling = False
+            self.processor = self.store.restore(self.config, self._still_starting)
         self._join_fleet()
-        record = None if self.fleet is None else self.fleet.figures.record
-        self.connection = Connection(self.config, self.keeper.folder, self.vitals, record)
-        self.instruments.watch_link(self.connection.totals)
         self._count()
-        self.vitals.starting = False
-        self.vitals.started = self.vitals.saved = time.monotonic()  # what was before counts not
-        gc.collect()
-        gc.freeze()  # what is here now stays: no need to look at it again and again
-        self.notifier.ready()
-        log.info("ready, connecting to %s", self.config.broker.url)
 
     def _join_fleet(self) -> None:
         if self.fleet is not None:
-            self.fleet.begin(self.monitor)
+            self.fleet.start(self.session, self)
         elif self.monitor.serving("") is not None:
             log.info("not in a fleet any more: our own model decides")
-            self._serve(None)
+            self.serve(None)
 
     def _still_starting(self, progress: str) -> None:
         log.info("reading the journal: %s", progress)
-        self.notifier.status(f"reading the journal: {progress}")
-        self.notifier.patience(MORE_TIME)
+        self.context.notifier.status(f"reading the journal: {progress}")
+        self.context.notifier.extend_timeout()
 
-    def _stop(self) -> int:
-        """All that was read is acknowledged; save the rest and say goodbye."""
-        log.info("leaving")
-        self.vitals.stopping = True
-        self.notifier.stopping()
-        saved = self.keeper.save(self.monitor)
-        self.connection.leave(self.instruments, self.monitor)
-        if not saved and not self.keeper.journaled:
+    def stop(self) -> bool:
+        """Save the state; return False if neither snapshot nor journal has it."""
+        saved = self.store.save(self.monitor)
+        if not saved and not self.store.journaled:
             log.error("left without a snapshot: what was learnt since the last one is lost")
-            return 1
-        log.info("left", extra={"readings": int(self.instruments.readings.value())})
-        return 0
+            return False
+        return True
 
-    def _close(self) -> None:
-        if self.server is not None:
-            self.server.close()
+    def close(self) -> None:
+        """Close the files and release the state folder."""
         self.publisher.close()
-        self.keeper.close()
+        self.store.close()
 
     @property
     def monitor(self) -> Monitor:
         """What decides and learns."""
-        return self.intake.monitor
+        return self.processor.monitor
 
     # --- messages --------------------------------------------------------------------------------
 
-    def _read(self) -> list[Message]:
-        """What came; when little comes at a time but often, a bit more of it.
-
-        A batch of one costs nearly as much as a batch of ten.
-        """
-        messages = self.connection.link.read(PATIENCE)
-        if 0 < len(messages) < FEW and time.monotonic() - self._busy < OFTEN:
-            time.sleep(GATHER)
-            messages = messages + self.connection.link.read(0.0)
-        return messages
-
-    def _take(self, messages: Sequence[Message]) -> None:
-        """Let messages have their effect, and acknowledge them only then."""
+    def handle(self, messages: Sequence[Message]) -> None:
+        """Let messages take effect, and acknowledge them only then."""
         begin = time.monotonic()
         if self.fleet is not None:
-            messages = self.fleet.take(messages, self.connection.link)
+            messages = self.fleet.handle(messages)
             if not messages:
                 return
         if not self._record(messages):
-            return  # asked to leave before they were durable; the broker has them still
-        effect = self.intake.process(messages)
-        self.vitals.unsaved = True
-        if effect.decisions:
-            self.vitals.reading = begin
-        self._publish(self.publisher.messages(effect, messages))
-        self.connection.link.acknowledge(messages)
-        self.instruments.batch.observe(len(messages))
-        self._busy = time.monotonic()
-        self.instruments.latency.observe(self._busy - begin)
+            return  # asked to stop before they were durable; the broker still has them
+        result = self.processor.process(messages)
+        self.health.unsaved = True
+        if result.decisions:
+            self.health.reading = begin
+        self._publish(self.publisher.messages(result, messages))
+        self.session.link.acknowledge(messages)
+        self.metrics.batch.observe(len(messages))
+        self.metrics.latency.observe(time.monotonic() - begin)
 
-    def _serve(self, model: bytes | None) -> bool:
-        """Let a model decide from now on, also after a crash; raises `JournalError`."""
-        self.keeper.append(Serve("", model))
-        self.vitals.unsaved = True
-        return self.intake.serve("", model)
+    def serve(self, model: bytes | None) -> bool:
+        """Decide with this snapshot from now on, also after a crash; None: with the local model.
+
+        Return False if the model cannot decide here. Raise `JournalError`, an OSError, if the
+        change cannot be made durable; then nothing has changed.
+        """
+        self.store.append(Serve("", model))
+        self.health.unsaved = True
+        return self.processor.serve("", model)
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
-        """Send; whatever a link has against it, the messages have had their effect."""
+        """Send; whatever a link has against it, the messages have taken effect."""
         try:
-            self.connection.link.publish(outgoing)
+            self.session.link.publish(outgoing)
         except Exception as error:
-            self.instruments.publish_failures.add()
+            self.metrics.publish_failures.inc()
             log.error("a defect cost the output of a batch, please report it", exc_info=error)
 
     def _record(self, messages: Sequence[Message]) -> bool:
-        """Make messages durable, however often it takes; False if asked to leave meanwhile."""
-        wait = TENDING
+        """Make messages durable, however often it takes; return False if asked to stop."""
+        wait = HOUSEKEEPING_SECONDS
         while True:
             try:
-                self.keeper.append(Received(messages))
+                self.store.append(Received(messages))
             except JournalError as error:
-                self.instruments.journal_failures.add()
-                self.vitals.journal = str(error)
+                self.metrics.journal_failures.inc()
+                self.health.journal = str(error)
                 log.error("%s; nothing is acknowledged until it works", error)
             else:
-                if self.vitals.journal is not None:
+                if self.health.journal is not None:
                     log.info("the journal works again")
-                self.vitals.journal = None
+                self.health.journal = None
                 return True
             if not self._pause(wait):
                 return False
-            wait = min(2 * wait, LONGEST_RETRY)
+            wait = min(2 * wait, JOURNAL_RETRY_MAX_SECONDS)
 
     def _pause(self, seconds: float) -> bool:
-        """Wait without reading; False if asked to leave. A snapshot may make room meanwhile."""
+        """Wait without reading; return False if asked to stop. A snapshot may free disk space."""
         end = time.monotonic() + seconds
         while (now := time.monotonic()) < end:
-            if self.signals.leave:
+            if self.context.signals.leave:
                 return False
-            self._tend(now)
-            time.sleep(min(TENDING, end - now))
+            self.context.keep_alive(now)
+            self.store.tend(self.monitor, now)
+            time.sleep(min(HOUSEKEEPING_SECONDS, end - now))
         return True
 
-    # --- housekeeping, by the monotonic clock ----------------------------------------------------
+    def announcements(self, session_lost: bool) -> Iterator[Outgoing]:
+        """Yield devices for Home Assistant, and what the fleet has to know of us."""
+        yield from self.publisher.announcements()
+        if self.fleet is not None:
+            yield from self.fleet.announcements(session_lost)
 
-    def _look(self, now: float) -> None:
-        if now < self._next_look:
-            return
-        self._next_look = now + TENDING
-        self._tend(now)
-        if self.signals.reload:
-            self.signals.reload = False
-            self._reload()
+    # --- housekeeping ----------------------------------------------------------------------------
+
+    def tend(self, now: float) -> None:
+        """Write snapshots, follow the fleet, leave counts behind."""
+        self.store.tend(self.monitor, now)
         if now >= self._next_count:
             self._count()
         self.publisher.tend(now)
-        self.vitals.file = self.publisher.trouble
+        self.health.file = self.publisher.trouble
         if self.fleet is not None:
-            self.fleet.tend(now, self.connection.link, self.monitor, self._serve)
-            self.vitals.fleet = self.fleet.figures.complaint()
-            if self.fleet.figures.news():
-                self.connection.hurry()
-        self.connection.tend(now, self.publisher, self.instruments, self.monitor)
-        self.notifier.status(self.connection.summary(self.instruments))
+            self.fleet.tend(now)
+            self.health.fleet = self.fleet.metrics.problem()
 
     def _count(self) -> None:
-        """Leave the numbers behind: another thread must not walk through what the loop changes."""
-        self.vitals.devices = self.monitor.devices
-        self.vitals.models = len(self.monitor.models())
-        self._next_count = time.monotonic() + COUNTING
+        """Leave counts behind: another thread must not walk through what the loop changes."""
+        self.health.devices = self.monitor.devices
+        self.health.models = len(self.monitor.models())
+        self._next_count = time.monotonic() + COUNT_SECONDS
 
-    def _tend(self, now: float) -> None:
-        self.vitals.beat = now
-        self.notifier.feed(now)
-        settle(everything=False)
-        self.keeper.tend(self.monitor, now)
+    def status(self) -> RoleStatus:
+        """Return devices, models and the part in the fleet."""
+        fleet = None if self.fleet is None else self.fleet.metrics.record()
+        return RoleStatus(self.monitor.devices, len(self.monitor.models()), fleet)
 
     # --- another configuration -------------------------------------------------------------------
 
-    def _reload(self) -> None:
-        """Change to what the file says now; if anything speaks against it, change nothing."""
-        self.notifier.reloading(time.monotonic_ns())
-        try:
-            new = self.reread()
-            self._change(new)
-        except (StreamLVQError, OSError, ValueError) as error:
-            self.instruments.reloads.add(1, "refused")
-            log.error("kept the old configuration: %s", error)
-        else:
-            self.instruments.reloads.add(1, "done")
-        self.notifier.ready()
+    def restart_keys(self, old: Config, new: Config) -> list[str]:
+        """Return the changed keys that cannot change while running."""
+        return restart_keys(old, new)
 
-    def _change(self, new: Config) -> None:
+    def prepare(self, new: Config) -> Reload:
+        """Make everything that a new configuration needs, without using it yet."""
         old = self.config
-        if names := fixed(old, new):
-            raise ReloadError(f"{', '.join(names)} can only change with a restart")
-        names = changes(old, new)
         # The journal must never hold messages that were read under another configuration.
-        if names and not self.keeper.save(self.monitor):
+        if changed_keys(old, new) and not self.store.save(self.monitor):
             raise ReloadError("the state could not be saved before the change")
-        decoder, publisher = Decoder(new), Publisher(new, self.instruments)
+        decoder, publisher = Decoder(new), Publisher(new, self.metrics)
         monitor = self.monitor
         if old.rejector != new.rejector or old.labels != new.labels:
             monitor = Monitor.restore(new, monitor.checkpoint(), load_start_model(new))
             monitor.compile()
-        keys, told = (None, []) if self.fleet is None else self.fleet.reread()
-        # What was refused for want of a key is retained, and comes again with another connection.
-        another = told or reconnects(old, new)
-        reconnect = self.connection.replacement(new) if another else None
-        self.keeper.record_decoding(new)
-        try:
-            self._move_server(new)
-        except BaseException:
-            self.keeper.record_decoding(old)
-            raise
-        self.intake = MessageProcessor(decoder, monitor, self.intake.feature_check)
-        self.publisher.close()
-        self.publisher, self.config = publisher, new
-        self.vitals.limits = new.health
-        self.instruments.max_devices = new.health.max_devices
-        self.keeper.change(new)
-        set_up(new.logging)
-        if self.fleet is not None:
-            self.fleet.roster.believe(keys)
-        if reconnect is not None:
-            reconnect()
-            if self.fleet is not None:
-                self.fleet.inbox.drop()
-        log.info("configuration read again: %s", ", ".join([*names, *told]) or NOTHING)
+        fleet = None if self.fleet is None else self.fleet.prepare_keys()
+        self.store.record_decoding(new)
 
-    def _move_server(self, new: Config) -> None:
-        old = self.config.health
-        if (old.host, old.port) == (new.health.host, new.health.port):
-            return
-        if old.port and old.port == new.health.port:  # it would be in its own way
-            self._replace_server(new)
-            return
-        server = self._listen(new)  # first, as it may fail
-        if self.server is not None:
-            self.server.close()
-        self.server = server
+        def commit() -> None:
+            self.processor = MessageProcessor(decoder, monitor, self.processor.feature_check)
+            self.publisher.close()
+            self.publisher, self.config = publisher, new
+            self.store.change(new)
+            if fleet is not None and self.fleet is not None:
+                self.fleet.config = new
+                fleet.commit(reconnects)
 
-    def _replace_server(self, new: Config) -> None:
-        """Close, then open; what was there comes back if that fails."""
-        if self.server is not None:
-            self.server.close()
-            self.server = None
-        try:
-            self.server = self._listen(new)
-        except PortError:
-            self.server = self._listen(self.config)
-            raise
-
-    def _listen(self, config: Config) -> HealthServer | None:
-        if config.health.port is None:
-            return None
-        server = HealthServer(
-            config.health.host, config.health.port, self.instruments.registry, self.vitals
-        )
-        log.info("listening on http://%s:%d", config.health.host, server.port)
-        return server
+        notes = () if fleet is None else fleet.notes
+        reconnects = bool(notes) or needs_reconnect(old, new)
+        return Reload(commit, lambda: self.store.record_decoding(old), reconnects, notes)
 
 
-class ReloadError(StreamLVQError, ValueError):
-    """A configuration that cannot take the place of the one that is in use."""
+def subscriptions(config: Config) -> list[Subscription]:
+    """Return what a monitoring service subscribes to.
+
+    Examples
+    --------
+    >>> subscriptions(Config())
+    [Subscription(filter='sensors/+/readings', qos=1, always_retained=False)]
+
+    """
+    wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}
+    if config.labels is not None:
+        filter = Template(config.labels.topic).filter
+        wanted[filter] = max(wanted.get(filter, 0), int(config.labels.qos))
+    readings = [Subscription(filter, qos) for filter, qos in wanted.items()]
+    return [*readings, *fleet_subscriptions(config)]
 
 
-__all__ = ["Daemon", "ReloadError"]
+def make_role(config: Config, context: ServiceContext) -> Role:
+    """Make the role that a configuration asks for: hub of a fleet, or monitoring."""
+    if config.fleet is None or config.fleet.role != "hub":
+        return MonitoringRole(config, context)
+    lock = FolderLock(Path(config.state.folder))
+    return HubRole(config, context.health, context.metrics.registry, lock.release)
+
+
+__all__ = ["MonitoringRole", "make_role", "subscriptions"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -13,13 +11,12 @@ from pathlib import Path
 import msgspec
 
 from streamlvq.config import Config, ConfigError, load
-from streamlvq.connect import Message
-from streamlvq.daemon.connection import make_link
+from streamlvq.connect import Message, guest_session
+from streamlvq.daemon.daemon import subscriptions
 from streamlvq.daemon.logs import set_up
-from streamlvq.daemon.notify import Notifier
-from streamlvq.daemon.service import WRONG_CONFIG
-from streamlvq.daemon.signals import Signals
-from streamlvq.daemon.starting import Starting
+from streamlvq.daemon.service import EXIT_WRONG_CONFIG
+from streamlvq.daemon.session import make_link
+from streamlvq.daemon.systemd import Notifier, Signals, StartupGuard
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import DecisionRecord, Event, LateLabel, Readings
 from streamlvq.monitor import Monitor
@@ -36,10 +33,10 @@ def probe(path: Path, seconds: float) -> int:
         config = load(path)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        return WRONG_CONFIG
+        return EXIT_WRONG_CONFIG
     if config.fleet is not None and config.fleet.role == "hub":
         print(f"a hub has no readings; try `streamlvq fleet status {path}`", file=sys.stderr)
-        return WRONG_CONFIG
+        return EXIT_WRONG_CONFIG
     set_up(config.logging)
     try:
         with Signals() as signals:
@@ -62,12 +59,13 @@ class Probe:
         self.config = config
         self.decoder = Decoder(config)
         self.monitor, self.origin = newest_monitor(config)
-        self.link = make_link(as_guest(config), None)
+        guest = as_guest(config)
+        self.link = make_link(guest, subscriptions(guest))
         self.counts = {"readings": 0, "labels": 0, "refused": 0, "skipped": 0}
 
     def run(self, seconds: float, signals: Signals) -> int:
         """Show what arrives for so many seconds."""
-        with Starting(signals, Notifier({})):
+        with StartupGuard(signals, Notifier({})):
             self.monitor.compile()
         print(f"decisions by {self.origin}; nothing is published, nothing is learnt", flush=True)
         end = time.monotonic() + seconds
@@ -123,11 +121,10 @@ class Probe:
 
 def as_guest(config: Config) -> Config:
     """Return the configuration of a guest: QoS 0, and a session that the broker need not keep."""
-    name = f"{config.broker.client_id[:40]}-test-{os.getpid()}-{secrets.token_hex(3)}"
     labels = config.labels
     return msgspec.structs.replace(
         config,
-        broker=msgspec.structs.replace(config.broker, client_id=name, session_expiry_seconds=0),
+        broker=guest_session(config.broker, "test"),
         readings=msgspec.structs.replace(config.readings, qos=0),
         labels=None if labels is None else msgspec.structs.replace(labels, qos=0),
         fleet=None,  # its topics carry no readings

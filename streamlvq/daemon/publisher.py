@@ -15,9 +15,9 @@ import msgspec
 import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
-from streamlvq.daemon.instruments import Instruments
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.daemon.processor import BatchResult
-from streamlvq.daemon.status import own_topic
+from streamlvq.daemon.session import own_topic
 from streamlvq.events import Refused
 from streamlvq.monitor.files import FILE_MODE
 from streamlvq.payloads import Encoder, dead_letter
@@ -41,13 +41,13 @@ class Publisher:
     ----------
     config
         What goes where.
-    instruments
+    metrics
         Where it is counted.
     """
 
-    def __init__(self, config: Config, instruments: Instruments) -> None:
+    def __init__(self, config: Config, metrics: Metrics) -> None:
         section = config.decisions
-        self.instruments = instruments
+        self.metrics = metrics
         self.file = None if section.file is None else DecisionFile(Path(section.file))
         if self.file is not None:
             self.file.check()
@@ -78,13 +78,15 @@ class Publisher:
         return outgoing
 
     def _count(self, result: BatchResult) -> None:
-        instruments = self.instruments
+        metrics = self.metrics
         for decisions in result.decisions:
-            instruments.count_decisions(decisions)
-        instruments.count_refused(result.refused)
-        instruments.learnt.add(result.learnt)
-        instruments.duplicates.add(result.duplicates)
-        instruments.skipped.add(result.skipped)
+            metrics.count_decisions(decisions)
+        metrics.count_refused(result.refused)
+        metrics.learnt_count += result.learnt
+        if result.duplicates:  # seldom, and counting nothing costs as much as counting something
+            metrics.duplicates.inc(result.duplicates)
+        if result.skipped:
+            metrics.skipped.inc(result.skipped)
 
     def _safely(
         self, what: str, make: Callable[P, Iterable[Outgoing]], *args: P.args, **kwargs: P.kwargs
@@ -97,13 +99,14 @@ class Publisher:
         try:
             return list(make(*args, **kwargs))
         except Exception as error:
-            self.instruments.publish_failures.add()
+            self.metrics.publish_failures.inc()
             log.error("a defect cost the %s of a batch, please report it", what, exc_info=error)
             return []
 
     def _write(self, outgoing: Sequence[Outgoing]) -> tuple[()]:
         assert self.file is not None
-        self.instruments.file_failures.add(self.file.write([each.payload for each in outgoing]))
+        if lost := self.file.write([each.payload for each in outgoing]):
+            self.metrics.file_failures.inc(lost)
         return ()
 
     def announcements(self) -> Iterator[Outgoing]:

@@ -1,16 +1,12 @@
-"""Which changes of a configuration can be made while the daemon runs."""
+"""What of a monitoring configuration can change while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import msgspec
-
 from streamlvq.config import Config
+from streamlvq.role import changed_keys, is_among
 
-# What the state on disk, the session at the broker or the model itself is made for.
-FIXED = (
+# What the state on disk, the session at the broker or the model itself was made for.
+RESTART_KEYS = (
     "broker.client_id",
     "broker.protocol",
     "state.folder",
@@ -27,29 +23,21 @@ FIXED = (
     "shard",
     "fleet",
 )
-# What makes the connection what it is; another one is made when these change.
-CONNECTION = ("broker", "readings.topic", "readings.qos", "labels", "status.topic")
+CONNECTION_KEYS = ("broker", "readings.topic", "readings.qos", "labels", "status.topic")
 
 
-def changes(old: Config, new: Config) -> list[str]:
-    """The keys whose values differ.
+def restart_keys(old: Config, new: Config) -> list[str]:
+    """Return the changed keys that need a restart.
 
     Examples
     --------
     >>> from streamlvq.config import HealthSection, ModelSection
     >>> new = Config(model=ModelSection(type="GLVQ"), health=HealthSection(silence_seconds=9.0))
-    >>> changes(Config(), new)
-    ['model.type', 'health.silence_seconds']
-    >>> fixed(Config(), new)
+    >>> restart_keys(Config(), new)
     ['model.type']
 
     """
-    return list(_differences(msgspec.to_builtins(old), msgspec.to_builtins(new), ""))
-
-
-def fixed(old: Config, new: Config) -> list[str]:
-    """Those of the changed keys that need a restart."""
-    names = [name for name in changes(old, new) if touches(name, FIXED)]
+    names = [name for name in changed_keys(old, new) if is_among(name, RESTART_KEYS)]
     if (old.rejector is None) != (new.rejector is None):
         names.append("rejector")
     if (old.labels is None) != (new.labels is None):
@@ -57,23 +45,9 @@ def fixed(old: Config, new: Config) -> list[str]:
     return names
 
 
-def reconnects(old: Config, new: Config) -> bool:
-    """Whether the changes need another connection."""
-    return any(touches(name, CONNECTION) for name in changes(old, new))
+def needs_reconnect(old: Config, new: Config) -> bool:
+    """Return True if the changes need another link to the broker."""
+    return any(is_among(name, CONNECTION_KEYS) for name in changed_keys(old, new))
 
 
-def touches(name: str, keys: tuple[str, ...]) -> bool:
-    """Whether a key is one of these or inside one of them."""
-    return any(name == key or name.startswith(f"{key}.") for key in keys)
-
-
-def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in {**old, **new}:
-            inner = f"{path}.{name}" if path else name
-            yield from _differences(old.get(name), new.get(name), inner)
-    elif old != new:
-        yield path
-
-
-__all__ = ["changes", "fixed", "reconnects"]
+__all__ = ["needs_reconnect", "restart_keys"]

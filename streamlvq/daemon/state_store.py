@@ -12,15 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streamlvq.config import Config
-from streamlvq.daemon.instruments import Instruments
 from streamlvq.daemon.journal import DecodingHistory, Journal, Record, Serve
+from streamlvq.daemon.metrics import Metrics
 from streamlvq.daemon.processor import FeatureCheck, MessageProcessor
-from streamlvq.daemon.reload import changes
-from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Checkpoint, Monitor, OtherModelError
 from streamlvq.monitor.files import FILE_MODE, FOLDER_MODE, load_start_model, restore_newest
 from streamlvq.payloads import Decoder
+from streamlvq.role import Health, changed_keys
 from streamlvq.snapshot import Snapshot, SnapshotError, Store
 
 log = logging.getLogger(__name__)
@@ -111,15 +110,13 @@ class SnapshotWriter:
         Where they are written.
     seconds
         How often, if something changed.
-    vitals, instruments
+    health, metrics
         Where success and failure are reported.
     """
 
-    def __init__(
-        self, files: Store, seconds: float, vitals: Vitals, instruments: Instruments
-    ) -> None:
+    def __init__(self, files: Store, seconds: float, health: Health, metrics: Metrics) -> None:
         self.files, self.seconds = files, seconds
-        self.vitals, self.instruments = vitals, instruments
+        self.health, self.metrics = health, metrics
         self._next = time.monotonic() + seconds
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._thread: threading.Thread | None = None
@@ -129,12 +126,12 @@ class SnapshotWriter:
 
     def due(self, now: float) -> bool:
         """Return whether it is time for a snapshot; never while one is being written."""
-        return self._thread is None and self.vitals.unsaved and now >= self._next
+        return self._thread is None and self.health.unsaved and now >= self._next
 
     def begin(self, checkpoint: Checkpoint, position: int) -> None:
         """Start writing a snapshot that covers all records before `position`."""
         self._captured, self._error = time.monotonic(), None
-        self.vitals.unsaved = False  # until something changes again
+        self.health.unsaved = False  # until something changes again
         self._thread = threading.Thread(
             target=self._write, args=(checkpoint, position), name="snapshot", daemon=True
         )
@@ -168,17 +165,17 @@ class SnapshotWriter:
         self._write_seconds = time.monotonic() - begin
 
     def _succeeded(self) -> bool:
-        self.instruments.snapshots.add()
-        self.instruments.snapshot_seconds = self._write_seconds
-        self.vitals.saved, self.vitals.snapshot = self._captured, None
+        self.metrics.snapshots.inc()
+        self.metrics.snapshot_seconds = self._write_seconds
+        self.health.saved, self.health.snapshot = self._captured, None
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._next = self._captured + self.seconds
         return True
 
     def _failed(self) -> bool:
-        self.instruments.snapshot_failures.add()
+        self.metrics.snapshot_failures.inc()
         reason = str(self._error) or repr(self._error)
-        self.vitals.unsaved, self.vitals.snapshot = True, reason
+        self.health.unsaved, self.health.snapshot = True, reason
         wait = min(self._retry_seconds, self.seconds)
         log.error("a snapshot could not be written, next try in %.0f s: %s", wait, reason)
         self._retry_seconds *= 2
@@ -243,7 +240,7 @@ class JournalReplay:
         self.refused.update(each.reason for each in result.refused)
 
     def _log_old_config(self, old: Config) -> None:
-        if names := changes(old, self.config):
+        if names := changed_keys(old, self.config):
             self.used_old_config = True
             log.info(
                 "the journal holds messages from before %s changed: they are decoded as then",
@@ -276,13 +273,13 @@ class StateStore:
     ----------
     config
         `state` says where and how often.
-    vitals, instruments
+    health, metrics
         Where success and failure are reported.
     """
 
-    def __init__(self, config: Config, vitals: Vitals, instruments: Instruments) -> None:
+    def __init__(self, config: Config, health: Health, metrics: Metrics) -> None:
         self.folder = Path(config.state.folder)
-        self.vitals, self.instruments = vitals, instruments
+        self.health, self.metrics = health, metrics
         self.journaled = uses_journal(config)
         self._lock = FolderLock(self.folder)
         try:
@@ -293,8 +290,8 @@ class StateStore:
         except BaseException:
             self._lock.release()
             raise
-        self.writer = SnapshotWriter(self.files, config.state.snapshot_seconds, vitals, instruments)
-        instruments.gauge(
+        self.writer = SnapshotWriter(self.files, config.state.snapshot_seconds, health, metrics)
+        metrics.gauge(
             "journal_bytes", "Bytes of the journal on disk.", lambda: float(self.journal.size)
         )
 
@@ -354,11 +351,11 @@ class StateStore:
         return MessageProcessor(Decoder(first), Monitor(first, start), check), 0
 
     def _report_replay(self, replay: JournalReplay) -> None:
-        self.instruments.replayed.add(replay.count)
-        self.vitals.unsaved = True
+        self.metrics.replayed.inc(replay.count)
+        self.health.unsaved = True
         log.info("took %d messages from the journal in %.1f s", replay.count, replay.seconds)
         for reason, times in replay.refused.items():
-            self.instruments.replay_refused.add(times, reason)
+            self.metrics.replay_refused.labels(reason).inc(times)
         if replay.refused:
             log.warning(
                 "refused %d messages of the journal (%s)",
@@ -382,7 +379,7 @@ class StateStore:
         """Take a snapshot now and wait for it; return whether everything is on disk."""
         if self.writer.wait():
             self._trim()
-        if not self.vitals.unsaved:
+        if not self.health.unsaved:
             return True
         self._begin(monitor)
         if self.writer.wait():

@@ -24,7 +24,7 @@ from streamlvq.demo.messages import (
 from streamlvq.synth import BEARING_FAULT, FEATURES, OFFSET_SPREADS, SENSOR_UNITS
 
 if TYPE_CHECKING:
-    from streamlvq.fleet import Roster, Taken, TrustedKeys
+    from streamlvq.fleet import Receipt, Roster, TrustedKeys
     from streamlvq.fusion import FusionReport
 
 MAX_UNMATCHED = 2000  # messages of a device whose counterpart has not come
@@ -584,13 +584,13 @@ class FusionInsight:
 
         self._roster = Roster(FLEET_NAME, keys, max_age_seconds=SNAPSHOT_MAX_AGE_SECONDS)
 
-    def take(self, node: str, envelope: bytes) -> Taken:
+    def take(self, node: str, envelope: bytes) -> Receipt:
         """Check a message of a node; if it is new, fuse all snapshots that there are."""
         if self._roster is None:
             raise RuntimeError(
                 "FusionInsight: expected trust() before the first message, got a message"
             )
-        receipt = self._roster.take(node, envelope, time.time())
+        receipt = self._roster.accept(node, envelope, time.time())
         if receipt.status == "new":
             self._fuse(self._roster)
         return receipt

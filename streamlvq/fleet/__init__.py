@@ -1,30 +1,35 @@
-"""Sharing between nodes that need not trust the way: signed envelopes, keys, numbers, a roster."""
+"""Fleets: signed envelopes, keys, the roster, and the roles of peer, member and hub."""
 
 from __future__ import annotations
 
-from streamlvq.fleet.envelope import Sealed, seal, unseal
-from streamlvq.fleet.errors import MEANINGS, REASONS, EnvelopeRefused, KeyFileError
-from streamlvq.fleet.header import Header, Kind
-from streamlvq.fleet.keys import PrivateKey
-from streamlvq.fleet.members import Member, Taken
-from streamlvq.fleet.numbering import Numbering
-from streamlvq.fleet.roster import Roster
-from streamlvq.fleet.trusted import TrustedKeys
+from streamlvq.fleet.envelope import (
+    MEANINGS,
+    REASONS,
+    Envelope,
+    EnvelopeRefused,
+    Header,
+    Kind,
+    parse_envelope,
+    seal,
+)
+from streamlvq.fleet.keys import KeyFileError, PrivateKey, TrustedKeys
+from streamlvq.fleet.publication import SequenceNumbers
+from streamlvq.fleet.roster import Member, Receipt, Roster
 
 __all__ = [
     "MEANINGS",
     "REASONS",
+    "Envelope",
     "EnvelopeRefused",
     "Header",
     "KeyFileError",
     "Kind",
     "Member",
-    "Numbering",
     "PrivateKey",
+    "Receipt",
     "Roster",
-    "Sealed",
-    "Taken",
+    "SequenceNumbers",
     "TrustedKeys",
+    "parse_envelope",
     "seal",
-    "unseal",
 ]

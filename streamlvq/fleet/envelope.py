@@ -15,16 +15,15 @@ turned away before a large payload is even looked at.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from streamlvq.fleet.errors import EnvelopeRefused, shown
-from streamlvq.fleet.header import Header
+from streamlvq.errors import StreamLVQError
 
 if TYPE_CHECKING:
-    from streamlvq.fleet.keys import PrivateKey
-    from streamlvq.fleet.trusted import TrustedKeys
+    from streamlvq.fleet.keys import PrivateKey, TrustedKeys
 
 MAGIC = b"SLVQENV"
 VERSION = 1
@@ -33,9 +32,205 @@ SIGNATURE_BYTES = 64
 
 _START = struct.Struct(">7sBH")  # magic, version, length of the header
 
+Kind = Literal["snapshot", "model"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+NUMBER_MAX = 2**63 - 1  # of epochs and sequences
+CREATED_MAX = 253_402_300_800.0  # the year 10000, where calendars end
+NAME_MAX_CHARACTERS = 200  # characters, as in a snapshot
+NAME_MAX_BYTES = 255  # so that a topic holds it uncut, whatever must be escaped in it
+DIGEST_BYTES = 32
+
+_NUMBERS = struct.Struct(f">BQQdQ{DIGEST_BYTES}s")  # kind, epoch, sequence, created, length, digest
+_LENGTH = struct.Struct(">H")
+HEADER_MAX_BYTES = _NUMBERS.size + 3 * (_LENGTH.size + NAME_MAX_BYTES)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+MEANINGS = {
+    "oversized": "more bytes than are allowed",
+    "truncated": "fewer bytes than it says itself",
+    "malformed": "no envelope, or one with a header that makes no sense",
+    "schema": "a version of the envelope or the snapshot that is not known here",
+    "fleet": "made for another fleet",
+    "kind": "a model where a snapshot is expected, or the other way round",
+    "node": "about another node than its topic or its content says",
+    "author": "written by somebody who may not write this",
+    "unsigned": "no signature where one is needed",
+    "unknown_key": "signed by somebody whose key is not trusted",
+    "signature": "a signature that does not fit the header",
+    "damaged": "a payload that is not the one that the header speaks of",
+    "replayed": "a number that is not above the last one",
+    "old": "made too long ago",
+    "future": "made at a time that has not come yet",
+    "crowded": "one node more than there is room for",
+    "values": "a payload that is no snapshot, or one with content that cannot be",
+    "unsaved": "good, but its number could not be written to the disk",
+}
+REASONS = tuple(MEANINGS)
+
+
+class EnvelopeRefused(StreamLVQError, ValueError):
+    """An envelope that is not accepted.
+
+    Parameters
+    ----------
+    reason
+        One of `REASONS`, to be counted.
+    text
+        What was expected, what came, and what to do.
+
+    Examples
+    --------
+    >>> from streamlvq.fleet import EnvelopeRefused
+    >>> error = EnvelopeRefused("oversized", "expected at most 10 bytes, got 20")
+    >>> error.reason, str(error)
+    ('oversized', 'expected at most 10 bytes, got 20')
+
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        if reason not in MEANINGS:
+            raise ValueError(f"reason: expected one of {', '.join(REASONS)}, got {reason!r}")
+        super().__init__(text)
+        self.reason = reason
+
+
+def shown(value: object) -> str:
+    """What a stranger wrote, short enough for a log and without tricks."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# --- the header -----------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class Header:
+    """What is said about a payload.
+
+    Parameters
+    ----------
+    fleet
+        The name of the fleet.
+    node
+        Whom it is about: who learnt a snapshot, whom a model is for.
+    kind
+        "snapshot": what a node has learnt. "model": what a hub has made of all of them for a node.
+    epoch, sequence
+        The number of what an author publishes, see `Numbering`.
+    created
+        When, in seconds since 1970.
+    author
+        Who wrote and signed it; the node itself if nothing is said.
+    length, digest
+        Of the payload: how many bytes, and their SHA-256. `seal` fills these in.
+
+    Examples
+    --------
+    >>> from streamlvq.fleet import Header
+    >>> header = Header("plant", "camera 1", "snapshot", epoch=7, sequence=1, created=1.7e9)
+    >>> Header.from_bytes(header.to_bytes()) == header
+    True
+
+    """
+
+    fleet: str
+    node: str
+    kind: Kind
+    epoch: int
+    sequence: int
+    created: float
+    author: str = ""
+    length: int = 0
+    digest: bytes = bytes(DIGEST_BYTES)
+
+    def __post_init__(self) -> None:
+        if self.author == "":
+            object.__setattr__(self, "author", self.node)
+        for what in ("fleet", "node", "author"):
+            check_name(what, getattr(self, what))
+        if self.kind not in KINDS:
+            raise _malformed("kind", f"one of {', '.join(KINDS)}", self.kind)
+        for what in ("epoch", "sequence", "length"):
+            value = getattr(self, what)
+            if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+                raise _malformed(what, f"a whole number from 0 to {NUMBER_MAX}", value)
+        if not isinstance(self.created, (int, float)) or not 0 <= self.created < CREATED_MAX:
+            raise _malformed("created", "seconds since 1970", self.created)
+        if not isinstance(self.digest, bytes) or len(self.digest) != DIGEST_BYTES:
+            raise _malformed("digest", f"{DIGEST_BYTES} bytes", self.digest)
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Epoch and sequence; the later of two is the higher one."""
+        return self.epoch, self.sequence
+
+    def to_bytes(self) -> bytes:
+        """The only way to write this header."""
+        kind = KINDS.index(self.kind) + 1
+        numbers = _NUMBERS.pack(
+            kind, self.epoch, self.sequence, self.created, self.length, self.digest
+        )
+        names = (name.encode() for name in (self.fleet, self.node, self.author))
+        return numbers + b"".join(_LENGTH.pack(len(name)) + name for name in names)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Header:
+        """The opposite of `to_bytes`; raises `EnvelopeRefused` for what it cannot have made."""
+        if not _NUMBERS.size <= len(data) <= HEADER_MAX_BYTES:
+            raise _malformed("header", f"at most {HEADER_MAX_BYTES} bytes, whole", len(data))
+        code, epoch, sequence, created, length, digest = _NUMBERS.unpack_from(data)
+        fleet, node, author = _names(data[_NUMBERS.size :])
+        if author == "":  # would be read as the node, and there must be one way to say that
+            raise _malformed("author", "a name", author)
+        kind = KINDS[code - 1] if 1 <= code <= len(KINDS) else cast(Kind, code)
+        return cls(fleet, node, kind, epoch, sequence, created, author, length, digest)
+
+
+def check_name(what: str, name: object) -> str:
+    """A name of a fleet or node that a header can carry; raises `EnvelopeRefused` for others."""
+    good = isinstance(name, str) and 1 <= len(name) <= NAME_MAX_CHARACTERS and name.isprintable()
+    if not good or len(str(name).encode()) > NAME_MAX_BYTES:
+        raise _malformed(
+            what,
+            f"1 to {NAME_MAX_CHARACTERS} printable characters, at most {NAME_MAX_BYTES} bytes",
+            name,
+        )
+    return str(name)
+
+
+def _names(data: bytes) -> list[str]:
+    """Three names and nothing after them."""
+    names, place = [], 0
+    for _ in range(3):
+        begin = place + _LENGTH.size
+        if begin > len(data):
+            raise _malformed("header", "three names", len(data))
+        place = begin + _LENGTH.unpack_from(data, place)[0]
+        if place > len(data):
+            raise _malformed("header", "three whole names", len(data))
+        try:
+            names.append(data[begin:place].decode())
+        except UnicodeDecodeError as error:
+            raise _malformed("header", "names in UTF-8", data[begin:place]) from error
+    if place != len(data):
+        raise _malformed("header", f"{place} bytes of names", len(data))
+    return names
+
+
+def _malformed(what: str, expected: str, value: object) -> EnvelopeRefused:
+    if isinstance(value, float) and math.isnan(value):
+        value = "NaN"
+    return EnvelopeRefused("malformed", f"{what}: expected {expected}, got {shown(value)}")
+
+
+# --- the envelope ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
     """An envelope as it was read; who can have written it is for `check` to say.
 
     Parameters
@@ -115,7 +310,7 @@ def seal(payload: bytes, header: Header, key: PrivateKey | None) -> bytes:
     Examples
     --------
 
-    >>> from streamlvq.fleet import Header, PrivateKey, TrustedKeys, seal, unseal
+    >>> from streamlvq.fleet import Header, PrivateKey, TrustedKeys, seal, parse_envelope
 
     >>> key = PrivateKey.new()
     >>> header = Header("plant", "camera 1", "snapshot", epoch=7, sequence=1, created=1.7e9)
@@ -124,16 +319,16 @@ def seal(payload: bytes, header: Header, key: PrivateKey | None) -> bytes:
     On the other side:
 
     >>> trust = TrustedKeys({"camera 1": key.public})
-    >>> sealed = unseal(data, limit=1000)
-    >>> sealed.check(trust)
-    >>> sealed.header.number, sealed.payload
+    >>> envelope = parse_envelope(data, limit=1000)
+    >>> envelope.check(trust)
+    >>> envelope.header.number, envelope.payload
     ((7, 1), b'what was learnt')
 
     Somebody else cannot write in the name of camera 1:
 
-    >>> unseal(seal(b"a lie", header, PrivateKey.new()), limit=1000).check(trust)
+    >>> parse_envelope(seal(b"a lie", header, PrivateKey.new()), limit=1000).check(trust)
     Traceback (most recent call last):
-    streamlvq.fleet.errors.EnvelopeRefused: expected the signature of 'camera 1' ...
+    streamlvq.fleet.envelope.EnvelopeRefused: expected the signature of 'camera 1' ...
 
     """
     complete = replace(header, length=len(payload), digest=hashlib.sha256(payload).digest())
@@ -143,7 +338,7 @@ def seal(payload: bytes, header: Header, key: PrivateKey | None) -> bytes:
     return b"".join((start, written, bytes([len(signature)]), signature, payload))
 
 
-def unseal(data: bytes, *, limit: int) -> Sealed:
+def parse_envelope(data: bytes, *, limit: int) -> Envelope:
     """Read an envelope; raises `EnvelopeRefused` for what is none. Nothing is trusted yet.
 
     Parameters
@@ -171,7 +366,7 @@ def unseal(data: bytes, *, limit: int) -> Sealed:
         )
     start = end + 1 + data[end]
     _check_end(header, data, start)
-    return Sealed(header, data[start:], data[end + 1 : start])
+    return Envelope(header, data[start:], data[end + 1 : start])
 
 
 def _length_of_header(data: bytes) -> int:

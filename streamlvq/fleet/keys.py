@@ -9,24 +9,33 @@ import base64
 import binascii
 import contextlib
 import functools
+import json
 import logging
 import os
+import re
 import secrets
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from streamlvq.errors import MissingExtraError
-from streamlvq.fleet.errors import KeyFileError, shown
-from streamlvq.snapshot.files import UNFINISHED
+from streamlvq.errors import MissingExtraError, StreamLVQError
+from streamlvq.fleet.envelope import EnvelopeRefused, check_name, shown
+from streamlvq.snapshot.files import UNFINISHED, write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY_BYTES = 32
-MODE = 0o600  # of a private key: for its owner alone
-LARGEST_FILE = 2**20
+PRIVATE_KEY_MODE = 0o600  # for its owner alone
+KEY_FILE_MAX_BYTES = 2**20
 _LOG = logging.getLogger("streamlvq")
+_LINE = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^#\s"].*?)\s*:\s+(?P<key>\S+)\s*(?:#.*)?')
+_PLAIN = re.compile(r"[\w.][\w. -]*(?<! )")  # names that need no quotes, neither here nor in YAML
+
+
+class KeyFileError(StreamLVQError, ValueError):
+    """A key, or a file of keys, that cannot be used."""
 
 
 # --- private keys ---------------------------------------------------------------------------------
@@ -69,7 +78,7 @@ class PrivateKey:
             load_pem_private_key,
         )
 
-        data = read(path)
+        data = read_key_file(path)
         try:
             key = load_pem_private_key(data, None)
         except (ValueError, TypeError) as error:  # TypeError: it is locked with a password
@@ -139,7 +148,7 @@ def _ed25519() -> Any:
 
 
 def _write_secret(path: Path, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_KEY_MODE)
     try:
         os.write(file, data)
         os.fsync(file)
@@ -154,14 +163,14 @@ def _warn_if_open(path: str | Path) -> None:
         _LOG.warning("%s can be read by others (mode %04o): chmod 600 %s", path, mode, path)
 
 
-def read(path: str | Path) -> bytes:
+def read_key_file(path: str | Path) -> bytes:
     """What is in a file of keys, which cannot be large."""
     with open(path, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise KeyFileError(f"{path}: expected a file, got something else")
-        data = file.read(LARGEST_FILE + 1)
-    if len(data) > LARGEST_FILE:
-        raise KeyFileError(f"{path}: expected at most {LARGEST_FILE} bytes, got more")
+        data = file.read(KEY_FILE_MAX_BYTES + 1)
+    if len(data) > KEY_FILE_MAX_BYTES:
+        raise KeyFileError(f"{path}: expected at most {KEY_FILE_MAX_BYTES} bytes, got more")
     return data
 
 
@@ -176,7 +185,7 @@ def check_public(text: str) -> str:
     >>> from streamlvq.fleet.keys import check_public
     >>> check_public("c2hvcnQ=")
     Traceback (most recent call last):
-    streamlvq.fleet.errors.KeyFileError: expected a public key of 44 characters, got 'c2hvcnQ='...
+    streamlvq.fleet.keys.KeyFileError: expected a public key of 44 characters, got 'c2hvcnQ='...
 
     """
     try:
@@ -206,3 +215,124 @@ def verify(public: str, signature: bytes, data: bytes) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _verifier(public: str) -> Any:
     return _ed25519().Ed25519PublicKey.from_public_bytes(base64.b64decode(public))
+
+
+# --- trusted keys ---------------------------------------------------------------------------------
+
+
+class TrustedKeys(Mapping[str, str]):
+    """Public keys by the name of their node.
+
+    The file is for people to read and edit: a line for each node, comments after `#`.
+
+        # the hall
+        camera 1: gTl3Dqh9F19Wo1Rmw0x+zMuNipG07jeiXfYPW4/Js5Q=
+        "hub: 2": 7lxdkDBbRjFzvR5lVvdb6rPsXRQw3Yl3WhZ9v2dxoG4=   # a name with a colon
+
+    Parameters
+    ----------
+    keys
+        To begin with.
+    path
+        Where to save them.
+
+    Examples
+    --------
+
+    >>> from streamlvq.fleet import PrivateKey, TrustedKeys
+
+    >>> trust = TrustedKeys()
+    >>> trust.add("camera 1", PrivateKey.new().public)
+    >>> list(trust), trust.get("camera 2") is None
+    (['camera 1'], True)
+
+    """
+
+    def __init__(self, keys: Mapping[str, str] | None = None, path: str | Path | None = None):
+        self.path = None if path is None else Path(path)
+        self._lines: list[str] = []
+        self._keys: dict[str, str] = {}
+        self._places: dict[str, int] = {}  # lines, from 0
+        for node, public in (keys or {}).items():
+            self.add(node, public)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file; raises `KeyFileError` with the line that is wrong."""
+        trust = cls(path=path)
+        try:
+            text = read_key_file(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise KeyFileError(f"{path}: expected text in UTF-8, got {error}") from error
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                trust._take(line)
+            except KeyFileError as error:
+                raise KeyFileError(f"{path}:{number}: {error}") from error
+        return trust
+
+    def add(self, node: str, public: str) -> None:
+        """Trust a node from now on; another key of the same node is replaced."""
+        public, line = check_public(public), f"{_written(_name(node))}: {public}"
+        if node in self._places:
+            if self._keys[node] != public:
+                self._lines[self._places[node]] = line
+        else:
+            self._places[node] = len(self._lines)
+            self._lines.append(line)
+        self._keys[node] = public
+
+    def save(self) -> None:
+        """Write the file as a whole, with the comments that were in it."""
+        if self.path is None:
+            raise KeyFileError("expected a path to save trusted keys to, got none")
+        write_atomically(self.path, "".join(f"{line}\n" for line in self._lines).encode())
+
+    def _take(self, line: str) -> None:
+        """Read one line."""
+        place = len(self._lines)
+        if line.strip() and not line.lstrip().startswith("#"):
+            node, public = _parse(line.strip())
+            if node in self._places:
+                raise KeyFileError(
+                    f"expected each node once, got {shown(node)} again: it is in line "
+                    f"{self._places[node] + 1} already"
+                )
+            self._keys[node], self._places[node] = public, place
+        self._lines.append(line)
+
+    def __getitem__(self, node: str) -> str:
+        return self._keys[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return f"TrustedKeys({self._keys!r})"
+
+
+def _parse(line: str) -> tuple[str, str]:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise KeyFileError(f"expected `node: key`, got {shown(line)}")
+    name = found["name"]
+    if name.startswith('"'):
+        try:
+            name = json.loads(name)
+        except ValueError as error:
+            raise KeyFileError(f"expected a name in quotes, got {shown(name)}") from error
+    return _name(name), check_public(found["key"])
+
+
+def _name(node: str) -> str:
+    try:
+        return check_name("node", node)
+    except EnvelopeRefused as error:
+        raise KeyFileError(str(error)) from error
+
+
+def _written(node: str) -> str:
+    return node if _PLAIN.fullmatch(node) else json.dumps(node, ensure_ascii=False)

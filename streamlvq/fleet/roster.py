@@ -1,25 +1,170 @@
-"""Roster: who is in the fleet, and the newest that is known of each."""
+"""Roster: who is in the fleet, and the newest envelope of each, in memory and on disk."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
+import struct
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from streamlvq.fleet.envelope import Sealed, digest_of, unseal
-from streamlvq.fleet.errors import EnvelopeRefused, shown
-from streamlvq.fleet.header import Header, Kind, check_name
-from streamlvq.fleet.members import Member, Status, Taken
-from streamlvq.fleet.shelf import Record, Shelf
-from streamlvq.fleet.trusted import TrustedKeys
+from streamlvq.fleet.envelope import (
+    DIGEST_BYTES,
+    HEADER_MAX_BYTES,
+    Envelope,
+    EnvelopeRefused,
+    Header,
+    Kind,
+    check_name,
+    digest_of,
+    parse_envelope,
+    shown,
+)
+from streamlvq.fleet.keys import TrustedKeys
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
+from streamlvq.snapshot.files import UNFINISHED, read, write_atomically
 
-LIMIT = 16 * 2**20  # bytes of an envelope
-ROOM = 2**24  # numbers that a model may ask memory for, whatever is said about it: 128 MiB
-MOST_NODES = 10_000
-AHEAD_SECONDS = 300.0  # what clocks may differ by
+ENVELOPE_MAX_BYTES = 16 * 2**20
+MODEL_MAX_NUMBERS = 2**24  # that a model may need memory for, whatever is said about it: 128 MiB
+MAX_NODES = 10_000
+CLOCK_AHEAD_SECONDS = 300.0  # that clocks may differ by
+STORE_MAGIC = b"SLVQROS1"
+STORE_SUFFIX = ".sealed"
+FILE_MODE = 0o640  # of all files of a fleet but keys: what models say is not for everybody
+_STORE_START = struct.Struct(f">8s{DIGEST_BYTES}sH")  # magic, SHA-256 and length of the header
 _LOG = logging.getLogger("streamlvq")
+ReceiptStatus = Literal["new", "same", "refused"]
+
+
+class Receipt(NamedTuple):
+    """What became of an envelope.
+
+    Parameters
+    ----------
+    status
+        "new": it is used from now on. "same": it is used already. "refused": nothing was changed.
+    reason
+        Why it was refused, one of `REASONS`; None otherwise.
+    text
+        The same in words.
+
+    """
+
+    status: ReceiptStatus
+    reason: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node and the newest valid envelope about it.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    snapshot
+        What was inside.
+    header
+        What was written on it.
+    digest
+        Stands for header and content: as long as it is the same, so are they.
+
+    """
+
+    node: str
+    snapshot: Snapshot
+    header: Header
+    digest: str
+
+
+# --- on disk -------------------------------------------------------------------------------------
+
+
+class StoredEnvelope(NamedTuple):
+    """The newest that is known of a node."""
+
+    header: Header
+    data: bytes | None  # the envelope; None: the node has left, or it cannot be read
+    has_left: bool = False
+
+
+class EnvelopeStore:
+    """Keeps records of one fleet and one kind in a folder; several may share the folder.
+
+    Parameters
+    ----------
+    folder
+        Made when the first record is written. One process at a time writes to it.
+    fleet, kind
+        Whose records.
+    limit
+        The most bytes of an envelope; of larger ones only the header is read.
+
+    """
+
+    def __init__(self, folder: str | Path, fleet: str, kind: Kind, limit: int) -> None:
+        self.folder = Path(folder)
+        self.fleet, self.kind, self.limit = fleet, kind, limit
+
+    def path(self, node: str) -> Path:
+        """The file of a node: a name to recognise, and a digest, since names may hold anything."""
+        digest = hashlib.sha256(f"{self.fleet}\n{node}".encode()).hexdigest()[:24]
+        readable = re.sub(r"[^A-Za-z0-9_-]", "_", node)[:40]
+        return self.folder / f"{self.kind}-{readable}-{digest}{STORE_SUFFIX}"
+
+    def write(self, record: StoredEnvelope) -> None:
+        """Replace what was known; raises `OSError` if the disk does not let us."""
+        header = record.header.to_bytes()
+        start = _STORE_START.pack(STORE_MAGIC, hashlib.sha256(header).digest(), len(header))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        data = b"" if record.data is None else record.data  # nothing says that the node has left
+        write_atomically(self.path(record.header.node), b"".join((start, header, data)), FILE_MODE)
+
+    def records(self) -> Iterator[StoredEnvelope]:
+        """All of them, in the order of their nodes; a file that is of no use gets a warning."""
+        self._remove_litter()
+        found = [self._record(path) for path in self.folder.glob(f"{self.kind}-*{STORE_SUFFIX}")]
+        mine = [each for each in found if each is not None and each.header.fleet == self.fleet]
+        yield from sorted(mine, key=lambda record: record.header.node)
+
+    def _record(self, path: Path) -> StoredEnvelope | None:
+        try:
+            return self._parse(path)
+        except (EnvelopeRefused, SnapshotError, OSError) as error:
+            _LOG.warning("%s is of no use, what came from that node is forgotten: %s", path, error)
+            return None
+
+    def _parse(self, path: Path) -> StoredEnvelope:
+        with path.open("rb") as file:
+            start = file.read(_STORE_START.size + HEADER_MAX_BYTES)
+        if len(start) < _STORE_START.size:
+            raise EnvelopeRefused(
+                "truncated", f"expected {_STORE_START.size} bytes, got {len(start)}"
+            )
+        magic, digest, length = _STORE_START.unpack_from(start)
+        end = _STORE_START.size + length
+        header = start[_STORE_START.size : end]
+        if magic != STORE_MAGIC or hashlib.sha256(header).digest() != digest:
+            raise EnvelopeRefused("damaged", "expected a record of a fleet, got something else")
+        try:
+            data = read(path, end + self.limit)[end:]
+        except SnapshotError as error:
+            _LOG.warning("%s: %s; only its number is remembered", path, error)
+            return StoredEnvelope(Header.from_bytes(header), None)
+        return StoredEnvelope(Header.from_bytes(header), data or None, has_left=not data)
+
+    def _remove_litter(self) -> None:
+        """What was unfinished when this program was killed."""
+        for path in self.folder.glob(f".{self.kind}-*{UNFINISHED}"):
+            path.unlink(missing_ok=True)
+
+
+# --- in memory -----------------------------------------------------------------------------------
 
 
 class _Known(NamedTuple):
@@ -52,11 +197,11 @@ class Roster:
     kind
         What is collected: snapshots of nodes, or models that a hub made for nodes.
     author
-        Whose envelopes are taken: of models the name of the hub. None: snapshots of the node
+        Whose envelopes are receipt: of models the name of the hub. None: snapshots of the node
         itself, and models of anyone who is trusted.
     room
         The most numbers that a model may ask memory for. A small snapshot can describe a large one.
-    most_nodes
+    max_nodes
         How many nodes there may be.
     ahead_seconds
         How far the clocks of others may be ahead of ours.
@@ -77,11 +222,11 @@ class Roster:
     >>> data = seal(payload, header, key)
 
     >>> roster = Roster("plant", TrustedKeys({"camera 1": key.public}), max_age_seconds=3600)
-    >>> roster.take("camera 1", data, now=1001.0).status
+    >>> roster.accept("camera 1", data, now=1001.0).status
     'new'
-    >>> roster.take("camera 1", data, now=1002.0).status
+    >>> roster.accept("camera 1", data, now=1002.0).status
     'same'
-    >>> roster.take("camera 2", data, now=1003.0).reason
+    >>> roster.accept("camera 2", data, now=1003.0).reason
     'node'
     >>> roster.members(now=1004.0)["camera 1"].snapshot
     Snapshot(GLVQ of node 'camera 1': 100 samples, 18 features, 7 classes)
@@ -97,28 +242,28 @@ class Roster:
         fleet: str,
         trust: TrustedKeys | None,
         *,
-        limit: int = LIMIT,
+        limit: int = ENVELOPE_MAX_BYTES,
         max_age_seconds: float = 86_400.0,
         folder: str | Path | None = None,
         kind: Kind = "snapshot",
         author: str | None = None,
-        room: int = ROOM,
-        most_nodes: int = MOST_NODES,
-        ahead_seconds: float = AHEAD_SECONDS,
+        room: int = MODEL_MAX_NUMBERS,
+        max_nodes: int = MAX_NODES,
+        ahead_seconds: float = CLOCK_AHEAD_SECONDS,
     ) -> None:
         self.fleet = check_name("fleet", fleet)
         self.trust = trust
-        self.limit, self.room, self.most_nodes = limit, room, most_nodes
+        self.limit, self.room, self.max_nodes = limit, room, max_nodes
         self.max_age_seconds, self.ahead_seconds = max_age_seconds, ahead_seconds
         self.kind: Kind = kind
         self.author = author
         self.counts: Counter[str] = Counter()  # by reason, and of those that were not refused
         self._known: dict[str, _Known] = {}
         self._members: dict[str, Member] = {}
-        self._shelf = None if folder is None else Shelf(folder, fleet, kind, limit)
+        self._store = None if folder is None else EnvelopeStore(folder, fleet, kind, limit)
         self._restore()
 
-    def take(self, node_in_topic: str, data: bytes, now: float) -> Taken:
+    def accept(self, node_in_topic: str, data: bytes, now: float) -> Receipt:
         """Look at what came, and keep it if it is good.
 
         Parameters
@@ -132,11 +277,11 @@ class Roster:
 
         """
         try:
-            taken = Taken(self._take(node_in_topic, data, now))
+            receipt = Receipt(self._accept(node_in_topic, data, now))
         except EnvelopeRefused as error:
-            taken = Taken("refused", error.reason, str(error))
-        self.counts[taken.reason or taken.status] += 1
-        return taken
+            receipt = Receipt("refused", error.reason, str(error))
+        self.counts[receipt.reason or receipt.status] += 1
+        return receipt
 
     def members(self, now: float) -> dict[str, Member]:
         """Those with something that is not too old, in the order of their names.
@@ -151,7 +296,7 @@ class Roster:
         found = ((node, self._members[node]) for node in sorted(self._members))
         return {node: member for node, member in found if member.header.created >= oldest}
 
-    def believe(self, trust: TrustedKeys | None) -> None:
+    def set_trusted_keys(self, trust: TrustedKeys | None) -> None:
         """Trust these from now on. What others wrote, or with another key, is not used any more.
 
         Parameters
@@ -183,29 +328,29 @@ class Roster:
         member = self._members.get(node)
         if member is None:
             return False
-        if self._shelf is not None:
-            self._shelf.write(Record(member.header, b""))
+        if self._store is not None:
+            self._store.write(StoredEnvelope(member.header, None, has_left=True))
         del self._members[node]
         self._known[node] = self._known[node]._replace(left=True)
         return True
 
     # --- from the outside to the inside -----------------------------------------------------------
 
-    def _take(self, node_in_topic: str, data: bytes, now: float) -> Status:
-        sealed = unseal(data, limit=self.limit)
-        self._check_address(sealed.header)
-        if sealed.header.node != node_in_topic:
+    def _accept(self, node_in_topic: str, data: bytes, now: float) -> ReceiptStatus:
+        envelope = parse_envelope(data, limit=self.limit)
+        self._check_address(envelope.header)
+        if envelope.header.node != node_in_topic:
             raise EnvelopeRefused(
                 "node",
                 f"expected something about {shown(node_in_topic)}, as its topic says, "
-                f"got {shown(sealed.header.node)}",
+                f"got {shown(envelope.header.node)}",
             )
-        sealed.check(self.trust)
-        if self._is_known(sealed):
+        envelope.check(self.trust)
+        if self._is_known(envelope):
             return "same"
-        self._check_age(sealed.header, now)
-        snapshot = self._parse(sealed)
-        self._keep(sealed, snapshot, data)
+        self._check_age(envelope.header, now)
+        snapshot = self._parse(envelope)
+        self._keep(envelope, snapshot, data)
         return "new"
 
     def _check_address(self, header: Header) -> None:
@@ -225,19 +370,19 @@ class Roster:
                 f"{shown(header.author)}",
             )
 
-    def _is_known(self, sealed: Sealed) -> bool:
+    def _is_known(self, envelope: Envelope) -> bool:
         """Whether this is in use already; raises if it is no newer than what is known."""
-        node, number = sealed.header.node, sealed.header.number
+        node, number = envelope.header.node, envelope.header.number
         known = self._known.get(node)
         if known is None:
-            if len(self._known) >= self.most_nodes:
+            if len(self._known) >= self.max_nodes:
                 raise EnvelopeRefused(
-                    "crowded", f"expected at most {self.most_nodes} nodes, got {shown(node)} too"
+                    "crowded", f"expected at most {self.max_nodes} nodes, got {shown(node)} too"
                 )
             return False
         if number > known.number:
             return False
-        if sealed.digest == known.digest and not known.left:
+        if envelope.digest == known.digest and not known.left:
             return node in self._members  # if not, it was lost and is welcome again
         raise EnvelopeRefused("replayed", self._about(number, known))
 
@@ -264,32 +409,32 @@ class Roster:
             # Epochs are times in microseconds; one beyond all times would lock a name for ever.
             raise EnvelopeRefused("future", f"expected an epoch that has come, got {header.epoch}")
 
-    def _parse(self, sealed: Sealed) -> Snapshot:
+    def _parse(self, envelope: Envelope) -> Snapshot:
         try:
             limits = StateLimits(self.room)
-            snapshot = Snapshot.from_bytes(sealed.payload, limit=self.limit, limits=limits)
+            snapshot = Snapshot.from_bytes(envelope.payload, limit=self.limit, limits=limits)
         except SnapshotSchemaError as error:
             raise EnvelopeRefused("schema", str(error)) from error
         except SnapshotError as error:
             raise EnvelopeRefused("values", str(error)) from error
-        if snapshot.node != sealed.header.node:
+        if snapshot.node != envelope.header.node:
             raise EnvelopeRefused(
                 "node",
-                f"expected a snapshot of {shown(sealed.header.node)} inside, "
+                f"expected a snapshot of {shown(envelope.header.node)} inside, "
                 f"got one of {shown(snapshot.node)}",
             )
         return snapshot
 
-    def _keep(self, sealed: Sealed, snapshot: Snapshot, data: bytes) -> None:
-        if self._shelf is not None:
+    def _keep(self, envelope: Envelope, snapshot: Snapshot, data: bytes) -> None:
+        if self._store is not None:
             try:
-                self._shelf.write(Record(sealed.header, data))
+                self._store.write(StoredEnvelope(envelope.header, data))
             except OSError as error:
                 raise EnvelopeRefused("unsaved", str(error)) from error
-        self._use(sealed, snapshot)
+        self._use(envelope, snapshot)
 
-    def _use(self, sealed: Sealed, snapshot: Snapshot) -> None:
-        header, digest = sealed.header, sealed.digest
+    def _use(self, envelope: Envelope, snapshot: Snapshot) -> None:
+        header, digest = envelope.header, envelope.digest
         self._known[header.node] = _Known(header.number, digest, left=False)
         self._members[header.node] = Member(header.node, snapshot, header, digest)
 
@@ -297,25 +442,24 @@ class Roster:
 
     def _restore(self) -> None:
         """Know all numbers again, and use what would still be accepted."""
-        for record in () if self._shelf is None else self._shelf.records():
+        for record in () if self._store is None else self._store.records():
             header = record.header
-            left = not record.data
-            self._known[header.node] = _Known(header.number, digest_of(header), left)
-            if not left:
-                self._restore_member(record)
+            self._known[header.node] = _Known(header.number, digest_of(header), record.has_left)
+            if record.data is not None:
+                self._restore_member(header, record.data)
 
-    def _restore_member(self, record: Record) -> None:
+    def _restore_member(self, header: Header, data: bytes) -> None:
         try:
-            sealed = unseal(record.data, limit=self.limit)
-            if sealed.header != record.header:
+            envelope = parse_envelope(data, limit=self.limit)
+            if envelope.header != header:
                 raise EnvelopeRefused("damaged", "expected the same header twice, got two")
-            self._check_address(sealed.header)
-            sealed.check(self.trust)
-            self._use(sealed, self._parse(sealed))
+            self._check_address(envelope.header)
+            envelope.check(self.trust)
+            self._use(envelope, self._parse(envelope))
         except EnvelopeRefused as error:
             _LOG.warning(
                 "what %s sent before is not used any more (%s): %s",
-                shown(record.header.node),
+                shown(header.node),
                 error.reason,
                 error,
             )

@@ -1,4 +1,4 @@
-"""Fusing what the nodes of a fleet know, beside the loop, and only when something has changed."""
+"""Fusion worker: fuses the members of a fleet in a thread, when they have changed."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from streamlvq.config import FleetSection
 from streamlvq.errors import StreamLVQError
 
 if TYPE_CHECKING:
-    from streamlvq.fleet import Member
+    from streamlvq.fleet.roster import Member
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
-FEWEST = 2  # nodes that there is something to fuse of
-REST = 10.0  # times the work that fusing was: in a large fleet there is always somebody with news
-Key = tuple[tuple[str, bytes], ...]  # each member, by name, and the digest of what it knows
+MIN_NODES = 2  # that there is something to fuse of
+REST_FACTOR = 10.0  # rest per work: in a large fleet there is always somebody with news
+FusionKey = tuple[tuple[str, bytes], ...]  # each member, by name, and the digest of what it knows
 
 
-class Fusion(NamedTuple):
-    """What came of fusing the members of a fleet."""
+class FusionResult(NamedTuple):
+    """Outcome of fusing the members of a fleet."""
 
-    key: Key
+    key: FusionKey
     models: dict[str, bytes]  # a snapshot for each node that one is wanted for
     report: FusionReport | None = None  # None: there was nothing to fuse, or it failed
-    trouble: str | None = None  # why it failed
+    error: str | None = None  # why it failed
     seconds: float = 0.0
 
 
-class Fusing:
-    """Watches the members of a fleet and fuses them, in a thread, when they have changed.
+class FusionWorker:
+    """Fuses the members of a fleet in a thread when they have changed, at most one at a time.
 
     The same members give the same models, bit for bit: who fuses them, when, and in which order
     they came does not matter.
@@ -52,10 +52,10 @@ class Fusing:
 
     def __init__(self, section: FleetSection, wanted: Callable[[str], bool]) -> None:
         self.section, self.wanted = section, wanted
-        self._tried: Key | None = None
+        self._tried: FusionKey | None = None
         self._since: float | None = None  # when the members began to differ from those tried
         self._thread: threading.Thread | None = None
-        self._done: Fusion | None = None
+        self._done: FusionResult | None = None
         self._effort = 0.0  # seconds of work that it was, not rested from yet
         self._rested = float("-inf")  # when the next one may begin
 
@@ -68,8 +68,8 @@ class Fusing:
     def consider(self, members: Mapping[str, Member], now: float) -> None:
         """Begin to fuse if there is news, and time enough has passed to wait for more of it."""
         if self._thread is None and self._effort > 0.0:
-            self._rested, self._effort = now + REST * self._effort, 0.0
-        if key_of(members) == self._tried:
+            self._rested, self._effort = now + REST_FACTOR * self._effort, 0.0
+        if fusion_key(members) == self._tried:
             self._since = None
             return
         if self._since is None:
@@ -78,8 +78,8 @@ class Fusing:
         if self._thread is None and waited:
             self._begin(dict(members))
 
-    def poll(self) -> Fusion | None:
-        """What came of it, once."""
+    def poll(self) -> FusionResult | None:
+        """Return the result of a fusion that is done, once."""
         if self._thread is None or self._thread.is_alive():
             return None
         self._thread.join()
@@ -87,7 +87,7 @@ class Fusing:
         return done
 
     def _begin(self, members: dict[str, Member]) -> None:
-        self._tried, self._since = key_of(members), None
+        self._tried, self._since = fusion_key(members), None
         self._thread = threading.Thread(
             target=self._run, args=(members,), name="fusing", daemon=True
         )
@@ -100,29 +100,29 @@ class Fusing:
         except BaseException as error:  # the loop is told; nothing may end here in silence
             if not isinstance(error, StreamLVQError):
                 log.error("a defect kept the fleet from being fused", exc_info=error)
-            trouble = str(error) or repr(error)
-            self._done = Fusion(key_of(members), {}, trouble=trouble)
+            text = str(error) or repr(error)
+            self._done = FusionResult(fusion_key(members), {}, error=text)
         self._effort = time.thread_time() - begin
 
 
 def fuse_members(
     section: FleetSection, members: Mapping[str, Member], wanted: Callable[[str], bool]
-) -> Fusion:
-    """A model for each wanted member, as the bytes of a snapshot; raises `FusionError`.
+) -> FusionResult:
+    """Return a snapshot for each wanted member; raises `FusionError`.
 
     Members with models of different kinds are fused kind by kind.
     """
     from streamlvq.fusion import FusionError  # noqa: PLC0415
     from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
 
-    begin, key = time.monotonic(), key_of(members)
+    begin, key = time.monotonic(), fusion_key(members)
     groups = group_compatible(member.snapshot for member in members.values())
-    asked = [g for g in groups if len(g) >= FEWEST and any(wanted(each.node) for each in g)]
+    asked = [g for g in groups if len(g) >= MIN_NODES and any(wanted(each.node) for each in g)]
     models: dict[str, bytes] = {}
     report, failures = None, []
     for group in asked:
         try:
-            fused = fuse_alike(section, group)
+            fused = fuse_group(section, group)
         except StreamLVQError as error:
             failures.append(error)
             continue
@@ -130,17 +130,17 @@ def fuse_members(
         report = report or fused.report  # that of the largest group
     if failures and report is None:
         raise failures[0]
-    notes = [*kinds_apart(groups), *(f"some cannot be fused: {error}" for error in failures)]
+    notes = [*describe_groups(groups), *(f"some cannot be fused: {error}" for error in failures)]
     if report is None:
         if notes:
             raise FusionError("; ".join(notes))
-        return Fusion(key, {})
+        return FusionResult(key, {})
     report = msgspec.structs.replace(report, warnings=(*report.warnings, *notes))
-    return Fusion(key, models, report, None, time.monotonic() - begin)
+    return FusionResult(key, models, report, None, time.monotonic() - begin)
 
 
-def fuse_alike(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
-    """As the configuration says; raises `FusionError`."""
+def fuse_group(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
+    """Fuse compatible snapshots as the configuration says; raises `FusionError`."""
     from streamlvq.fusion import fuse  # noqa: PLC0415
 
     return fuse(
@@ -148,8 +148,8 @@ def fuse_alike(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
     )
 
 
-def kinds_apart(groups: Sequence[Sequence[Snapshot]]) -> list[str]:
-    """What to say if not all nodes have models of one kind."""
+def describe_groups(groups: Sequence[Sequence[Snapshot]]) -> list[str]:
+    """Return a warning if not all nodes have models of one kind."""
     from streamlvq.fusion.node_models import unpack  # noqa: PLC0415
 
     if len(groups) < 2:
@@ -173,18 +173,18 @@ def _models(fused: Fused, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
             log.warning("the fleet has no model for %r: %s", node, error)
 
 
-def key_of(members: Mapping[str, Member]) -> Key:
-    """What tells one set of members from another; a new envelope around the same is no news."""
+def fusion_key(members: Mapping[str, Member]) -> FusionKey:
+    """Return what tells one set of members from another; not the envelopes, only their content."""
     return tuple((node, members[node].header.digest) for node in sorted(members))
 
 
 __all__ = [
-    "FEWEST",
-    "Fusing",
-    "Fusion",
-    "Key",
-    "fuse_alike",
+    "MIN_NODES",
+    "FusionKey",
+    "FusionResult",
+    "FusionWorker",
+    "describe_groups",
+    "fuse_group",
     "fuse_members",
-    "key_of",
-    "kinds_apart",
+    "fusion_key",
 ]

@@ -1,22 +1,24 @@
-"""What is counted and shown about a fleet: for Prometheus, and on the status topic."""
+"""Metrics of a fleet, and its part of the status message."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-
-from streamlvq.daemon.metrics import Counter, Gauge, GaugeTable, Registry
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from streamlvq.daemon.fleet_fusing import Fusion
+    from streamlvq.fleet.fusion_worker import FusionResult
 
 log = logging.getLogger(__name__)
 
-MOST_NODES = 1000  # with an age of their own
+MAX_NODES_SHOWN = 1000  # with an age of their own
 
 
 class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -38,42 +40,40 @@ class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     trouble: str | None = None
 
 
-class FleetFigures:
-    """Numbers that the loop leaves behind; others read them without a lock.
+class FleetMetrics(Collector):
+    """Values that the loop leaves behind; others read them without a lock.
 
     Parameters
     ----------
     registry
-        Where the metrics of the daemon are.
+        Where the metrics of the service are.
     name, node, role
-        What is said on the status topic about who we are.
+        Who we are, for the status message.
 
     """
 
-    def __init__(self, registry: Registry, name: str, node: str, role: str) -> None:
+    def __init__(self, registry: CollectorRegistry, name: str, node: str, role: str) -> None:
         self.name, self.node, self.role = name, node, role
         self.created: Mapping[str, float] = {}  # when what each member knows was written
         self.standing: Mapping[str, float] = {}
         self.serving = "local"
-        self.fusion: Fusion | None = None  # the last one that worked
+        self.fusion: FusionResult | None = None  # the last one that worked
         self.fused_at: float | None = None  # by the monotonic clock
         self.unpublished = 0
         self.due_at: float | None = None  # the next publication, by the monotonic clock
         self.waiting: str | None = None
-        self.changed = False  # whether to say now how we are, and not when it is time to
-        self.trouble: dict[str, str] = {}  # by what is wrong; nothing: all is well
-        self._counters(registry)
-        self._gauges(registry)
+        self.has_news = False  # whether to publish the status now, and not when it is time to
+        self.problems: dict[str, str] = {}  # by what is wrong; empty: nothing is
+        self.refused: Tally[str] = Tally()  # messages, by reason
+        self._add_counters(registry)
+        registry.register(self)
 
-    def _counters(self, registry: Registry) -> None:
+    def _add_counters(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
-            return registry.add(Counter(f"streamlvq_fleet_{name}", text, labels))
+            return Counter(f"streamlvq_fleet_{name}", text, labels, registry=registry)
 
-        self.taken = counter(
+        self.messages = counter(
             "messages_total", "Messages of the fleet, by what became of them.", ("status",)
-        )
-        self.refused = counter(
-            "refused_total", "Messages of the fleet that were refused, by reason.", ("reason",)
         )
         self.published = counter("published_total", "Models that were published to the fleet.")
         self.publish_failures = counter(
@@ -87,105 +87,101 @@ class FleetFigures:
             "installed_total", "Times another model of the fleet began to decide."
         )
 
-    def _gauges(self, registry: Registry) -> None:
-        add = registry.add
-        add(
-            Gauge(
-                "streamlvq_fleet_members",
-                "Nodes whose models are fresh enough to be fused.",
-                lambda: float(len(self.created)),
-            )
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is counted here, and values of the moment."""
+        refused = CounterMetricFamily(
+            "streamlvq_fleet_refused",
+            "Messages of the fleet that were refused, by reason.",
+            labels=("reason",),
         )
-        add(
-            GaugeTable(
-                "streamlvq_fleet_member_age_seconds",
-                "Seconds since the model of each node was published.",
-                ("node",),
-                lambda: {(node,): age for node, age in self.ages().items()},
-            )
+        for reason, times in sorted(self.refused.copy().items()):
+            refused.add_metric((reason,), times)
+        yield refused
+        ages = GaugeMetricFamily(
+            "streamlvq_fleet_member_age_seconds",
+            "Seconds since the model of each node was published.",
+            labels=("node",),
         )
-        add(
-            Gauge(
-                "streamlvq_fleet_fusion_age_seconds",
+        for node, age in self.ages().items():
+            ages.add_metric((node,), age)
+        yield ages
+        accuracy = GaugeMetricFamily(
+            "streamlvq_fleet_recent_accuracy",
+            "Recent accuracy on our labels, by model.",
+            labels=("model",),
+        )
+        standing = self.standing
+        for which in ("fused", "local"):
+            if which in standing:
+                accuracy.add_metric((which,), standing[which])
+        yield accuracy
+        fusion = self.fusion
+        values: dict[str, tuple[float | None, str]] = {
+            "members": (len(self.created), "Nodes whose models are fresh enough to be fused."),
+            "fusion_age_seconds": (
+                self.fusion_age(),
                 "Seconds since the models of the fleet were last fused, or taken from the hub.",
-                self.fusion_age,
-            )
-        )
-        add(
-            Gauge(
-                "streamlvq_fleet_fusion_seconds",
+            ),
+            "fusion_seconds": (
+                None if fusion is None else fusion.seconds,
                 "Seconds that the last fusion took.",
-                lambda: None if self.fusion is None else self.fusion.seconds,
-            )
-        )
-        add(
-            Gauge(
-                "streamlvq_fleet_serving_fused",
+            ),
+            "serving_fused": (
+                self.serving == "fused",
                 "1 while the model of the fleet decides, 0 while our own does.",
-                lambda: float(self.serving == "fused"),
-            )
-        )
-        add(
-            GaugeTable(
-                "streamlvq_fleet_recent_accuracy",
-                "Recent accuracy on our labels, by model.",
-                ("model",),
-                lambda: {
-                    (which,): self.standing[which]
-                    for which in ("local", "fused")
-                    if which in self.standing
-                },
-            )
-        )
+            ),
+        }
+        for name, (value, text) in values.items():
+            yield GaugeMetricFamily(f"streamlvq_fleet_{name}", text, value=value)
 
     def count(self, status: str, reason: str | None) -> None:
         """Count a message of the fleet."""
-        self.taken.add(1, status)
+        self.messages.labels(status).inc()
         if reason is not None:
-            self.refused.add(1, reason)
+            self.refused[reason] += 1
 
-    def fused(self, fusion: Fusion) -> bool:
-        """Take note of what came of fusing; whether it worked."""
-        if fusion.trouble is not None:
-            self.fusion_failures.add()
-            self.trouble["fusion"] = f"the fleet cannot be fused: {fusion.trouble}"
-            log.error("the fleet cannot be fused: %s", fusion.trouble)
+    def note_fusion(self, fusion: FusionResult) -> bool:
+        """Take note of the outcome of a fusion; return True if it worked."""
+        if fusion.error is not None:
+            self.fusion_failures.inc()
+            self.problems["fusion"] = f"the fleet cannot be fused: {fusion.error}"
+            log.error("the fleet cannot be fused: %s", fusion.error)
             return False
-        self.trouble.pop("fusion", None)
+        self.problems.pop("fusion", None)
         self.fusion, self.fused_at = fusion, None
         if fusion.report is not None:  # otherwise there was nothing to fuse
-            self.fusions.add()
+            self.fusions.inc()
             self.fused_at = time.monotonic()
             log.info("fused %d nodes in %.3f s", len(fusion.key), fusion.seconds)
             for warning in fusion.report.warnings:
                 log.warning("fused the fleet: %s", warning, extra={"alike": warning[:40]})
         return True
 
-    def wait_for(self, what: str | None) -> None:
+    def set_waiting(self, what: str | None) -> None:
         """Say once what there is to wait for; None: nothing."""
         if what == self.waiting:
             return
         if what is not None:
             log.info("waiting in the fleet for %s", what)
-        self.waiting, self.changed = what, True
+        self.waiting, self.has_news = what, True
 
-    def news(self) -> bool:
+    def take_news(self) -> bool:
         """Whether something has changed since the last time that others should hear at once."""
-        changed, self.changed = self.changed, False
-        return changed
+        news, self.has_news = self.has_news, False
+        return news
 
     def ages(self) -> dict[str, float]:
         """Seconds since each member was heard of, by its own clock."""
         now, created = time.time(), self.created
-        return {node: max(0.0, now - created[node]) for node in sorted(created)[:MOST_NODES]}
+        return {node: max(0.0, now - created[node]) for node in sorted(created)[:MAX_NODES_SHOWN]}
 
     def fusion_age(self) -> float | None:
         """Seconds since the last fusion."""
         return None if self.fused_at is None else time.monotonic() - self.fused_at
 
-    def complaint(self) -> str | None:
+    def problem(self) -> str | None:
         """What is wrong, for people."""
-        return "; ".join(self.trouble.values()) or None
+        return "; ".join(self.problems.values()) or None
 
     def record(self) -> FleetRecord:
         """How the fleet is now."""
@@ -201,12 +197,12 @@ class FleetFigures:
             fusion_age=None if age is None else round(age, 1),
             drift=None if report is None else report.drift,
             standing=dict(self.standing),
-            refused={reason: int(n) for (reason,), n in sorted(self.refused.values.items())},
+            refused=dict(sorted(self.refused.items())),
             unpublished=self.unpublished,
             next_publication=None if due is None else round(max(0.0, due - time.monotonic()), 1),
             waiting=self.waiting,
-            trouble=self.complaint(),
+            trouble=self.problem(),
         )
 
 
-__all__ = ["FleetFigures", "FleetRecord"]
+__all__ = ["FleetMetrics", "FleetRecord"]

@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus and `/healthz` for whoever restarts or alarms."""
+"""HTTP: `/metrics` for Prometheus and `/healthz` for whoever restarts or alarms."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from streamlvq.daemon.metrics import CONTENT_TYPE, Registry
-from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
+from streamlvq.role import Health
 
 log = logging.getLogger(__name__)
 
-MOST = 16  # questions at a time; more are turned away
-DEADLINE = 10.0  # seconds from connecting to the end of the answer
-PAUSE = 0.1  # seconds after nobody could be let in
+MAX_REQUESTS = 16  # open at a time; more are turned away
+REQUEST_SECONDS = 10.0  # from connecting to the end of the answer
+ACCEPT_PAUSE_SECONDS = 0.1  # after a connection could not be accepted
 Answer = tuple[int, str, bytes]  # status, type of the content, content
 
 
 class PortError(StreamLVQError, OSError):
-    """Nobody can listen there."""
+    """The host and port cannot be listened on."""
 
 
 class HealthServer:
-    """Answers in threads of its own, from values that the loop leaves behind.
+    """HTTP server that answers in threads of its own, from values that the loop leaves behind.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ class HealthServer:
         Where to listen; port 0 takes a free one.
     registry
         What `/metrics` shows.
-    vitals
-        What `/healthz` judges: 200 if all is well, otherwise 503 with the reasons.
+    health
+        What `/healthz` reports: 200 if there are no problems, otherwise 503 with the reasons.
     """
 
-    def __init__(self, host: str, port: int, registry: Registry, vitals: Vitals) -> None:
-        self.registry, self.vitals = registry, vitals
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
+        self.registry, self.health = registry, health
         pages = {"/metrics": self._metrics, "/healthz": self._health}
         try:
             self._server = _Server((host, port), _handler(pages))
@@ -61,41 +62,41 @@ class HealthServer:
         self._server.server_close()
 
     def _metrics(self) -> Answer:
-        # One odd name of a device must not take the numbers of all others away.
-        return 200, CONTENT_TYPE, self.registry.text().encode(errors="replace")
+        return 200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(self.registry)
 
     def _health(self) -> Answer:
-        reasons = self.vitals.complaints()
+        reasons = self.health.problems()
         reasons = [text.encode(errors="replace").decode() for text in reasons]
         answer = {"healthy": not reasons, "reasons": reasons}
         return 503 if reasons else 200, "application/json", msgspec.json.encode(answer)
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """Has few questions at a time, each for a limited time.
+    """Few requests at a time, each for a limited time.
 
-    Every one of them costs a thread and a file descriptor. Without limits, whoever connects and
-    says nothing takes away the descriptors that journal and broker need.
+    Every request costs a thread and a file descriptor. Without limits, whoever connects and says
+    nothing takes away the descriptors that journal and broker need.
     """
 
-    daemon_threads = True  # someone who does not read the answer must not keep us from leaving
+    daemon_threads = True  # a client that does not read the answer must not keep us from stopping
 
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
-        self._deadlines: dict[Any, float] = {}  # of the questions that are open
+        self._deadlines: dict[Any, float] = {}  # of open requests
         super().__init__(address, handler)
 
     def get_request(self) -> tuple[Any, Any]:
         try:
             return super().get_request()
         except OSError:
-            time.sleep(PAUSE)  # it would fail again at once, as nothing was taken off the queue
+            # It would fail again at once, as nothing was taken off the queue.
+            time.sleep(ACCEPT_PAUSE_SECONDS)
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return len(self._deadlines) < MOST
+        return len(self._deadlines) < MAX_REQUESTS
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._deadlines[request] = time.monotonic() + DEADLINE
+        self._deadlines[request] = time.monotonic() + REQUEST_SECONDS
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -103,20 +104,22 @@ class _Server(http.server.ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End what takes too long; called about twice a second. Its thread reads an end of file."""
+        """End requests that take too long; called about twice a second."""
         now = time.monotonic()
         for request, deadline in self._deadlines.copy().items():
             if now > deadline:
-                with contextlib.suppress(OSError):  # it may have ended just now
+                with contextlib.suppress(
+                    OSError
+                ):  # it may have ended just now; its thread reads an EOF
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        log.debug("a question from %s went wrong", client_address, exc_info=True)
+        log.debug("a request from %s failed", client_address, exc_info=True)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     pages: ClassVar[dict[str, Callable[[], Answer]]]
-    timeout = DEADLINE  # of each receive and send; `_Server` looks after the whole
+    timeout = REQUEST_SECONDS  # of each receive and send; `_Server` looks after the whole
 
     def do_GET(self) -> None:
         self._answer(body=True)

@@ -1,25 +1,26 @@
-"""Looking at a fleet from outside: who is in it, how fresh, how far its sensors are off."""
+"""A fleet seen from outside: who is in it, how fresh, how far its sensors are off."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from streamlvq.config import Broker, Config, FleetSection, FleetTopics
+from streamlvq.config import Config, FleetSection, FleetTopics
 from streamlvq.config.fleet_topics import own_name
-from streamlvq.connect import Link, Message, Subscription, link_for
-from streamlvq.daemon.fleet_author import EVERYONE
-from streamlvq.daemon.fleet_fusing import FEWEST, fuse_alike, kinds_apart
-from streamlvq.daemon.fleet_presence import presences, status_filter
+from streamlvq.connect import Link, Message, Subscription, guest_session, link_for
 from streamlvq.errors import StreamLVQError
-from streamlvq.fleet import Member, PrivateKey, Roster, TrustedKeys
+from streamlvq.fleet.checks import EVERYONE
+from streamlvq.fleet.fusion_worker import MIN_NODES, describe_groups, fuse_group
+from streamlvq.fleet.keys import PrivateKey, TrustedKeys
+from streamlvq.fleet.roster import Member, Roster
+from streamlvq.topics import Template
 
-QUIET = 1.0  # seconds of silence after which all that is retained has come
+QUIET_SECONDS = 1.0  # of silence after which all that is retained has come
+STATUS_MAX_BYTES = 2**20
 
 
 class NoFleetError(StreamLVQError, ValueError):
@@ -70,7 +71,7 @@ class FleetStatus(msgspec.Struct, kw_only=True):
     trouble: str | None = None  # why nothing could be fused
 
 
-def look(config: Config, seconds: float = 10.0) -> FleetStatus:
+def fetch_status(config: Config, seconds: float = 10.0) -> FleetStatus:
     """What the broker retains of a fleet; raises `NoFleetError` if it does not answer.
 
     Parameters
@@ -86,30 +87,21 @@ def look(config: Config, seconds: float = 10.0) -> FleetStatus:
     topics = FleetTopics(config.fleet)
     filters = (topics.snapshots, topics.models, status_filter(config))
     wanted = [Subscription(filter, 1) for filter in filters if filter is not None]
-    broker = as_guest(config.broker, config.fleet)
+    limit = max(config.broker.max_payload_bytes, config.fleet.max_snapshot_bytes)
+    broker = guest_session(config.broker, "look", max_payload_bytes=limit)
     link = link_for(broker.url)(broker, wanted)
     try:
         messages = _collect(link, seconds)
     finally:
         link.close()
-    return judge(config, messages, time.time())
-
-
-def as_guest(broker: Broker, fleet: FleetSection) -> Broker:
-    """The same, with a session of its own that the broker need not keep."""
-    return msgspec.structs.replace(
-        broker,
-        client_id=f"{broker.client_id[:40]}-look-{os.getpid()}-{secrets.token_hex(3)}",
-        session_expiry_seconds=0,
-        max_payload_bytes=max(broker.max_payload_bytes, fleet.max_snapshot_bytes),
-    )
+    return evaluate(config, messages, time.time())
 
 
 def _collect(link: Link, seconds: float) -> list[Message]:
     """All that comes until it is quiet."""
     messages: list[Message] = []
     end, last = time.monotonic() + seconds, None
-    while last is None or time.monotonic() - last < QUIET:
+    while last is None or time.monotonic() - last < QUIET_SECONDS:
         if time.monotonic() > end and last is None:
             raise NoFleetError(f"expected an answer of the broker, got none: {link.error}")
         came = link.read(0.1)
@@ -120,7 +112,7 @@ def _collect(link: Link, seconds: float) -> list[Message]:
     return messages
 
 
-def judge(config: Config, messages: Iterable[Message], now: float) -> FleetStatus:
+def evaluate(config: Config, messages: Iterable[Message], now: float) -> FleetStatus:
     """Verify messages and fuse what is good, as the nodes do."""
     section = config.fleet
     assert section is not None
@@ -133,13 +125,14 @@ def judge(config: Config, messages: Iterable[Message], now: float) -> FleetStatu
         if place is None or not message.payload:
             continue
         roster = snapshots if place.kind == "snapshot" else models
-        taken = roster.take(place.node, message.payload, now)
-        if taken.status == "refused":
-            status.refused.append(RefusedMessage(message.topic, taken.reason, taken.text))
+        receipt = roster.accept(place.node, message.payload, now)
+        if receipt.status == "refused":
+            refused = RefusedMessage(message.topic, receipt.reason or "", receipt.text)
+            status.refused.append(refused)
     members = snapshots.members(now)
     status.nodes = [_node(member, now) for member in members.values()]
     _fuse(section, members, status)
-    made, said = models.members(now), presences(config, messages)
+    made, said = models.members(now), parse_presence(config, messages)
     for node in status.nodes:
         if (model := made.get(node.node)) is not None:
             node.model_age, node.hub = now - model.header.created, model.header.author
@@ -203,11 +196,11 @@ def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus
     from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
 
     groups = group_compatible(member.snapshot for member in members.values())
-    status.warnings = kinds_apart(groups)
-    if not groups or len(groups[0]) < FEWEST:
+    status.warnings = describe_groups(groups)
+    if not groups or len(groups[0]) < MIN_NODES:
         return
     try:
-        report = fuse_alike(section, groups[0]).report
+        report = fuse_group(section, groups[0]).report
     except FusionError as error:
         status.trouble = str(error)
         return
@@ -221,4 +214,78 @@ def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus
             node.notes = tuple(str(each) for each in told.clipped if not each.excluded)
 
 
-__all__ = ["FleetStatus", "NoFleetError", "NodeStatus", "RefusedMessage", "judge", "look"]
+# --- what nodes say of themselves ----------------------------------------------------------------
+# Nobody signs these status messages: they are for people to look at, nothing else depends on them.
+
+
+class Presence(NamedTuple):
+    """What a node says of itself."""
+
+    state: Literal["online", "offline"]
+    decides: Literal["local", "fused"] | None = None  # None: it did not say
+    role: str = "peer"
+
+
+class _SaidFleet(msgspec.Struct):
+    name: str
+    node: str
+    role: str = "peer"
+    serving: Literal["local", "fused"] = "local"
+
+
+class _SaidStatus(msgspec.Struct):
+    state: Literal["online", "offline"]
+    fleet: _SaidFleet | None = None
+
+
+def status_filter(config: Config) -> str | None:
+    """Where nodes that are configured alike say how they are; None if they do not.
+
+    Examples
+    --------
+    >>> status_filter(Config())
+    'streamlvq/+/status'
+
+    """
+    return None if config.status.topic is None else Template(config.status.topic).filter
+
+
+def parse_presence(config: Config, messages: Iterable[Message]) -> dict[str, Presence]:
+    """What nodes of the fleet say of themselves, by name; of several messages the last counts.
+
+    Parameters
+    ----------
+    config
+        That of somebody in the fleet.
+    messages
+        Whatever came.
+
+    """
+    if config.status.topic is None or config.fleet is None:
+        return {}
+    template, found = Template(config.status.topic), dict[str, Presence]()
+    for message in messages:
+        if template.match(message.topic) is None or len(message.payload) > STATUS_MAX_BYTES:
+            continue
+        try:
+            status = msgspec.json.decode(message.payload, type=_SaidStatus)
+        except msgspec.DecodeError:
+            continue  # of somebody who says it otherwise
+        if (said := status.fleet) is None or said.name != config.fleet.name:
+            continue
+        decides = said.serving if status.state == "online" and said.role != "hub" else None
+        found[said.node] = Presence(status.state, decides, said.role)
+    return found
+
+
+__all__ = [
+    "FleetStatus",
+    "NoFleetError",
+    "NodeStatus",
+    "Presence",
+    "RefusedMessage",
+    "evaluate",
+    "fetch_status",
+    "parse_presence",
+    "status_filter",
+]

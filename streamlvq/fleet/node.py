@@ -1,0 +1,380 @@
+"""Node of a fleet, peer or member: shares what it learnt, decides with what all of them know."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry
+
+from streamlvq.config import Config, FleetSection
+from streamlvq.connect import Message
+from streamlvq.fleet.checks import introduction
+from streamlvq.fleet.metrics import FleetMetrics
+from streamlvq.fleet.participant import FleetParticipant
+from streamlvq.fleet.publication import Schedule
+from streamlvq.fleet.roster import Member, Receipt
+from streamlvq.monitor import Monitor
+from streamlvq.monitor.serving import SCORE_SPAN_LABELS
+from streamlvq.role import Session
+from streamlvq.snapshot import Snapshot, SnapshotError
+from streamlvq.wrappers.chain import unwrap
+
+log = logging.getLogger(__name__)
+
+GROUP = ""  # the one model that all devices of a node share
+
+
+class Host(Protocol):
+    """Whoever runs the monitor that a node belongs to."""
+
+    @property
+    def monitor(self) -> Monitor:
+        """What decides and learns; a reload may replace it."""
+
+    def serve(self, model: bytes | None) -> bool:
+        """Decide with this snapshot from now on; None: with the local model.
+
+        Return False if the model cannot decide here; raise OSError if the change cannot be made
+        durable, and then change nothing.
+        """
+
+
+class FleetNode(FleetParticipant):
+    """Publishes what the monitor has learnt, and finds the model that it shall decide with.
+
+    The local model stays purely local: what the fleet knows decides, but teaches nothing. So there
+    is no echo, and the same snapshots always give the same model.
+
+    Parameters
+    ----------
+    config
+        With a section `fleet` whose role is peer or member.
+    folder
+        The state folder.
+    registry
+        Where the metrics go.
+
+    """
+
+    def __init__(self, config: Config, folder: Path, registry: CollectorRegistry) -> None:
+        assert config.fleet is not None
+        self.is_peer = config.fleet.role == "peer"
+        super().__init__(
+            config,
+            folder,
+            registry,
+            collects="snapshot" if self.is_peer else "model",
+            wanted=lambda node: node == self.name,
+        )
+        self.schedule = self._resume_schedule()
+        self.reporter = ServingReporter(self.metrics, self.section.serve)
+        self._source: bytes | None = None  # digest of what the hub sent
+        self._wanted: bytes | None = None  # the model that shall decide; None: the local one
+        self._knows_wanted = False  # before that, the restored model goes on deciding
+        self._served: bytes | None = None  # digest of the model that decides
+
+    def _resume_schedule(self) -> Schedule:
+        """Go on where the last process stopped."""
+        schedule, last = Schedule(self.section), self.writer.last(self.name)
+        if last is None:
+            return schedule
+        try:
+            samples = Snapshot.from_bytes(last.payload).samples
+        except SnapshotError as error:
+            log.warning("what was published last is of no use: %s", error)
+            return schedule
+        age = max(0.0, time.time() - last.header.created)
+        schedule.published(samples, time.monotonic() - age)
+        return schedule
+
+    def start(self, session: Session, host: Host) -> None:
+        """Join the fleet with what the restored monitor decides with."""
+        log.info("%s", introduction(self.section, self.name, self.roster.trust))
+        self._session, self._host = session, host
+        if self.is_peer:
+            self.worker.prepare()
+        self.reporter.start(host.monitor.serving_score(GROUP))
+        serving = host.monitor.serving(GROUP)
+        if serving is not None:
+            self._served = _digest(shared_bytes(serving, self.name))
+        if self.is_peer and (kept := self.writer.kept().get(self.name)) is not None:
+            self.roster.accept(self.name, kept, time.time())  # if it was lost between the two
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def handle(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Take the fleet's messages; return the others, with payloads cut as for readings."""
+        others, own = self.inbox.sort(messages)
+        if own:
+            self.inbox.handle(own, self.link)
+        largest = self.config.broker.max_payload_bytes
+        return [
+            message._replace(payload=message.payload[: largest + 1])
+            if len(message.payload) > largest
+            else message
+            for message in others
+        ]
+
+    def _check_own_topic(self, kind: str, node: str, payload: bytes) -> Receipt | None:
+        """Nobody else writes where we do; if somebody did, we say again what is true."""
+        if kind != "snapshot" or node != self.name:
+            return None
+        if payload and self.writer.is_ours(payload, self.roster.trust):
+            if payload not in self.writer.kept().values():
+                self.schedule.republish()  # somebody put an older one back, or an echo came late
+            return Receipt("same")
+        if not self.writer.kept():
+            return Receipt("same")  # of a former life; what we publish will be newer
+        self.schedule.republish()
+        if not payload:
+            return Receipt("same")
+        if self.writer.is_ours_with_old_key(payload):
+            text = (
+                f"expected our newest snapshot, got one of {self.name!r} from before that was "
+                "signed with another key; the newest one is published again"
+            )
+        else:
+            text = (
+                f"expected nobody else to publish as {self.name!r}; is there a node of that name?"
+            )
+        return Receipt("refused", "author", text)
+
+    # --- now and then ----------------------------------------------------------------------------
+
+    def tend(self, now: float) -> None:
+        """Publish what is due, fuse what is new, and let the right model decide."""
+        self.inbox.tend(now, self.link)
+        if self._is_due(now):
+            monitor = self._host.monitor
+            self._publish(now, monitor)
+            self._follow(now)
+            if self._knows_wanted:
+                self._install()
+            self._report(now, monitor)
+        self._publish_news()
+
+    def _publish(self, now: float, monitor: Monitor) -> None:
+        if GROUP not in monitor.models():
+            return
+        *_, model = unwrap(local := monitor.local(GROUP))
+        if not self.schedule.due(model.samples, now):
+            return
+        try:
+            payload = shared_bytes(local, self.name)
+            data = self.writer.write(self.name, payload, time.time())
+        except Exception as error:  # whatever it is, readings go on
+            self.schedule.failed(now)
+            self.metrics.publish_failures.inc()
+            self.metrics.problems["publish"] = f"what was learnt cannot be published: {error}"
+            log.error("what was learnt cannot be published to the fleet: %s", error)
+            return
+        self.metrics.problems.pop("publish", None)
+        self.schedule.published(model.samples, now)
+        if self.is_peer:
+            self.roster.accept(self.name, data, time.time())
+        self.link.publish([self._outgoing(self.name, data)])
+        self.metrics.published.inc()
+        log.info("published %d samples to the fleet in %d bytes", model.samples, len(data))
+
+    # --- the model that decides ------------------------------------------------------------------
+
+    def _follow(self, now: float) -> None:
+        members = self.roster.members(time.time())
+        self.metrics.created = {
+            member.header.author: member.header.created for member in members.values()
+        }
+        if not self.is_peer:
+            self._follow_hub(members.get(self.name))
+            return
+        self.worker.consider(members, now)
+        result = self.worker.poll()
+        if result is not None and self.metrics.note_fusion(result):
+            self._wanted, self._knows_wanted = result.models.get(self.name), True
+
+    def _follow_hub(self, member: Member | None) -> None:
+        source = None if member is None else member.header.digest
+        if self._knows_wanted and source == self._source:
+            return
+        self._source, self._knows_wanted = source, True
+        self._wanted = None if member is None else member.snapshot.to_bytes()
+        self.metrics.fused_at = None if member is None else time.monotonic()
+
+    def _install(self) -> None:
+        """Have the right model decide, if it does not yet."""
+        wanted = None if self._wanted is None else _digest(self._wanted)
+        if wanted == self._served:
+            return
+        try:
+            works = self._host.serve(self._wanted)
+        except OSError as error:
+            log.error("%s; the former model goes on deciding until it works", error)
+            return
+        self._served = wanted  # also if it was refused: it would be again
+        self.metrics.installed.inc()
+        self.metrics.problems.pop("model", None)
+        if not works:
+            self.metrics.problems["model"] = (
+                "the model of the fleet cannot decide here, see the log"
+            )
+            return
+        self.reporter.model_changed()
+
+    def _report(self, now: float, monitor: Monitor) -> None:
+        """Leave behind who decides, what is not published yet, and what there is to wait for."""
+        has_model = monitor.serving(GROUP) is not None
+        self.reporter.report(monitor.serving_score(GROUP), has_model)
+        samples = 0
+        if GROUP in monitor.models():
+            *_, model = unwrap(monitor.local(GROUP))
+            samples = model.samples
+        self.metrics.unpublished = self.schedule.new(samples)
+        wait = self.schedule.wait(samples, now)
+        self.metrics.due_at = None if wait is None else now + wait
+        members = self.metrics.created
+        self.metrics.set_waiting(
+            waiting_reason(self.section, self.name, samples, members, has_model)
+        )
+
+
+class ServingReporter:
+    """Logs once, whenever it changes, whether the local or the fleet's model decides.
+
+    Parameters
+    ----------
+    metrics
+        Where to leave it for others.
+    serve
+        Who is meant to decide: fused, local or better.
+
+    """
+
+    def __init__(self, metrics: FleetMetrics, serve: str) -> None:
+        self.metrics, self.serve = metrics, serve
+        self._model_changed = False  # since the last report
+
+    def start(self, standing: Mapping[str, Any]) -> None:
+        """Begin with what a former process has logged already."""
+        self._leave(standing)
+
+    def model_changed(self) -> None:
+        """Note that another model of the fleet has come, or that it was taken away."""
+        self._model_changed = True
+
+    def report(self, standing: Mapping[str, Any], has_model: bool) -> None:
+        """Log what is new.
+
+        Parameters
+        ----------
+        standing
+            As `Monitor.serving_score` has it.
+        has_model
+            Whether the fleet has a model for us at all.
+
+        """
+        before, changed = self.metrics.serving, self._model_changed
+        self._leave(standing)
+        self._model_changed = False
+        if changed or standing["decides"] != before:
+            self.metrics.has_news = True
+            log.info("%s", self._sentence(standing, has_model, changed, before))
+
+    def _sentence(
+        self, standing: Mapping[str, Any], has_model: bool, changed: bool, before: str
+    ) -> str:
+        fused = standing["decides"] == "fused"
+        if not has_model:
+            return "our own model decides from now on"
+        if not changed:
+            return f"{'the fleet' if fused else 'the local model'} decides again: {score(standing)}"
+        if fused and before == "fused":
+            return "the fleet goes on deciding, with a new model"
+        if fused:
+            return "the fleet decides from now on"
+        return f"the fleet has a new model for us; our own decides (fleet.serve: {self.serve})"
+
+    def _leave(self, standing: Mapping[str, Any]) -> None:
+        self.metrics.serving = standing["decides"]
+        self.metrics.standing = {
+            which: round(standing[which], 6)
+            for which in ("local", "fused", "labels")
+            if standing[which] is not None
+        }
+
+
+def score(standing: Mapping[str, Any]) -> str:
+    """Return the recent accuracy of both models, that of the deciding one first.
+
+    Examples
+    --------
+    >>> score({"local": 0.981, "fused": 0.907, "labels": 143, "decides": "local"})
+    '0.98 against 0.91 of the last 143 labels'
+    >>> score({"local": 0.9994, "fused": 0.9912, "labels": 9143, "decides": "fused"})
+    '0.991 against 0.999 of about the last 200 labels'
+
+    """
+    first, second = ("fused", "local") if standing["decides"] == "fused" else ("local", "fused")
+    digits = 2 if abs(standing[first] - standing[second]) >= 0.02 else 3
+    labels = standing["labels"]
+    span = SCORE_SPAN_LABELS
+    last = f"the last {labels}" if labels <= span else f"about the last {span}"
+    return f"{standing[first]:.{digits}f} against {standing[second]:.{digits}f} of {last} labels"
+
+
+def waiting_reason(
+    section: FleetSection, node: str, samples: int, members: Collection[str], has_model: bool
+) -> str | None:
+    """Return what a node waits for before the fleet is of use to it; None: nothing.
+
+    Parameters
+    ----------
+    section
+        The fleet.
+    node
+        Who we are.
+    samples
+        What the local model has learnt so far.
+    members
+        Authors of what is at hand: nodes, or the hub.
+    has_model
+        Whether the fleet has a model for us.
+
+    Examples
+    --------
+    >>> section = FleetSection(name="ovens", trust="everyone")
+    >>> waiting_reason(section, "a", 3, [], has_model=False)
+    'labelled readings: nothing is published before 20 are learnt (fleet.min_samples)'
+    >>> waiting_reason(section, "a", 30, ["a"], has_model=False)
+    'other nodes: none of them has published anything that we believe'
+    >>> waiting_reason(section, "a", 30, ["a", "b"], has_model=True) is None
+    True
+
+    """
+    if samples < section.min_samples:
+        return (
+            f"labelled readings: nothing is published before {section.min_samples} are learnt "
+            "(fleet.min_samples)"
+        )
+    if has_model:
+        return None
+    if section.role == "member":
+        return f"a model from the hub {section.hub!r}"
+    if not set(members) - {node}:
+        return "other nodes: none of them has published anything that we believe"
+    return None  # it is being fused, or it is said why not
+
+
+def shared_bytes(model: object, node: str) -> bytes:
+    """Return the snapshot of a model as a fleet sees it: without any reading."""
+    return Snapshot.of(model, node, readings=False).to_bytes()
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+__all__ = ["FleetNode", "Host", "ServingReporter", "shared_bytes", "waiting_reason"]

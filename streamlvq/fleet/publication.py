@@ -1,0 +1,307 @@
+"""What a node or hub publishes to its fleet: numbered, signed, scheduled, kept until it arrived."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from pathlib import Path
+
+from streamlvq.config import Config, FleetSection
+from streamlvq.config.fleet_topics import own_name
+from streamlvq.errors import StreamLVQError
+from streamlvq.fleet.envelope import (
+    NUMBER_MAX,
+    Envelope,
+    EnvelopeRefused,
+    Header,
+    parse_envelope,
+    seal,
+)
+from streamlvq.fleet.keys import PrivateKey, TrustedKeys
+from streamlvq.fleet.roster import FILE_MODE
+from streamlvq.snapshot.files import UNFINISHED, write_atomically
+
+log = logging.getLogger(__name__)
+
+FOLDER_MODE = 0o750
+NUMBERS_FILE = "numbering"
+RENEWALS_PER_MAX_AGE = 4  # publications within the time that others remember us, without news
+_NUMBERS_MAX_BYTES = 100
+_NUMBERS = re.compile(rb"([0-9]{1,19}) ([0-9]{1,19})\n")
+
+
+class TooLargeError(StreamLVQError, ValueError):
+    """Something that may not be published, because nobody would look at it."""
+
+
+class SequenceNumbers:
+    """Numbers that rise for ever, also over restarts: no two things get the same one.
+
+    A number is on the disk before it is used. Whoever loses the folder begins a new epoch, named
+    after the time in microseconds, which is above the old one as long as the clock is right.
+
+    Parameters
+    ----------
+    folder
+        Where the last number is kept; made if it does not exist. One process at a time uses it.
+
+    Examples
+    --------
+
+    >>> import tempfile
+    >>> from streamlvq.fleet import SequenceNumbers
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first, second = SequenceNumbers(folder).next(), SequenceNumbers(folder).next()
+    >>> first[0] == second[0], first[1], second[1]
+    (True, 1, 2)
+
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / NUMBERS_FILE
+        self._last = self._read()
+        for litter in self.path.parent.glob(f".{NUMBERS_FILE}.*{UNFINISHED}"):
+            litter.unlink(missing_ok=True)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The number that was given out last; None before the first."""
+        return self._last
+
+    def next(self) -> tuple[int, int]:
+        """Epoch and sequence, above all that were given out before.
+
+        Raises `OSError` if they cannot be written; then nothing is given out.
+        """
+        number = self._after(self._last)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path, b"%d %d\n" % number, FILE_MODE)
+        self._last = number
+        return number
+
+    @staticmethod
+    def _after(last: tuple[int, int] | None) -> tuple[int, int]:
+        if last is None:
+            return time.time_ns() // 1000, 1
+        epoch, sequence = last
+        return (epoch, sequence + 1) if sequence < NUMBER_MAX else (epoch + 1, 1)
+
+    def _read(self) -> tuple[int, int] | None:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(_NUMBERS_MAX_BYTES)
+        except FileNotFoundError:
+            return None
+        found = _NUMBERS.fullmatch(data)
+        if found is None or max(int(found[1]), int(found[2])) > NUMBER_MAX:
+            log.warning(
+                "%s: expected two numbers, got %r; numbers go on with the time of day",
+                self.path,
+                data,
+            )
+            return None
+        return int(found[1]), int(found[2])
+
+
+class EnvelopeWriter:
+    """Puts payloads into envelopes, and keeps the newest one for each node on disk.
+
+    A broker that has lost its memory, or never heard what was sent in the moment of a crash, is
+    told again from there.
+
+    Parameters
+    ----------
+    config
+        Whose name and key to write with, and how much.
+    folder
+        Where to keep them.
+
+    """
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        assert config.fleet is not None
+        self.section: FleetSection = config.fleet
+        self.name = own_name(config)
+        self.folder = folder / "sent"
+        self.folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        self.key = None if self.section.key_file is None else PrivateKey.load(self.section.key_file)
+        self._numbers = SequenceNumbers(folder)
+        self._kept: dict[str, bytes] = {}
+        self._headers: dict[str, Header] = {}
+        self._read()
+
+    def write(self, node: str, payload: bytes, now: float) -> bytes:
+        """An envelope about a node that is on disk; raises `TooLargeError` or OSError."""
+        section = self.section
+        epoch, sequence = self._numbers.next()
+        header = Header(
+            fleet=section.name,
+            node=node,
+            kind="model" if section.role == "hub" else "snapshot",
+            epoch=epoch,
+            sequence=sequence,
+            created=now,
+            author=self.name,
+        )
+        data = seal(payload, header, self.key)
+        if len(data) > section.max_snapshot_bytes:
+            raise TooLargeError(
+                f"expected at most fleet.max_snapshot_bytes ({section.max_snapshot_bytes}) to "
+                f"publish, got {len(data)}: allow more on all nodes, or learn fewer features, "
+                "classes or prototypes"
+            )
+        write_atomically(self._path(node), data, FILE_MODE)
+        self._kept[node] = data
+        self._headers[node] = parse_envelope(data, limit=len(data)).header
+        return data
+
+    def forget(self, node: str) -> None:
+        """There is nothing to say about a node any more."""
+        if self._kept.pop(node, None) is not None:
+            del self._headers[node]
+            self._path(node).unlink(missing_ok=True)
+
+    def kept(self) -> dict[str, bytes]:
+        """The newest envelope about each node."""
+        return dict(self._kept)
+
+    def last(self, node: str) -> Envelope | None:
+        """The newest one about a node, opened."""
+        data = self._kept.get(node)
+        return None if data is None else parse_envelope(data, limit=len(data))
+
+    def last_header(self, node: str) -> Header | None:
+        """What is written on the newest one about a node."""
+        return self._headers.get(node)
+
+    def is_ours(self, data: bytes, trust: TrustedKeys | None) -> bool:
+        """Whether we can have sent this, now, earlier, or before our folder was lost."""
+        if data in self._kept.values():
+            return True
+        try:
+            envelope = parse_envelope(data, limit=self.section.max_snapshot_bytes)
+            envelope.check(trust)
+        except EnvelopeRefused:
+            return False
+        last, header = self._numbers.last, envelope.header
+        return header.author == self.name and (last is None or header.number <= last)
+
+    def is_ours_with_old_key(self, data: bytes) -> bool:
+        """Whether it may be ours of before, though not signed as we sign now."""
+        try:
+            header = parse_envelope(data, limit=self.section.max_snapshot_bytes).header
+        except EnvelopeRefused:
+            return False
+        last = self._numbers.last
+        return header.author == self.name and last is not None and header.number <= last
+
+    def _read(self) -> None:
+        for path in sorted(self.folder.glob("*.env")):
+            data = path.read_bytes()
+            try:
+                envelope = parse_envelope(data, limit=len(data))
+                header = envelope.header
+            except EnvelopeRefused as error:
+                log.warning("%s is of no use: %s", path, error)
+                continue
+            if not self._signed(envelope):
+                log.info(
+                    "what was published about %r had another key; it will be anew", header.node
+                )
+                continue
+            if (header.fleet, header.author) == (self.section.name, self.name):
+                self._kept[header.node], self._headers[header.node] = data, header
+
+    def _signed(self, envelope: Envelope) -> bool:
+        """Whether it is signed as we sign now; nobody would believe it otherwise."""
+        if self.key is None or envelope.header.author != self.name:
+            return True
+        try:
+            envelope.check(TrustedKeys({self.name: self.key.public}))
+        except EnvelopeRefused:
+            return False
+        return True
+
+    def _path(self, node: str) -> Path:
+        """Names may hold what file names cannot."""
+        return self.folder / f"{hashlib.sha256(node.encode()).hexdigest()[:32]}.env"
+
+
+class Schedule:
+    """Decides when the model of a node is to be published; by the monotonic clock.
+
+    Parameters
+    ----------
+    section
+        How often, and after how much.
+
+    Examples
+    --------
+    >>> section = FleetSection(name="ovens", trust="everyone")
+    >>> schedule = Schedule(section)
+    >>> schedule.due(samples=19, now=0.0), schedule.due(samples=20, now=0.0)
+    (False, True)
+    >>> schedule.published(samples=20, now=0.0)
+
+    A few more samples wait for the time to come, many do not; but a pause there must be.
+
+    >>> schedule.due(samples=25, now=299.0), schedule.due(samples=25, now=300.0)
+    (False, True)
+    >>> schedule.due(samples=220, now=9.0), schedule.due(samples=220, now=10.0)
+    (False, True)
+
+    """
+
+    def __init__(self, section: FleetSection) -> None:
+        self.section = section
+        self._renewal = max(
+            section.max_age_seconds / RENEWALS_PER_MAX_AGE,
+            section.publish_pause_seconds,
+        )
+        self._samples: int | None = None  # that others know of; None: nothing was published
+        self._last = float("-inf")  # when it was tried
+
+    def due(self, samples: int, now: float) -> bool:
+        """Whether it is time to publish a model that has learnt so many samples."""
+        wait = self.wait(samples, now)
+        return wait is not None and wait <= 0.0
+
+    def wait(self, samples: int, now: float) -> float | None:
+        """Seconds until it is, if nothing more is learnt; None: not before more is."""
+        section = self.section
+        if samples < section.min_samples:
+            return None
+        pause = section.publish_pause_seconds
+        if self._samples is not None and samples == self._samples:
+            pause = self._renewal  # others must not believe that we left
+        elif self.new(samples) < section.publish_after and self._samples is not None:
+            pause = max(pause, section.publish_seconds)
+        return max(0.0, pause - (now - self._last))
+
+    def new(self, samples: int) -> int:
+        """How many of so many samples others do not know of."""
+        return abs(samples - (self._samples or 0))
+
+    def published(self, samples: int, now: float) -> None:
+        """Others can know of so many samples now."""
+        self._samples, self._last = samples, now
+
+    def republish(self) -> None:
+        """Others may not know of us any more; they shall, after the pause."""
+        self._samples = None
+
+    def failed(self, now: float) -> None:
+        """It could not be published; another try comes after the pause."""
+        self._last = now
+
+
+__all__ = [
+    "RENEWALS_PER_MAX_AGE",
+    "EnvelopeWriter",
+    "Schedule",
+    "SequenceNumbers",
+    "TooLargeError",
+]
