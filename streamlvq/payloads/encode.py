@@ -70,7 +70,6 @@ class Encoder:
         self._check(set(self._template.placeholders if self._template else ()))
         self._topics: dict[str, str] = {}
         self._said: dict[str, tuple[Any, bool, str | None]] = {}
-        self._encode = msgspec.json.Encoder(enc_hook=str).encode
 
     def _check(self, needed: set[str]) -> None:
         known = {"client_id", *self._identity.names}
@@ -85,12 +84,7 @@ class Encoder:
         if self._template is None or not len(decisions):
             return []
         chosen = self._chosen(decisions)
-        records = _records(decisions)
-        wanted = records if len(chosen) == len(records) else [records[i] for i in chosen]
-        try:
-            payloads = list(map(self._encode, wanted))
-        except UnicodeEncodeError:
-            payloads = list(map(self._json, wanted))
+        payloads = encode_decisions(decisions, chosen)
         topics = self._filled(decisions.devices, chosen)
         qos, retain = self._qos, self._retain
         return [Outgoing(t, p, qos, retain) for t, p in zip(topics, payloads, strict=True)]
@@ -135,11 +129,35 @@ class Encoder:
         topic = self._topics[device] = self._template.fill(values)
         return topic
 
-    def _json(self, record: Any) -> bytes:
-        try:
-            return self._encode(record)
-        except UnicodeEncodeError:  # a name from a file that was not UTF-8
-            return self._encode(_readable(msgspec.structs.asdict(record)))
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def encode_decisions(decisions: Decisions, chosen: Sequence[int] | None = None) -> list[bytes]:
+    """Encode decisions as JSON objects: what is published and what is written to files.
+
+    Parameters
+    ----------
+    decisions
+        The decisions.
+    chosen
+        Positions of the ones to encode; None for all.
+
+    """
+    records = _records(decisions)
+    if chosen is not None and len(chosen) < len(records):
+        records = [records[i] for i in chosen]
+    try:
+        return list(map(_encode, records))
+    except UnicodeEncodeError:
+        return list(map(_encode_readable, records))
+
+
+def _encode_readable(record: _Record) -> bytes:
+    try:
+        return _encode(record)
+    except UnicodeEncodeError:  # a name from a file that was not UTF-8
+        return _encode(_readable(msgspec.structs.asdict(record)))
 
 
 class _Record(msgspec.Struct, gc=False):
