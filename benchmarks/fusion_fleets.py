@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import streamlvq
 from datasets import Stream
+from spectra import cameras
 from streamlvq.fusion import Fused, fuse
 from streamlvq.snapshot import Snapshot
-from streamlvq.synth import cameras
 
 Floats = NDArray[np.float64]
 Labels = NDArray[Any]
@@ -124,7 +124,7 @@ def offset_elimination(
 
 def plain(given: Sequence[Snapshot], weighting: str = "samples", drift: str = "none") -> Fused:
     """The formulas of thesis and paper, without any protection."""
-    return fuse(given, weighting=weighting, drift=drift, screen=False, liars=None)
+    return fuse(given, weighting=weighting, drift=drift, screen=False, byzantine=None)
 
 
 # --- fleets ---------------------------------------------------------------------------------------

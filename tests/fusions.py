@@ -26,7 +26,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "PairwiseLVQ": streamlvq.PairwiseLVQ,
     "LVQCommittee": streamlvq.LVQCommittee,
 }
-PLAIN: dict[str, Any] = {"screen": False, "liars": None, "drift": "none"}
+PLAIN: dict[str, Any] = {"screen": False, "byzantine": None, "drift": "none"}
 
 
 @dataclass(frozen=True)

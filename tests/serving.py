@@ -15,7 +15,7 @@ from streamlvq.monitor import Monitor
 from streamlvq.snapshot import describe
 from streams import NAMES, cut, facts, readings
 
-VERSION, CERTAINTY, LABEL = (NAMES.index(name) for name in ("version", "certainty", "label"))
+MODEL, VERSION, CERTAINTY, LABEL = map(NAMES.index, ("model", "version", "certainty", "label"))
 
 FEATURES = tuple(f"sensor {i}" for i in range(5))
 CENTRES = np.random.default_rng(99).standard_normal((6, 5)) * 2.0

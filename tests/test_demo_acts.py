@@ -14,11 +14,10 @@ import pytest
 
 from demos import alive, descendants, started, until
 from streamlvq.config import load
-from streamlvq.demo.brokers import find_mosquitto, find_nats
-from streamlvq.demo.fleet_setup import FOLDER
-from streamlvq.demo.fleet_story import HALLS, LABELS, LEAST, press
-from streamlvq.demo.story import BEARING
+from streamlvq.demo.fleet import HALLS, LABELS_TO_JOIN, MIN_ROUND_READINGS, make_press
+from streamlvq.demo.processes import FLEET_FOLDER, find_mosquitto, find_nats
 from streamlvq.fleet import TrustedKeys, unseal
+from streamlvq.synth import BEARING_FAULT
 
 FINDERS = {"mosquitto": find_mosquitto, "nats": find_nats}
 FLEET = ("--act", "2", "--plain")
@@ -50,7 +49,7 @@ def test_the_fleet_learns_what_one_node_has_never_seen(broker: str, tmp_path: Pa
     assert all(f"{node} has joined" in output for node in HALLS)
     assert_figures(output)
     for node in HALLS:
-        assert_kept(folder / FOLDER / node, node, rows(output)[node])
+        assert_kept(folder / FLEET_FOLDER / node, node, rows(output)[node])
     assert_signed(folder)
 
 
@@ -58,12 +57,12 @@ def assert_figures(output: str) -> None:
     found = rows(output)
     assert list(found) == list(HALLS), output
     for labels, right, decided, right_then, decided_then in found.values():
-        assert labels == LABELS
-        assert decided == decided_then == LEAST
-        assert 0.5 * LEAST < right <= LEAST
-        assert right_then > 0.9 * LEAST
-    assert found["west"][3] - found["west"][1] > 0.1 * LEAST
-    words = rf"{BEARING} on west, .*: recognised 0 of (\d+) alone, (\d+) of (\d+) together"
+        assert labels == LABELS_TO_JOIN
+        assert decided == decided_then == MIN_ROUND_READINGS
+        assert 0.5 * MIN_ROUND_READINGS < right <= MIN_ROUND_READINGS
+        assert right_then > 0.9 * MIN_ROUND_READINGS
+    assert found["west"][3] - found["west"][1] > 0.1 * MIN_ROUND_READINGS
+    words = rf"{BEARING_FAULT} on west, .*: recognised 0 of (\d+) alone, (\d+) of (\d+) together"
     unseen = re.search(words, output)
     assert unseen is not None
     alone, recognised, together = map(int, unseen.groups())
@@ -76,24 +75,28 @@ def assert_kept(folder: Path, node: str, figures: list[int]) -> None:
     lines = (folder / "decisions.jsonl").read_text(encoding="utf-8").splitlines()
     decisions = sorted(map(json.loads, lines), key=lambda one: one["sequence"])
     assert [one["sequence"] for one in decisions] == list(range(len(decisions)))
-    states = press(node, "alone").take(LEAST).states
-    first, last = decisions[LABELS - 1 :][:LEAST], decisions[-LEAST:]
+    states = make_press(node, "alone").take(MIN_ROUND_READINGS).states
+    first, last = (
+        decisions[LABELS_TO_JOIN - 1 :][:MIN_ROUND_READINGS],
+        decisions[-MIN_ROUND_READINGS:],
+    )
     right = [
         sum(one["label"] == state for one, state in zip(part, states, strict=True))
         for part in (first, last)
     ]
     assert right == [figures[1], figures[3]]
-    assert {one["version"] for one in first} == {LABELS - 1}
+    assert {one["version"] for one in first} == {LABELS_TO_JOIN - 1}
     assert len({one["version"] for one in last}) == 1
-    assert last[0]["version"] < 0  # a model of the fleet
+    assert {one["model"] for one in first} == {"local"}
+    assert {one["model"] for one in last} == {"fused"}
     assert "Traceback" not in (folder / "daemon.log").read_text(encoding="utf-8")
     assert load(folder / "monitor.yaml").model.type == "GMLVQ"
 
 
 def assert_signed(folder: Path) -> None:
-    trust = TrustedKeys.load(folder / FOLDER / "trusted-keys")
+    trust = TrustedKeys.load(folder / FLEET_FOLDER / "trusted-keys")
     for node in HALLS:
-        (sent,) = (folder / FOLDER / node / "state" / "fleet" / "sent").glob("*.env")
+        (sent,) = (folder / FLEET_FOLDER / node / "state" / "fleet" / "sent").glob("*.env")
         sealed = unseal(sent.read_bytes(), limit=10**6)
         assert sealed.header.node == node
         sealed.check(trust)

@@ -98,7 +98,7 @@ def test_a_machine_that_knows_one_state_stays_in_it() -> None:
 
 
 def test_own_states() -> None:
-    states = {**STATES, "washing": synth.State(speed=0.6, load=0.2, seconds=10)}
+    states = {**STATES, "washing": synth.MachineState(speed=0.6, load=0.2, seconds=10)}
     samples = Machine(states=states, visits=["idle", "washing"]).take(1000)
     assert set(samples.states) == {"idle", "washing"}
     speed = of_state(samples, "washing")[:, FEATURES.index("speed")]

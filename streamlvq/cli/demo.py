@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import demo  # noqa: PLC0415
+    from streamlvq.demo.run import run as run_demo  # noqa: PLC0415
 
-    return demo.run(
+    return run_demo(
         seconds=options.seconds,
         devices=options.devices,
         rate=options.rate,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamlvq.cli import kinds, outputs
+from streamlvq.registry import AGGREGATORS, CORRECTIONS
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused
@@ -32,11 +33,10 @@ examples:
   streamlvq fuse bath.slvq leeds.slvq york.slvq --each fused/ --report fleet.html
   streamlvq fuse bath.slvq york.slvq --for york=new.slvq --drift least_squares
   streamlvq fuse bath=a/state leeds=b/state -o site.slvq  folders of daemons, with a name each
-  streamlvq fuse *.slvq --rule median --weighting uniform  if some nodes may be wrong"""
+  streamlvq fuse *.slvq --aggregator median  if some nodes may be wrong"""
 
-DRIFTS = ("auto", "none", "tree", "least_squares", "scale_shift")
+AUTO = "auto"
 WEIGHTINGS = ("samples", "uniform")
-RULES = ("mean", "median", "trimmed_mean", "geometric_median")
 FORBIDDEN = '/\\:*?"<>|%'  # in names of files, on some system
 SUFFIX = ".slvq"
 
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument(
         "--drift",
-        choices=DRIFTS,
-        default="auto",
-        help="between sensors: none; a shift, along a tree or by least squares; a gain and a "
-        "shift; auto (default) takes what predicts class means best",
+        choices=(AUTO, *CORRECTIONS),
+        default=AUTO,
+        help=f"between sensors: {CORRECTIONS.described()}; auto (default) takes what predicts "
+        "class means best",
     )
     how.add_argument(
         "--weighting",
@@ -63,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who learnt more has more to say (default), or all nodes alike",
     )
     how.add_argument(
-        "--rule", choices=RULES, default="mean", help="how prototypes are put together"
+        "--aggregator",
+        choices=AGGREGATORS.names,
+        default="mean",
+        help=f"how models become one: {AGGREGATORS.described()}; default mean",
     )
     how.add_argument(
         "--rank",
@@ -99,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         snapshots,
         drift=options.drift,
         weighting=options.weighting,
-        rule=options.rule,
+        aggregator=options.aggregator,
         rank=options.rank,
     )
     files = _files(options, own, fused, snapshots)  # all of them, before the first is written
@@ -150,7 +153,7 @@ def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot
 
 def _nodes(found: Sequence[tuple[str, Snapshot]]) -> list[Snapshot]:
     """One snapshot of each node, if they can be fused."""
-    from streamlvq.fusion.brought import newest  # noqa: PLC0415
+    from streamlvq.fusion.node_models import newest  # noqa: PLC0415
 
     files: dict[str, dict[Path, str]] = {}
     for path, snapshot in found:
@@ -176,9 +179,9 @@ def _check_one(node: str, paths: Sequence[str]) -> None:
 
 def _check_kinds(snapshots: Sequence[Snapshot], files: Mapping[str, str]) -> None:
     from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-    from streamlvq.fusion.brought import alike  # noqa: PLC0415
+    from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
 
-    groups = alike(snapshots)
+    groups = group_compatible(snapshots)
     if len(groups) > 1:
         kinds = [
             f"{_kind(group[0])} in {', '.join(files[each.node] for each in group)}"
@@ -233,7 +236,7 @@ def _files(
     """What to write where, by the option that asked for it."""
     import msgspec  # noqa: PLC0415
 
-    from streamlvq.fleet.page import page  # noqa: PLC0415
+    from streamlvq.report.fusion_page import fusion_html  # noqa: PLC0415
 
     places = {f"--for {node}": (_known(node, fused), path) for node, path in own.items()}
     places |= _each(options, fused)
@@ -241,7 +244,7 @@ def _files(
     if options.output is not None:
         files["-o"] = (options.output, fused.snapshot().to_bytes())
     if options.report is not None:
-        text = page(fused.report, snapshots, fused)
+        text = fusion_html(fused.report, snapshots, fused)
         files["--report"] = (options.report, text.encode())
     if options.json is not None:
         files["--json"] = (options.json, msgspec.json.encode(fused.report) + b"\n")

@@ -1,7 +1,5 @@
-"""The whole idea in one command: machines, a broker, the daemon, and a view of what it decides."""
+"""`streamlvq demo`: simulated machines, a broker, real daemons, and a view of what they decide.
 
-from __future__ import annotations
-
-from streamlvq.demo.run import run
-
-__all__ = ["run"]
+`run` is the command. `act` is the engine that plays an act; `plant` and `fleet` are the scripts of
+the two acts and, started with `python -m`, their simulated machines.
+"""

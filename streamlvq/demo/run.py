@@ -1,4 +1,4 @@
-"""The demo from start to end."""
+"""The command `streamlvq demo`: both acts from start to end."""
 
 from __future__ import annotations
 
@@ -12,19 +12,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from streamlvq.demo import fleet_story, story
-from streamlvq.demo.act import GRACE, Act
-from streamlvq.demo.brokers import find_broker, free_port, taken
-from streamlvq.demo.children import DemoError
-from streamlvq.demo.fleet_setup import can_sign
-from streamlvq.demo.fleet_show import FleetShow
-from streamlvq.demo.show import Show
-from streamlvq.demo.stage import Stage
+from streamlvq.demo.act import GRACE_SECONDS, Act
+from streamlvq.demo.fleet import FLEET_STORY_SECONDS, FleetScript, can_sign
+from streamlvq.demo.plant import PLANT_STORY_SECONDS, PlantScript
+from streamlvq.demo.processes import DemoError, DemoProcesses, find_broker, free_port, port_in_use
 from streamlvq.demo.summary import next_steps
-from streamlvq.demo.watch import Watch
 from streamlvq.errors import MissingExtraError
 
-ENDINGS = ("SIGTERM", "SIGHUP")  # as good as Ctrl-C
+TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # as good as Ctrl-C
 
 
 def run(
@@ -38,7 +33,7 @@ def run(
     screenshot: str | Path | None = None,
     act: int | None = None,
 ) -> int:
-    """Show machines that a real daemon watches, then nodes that share; gives the exit status.
+    """Show machines that a real daemon monitors, then nodes that share; return the exit status.
 
     Parameters
     ----------
@@ -47,33 +42,33 @@ def run(
         and are told faster in less. None: as long as the stories; the first one alone goes on
         until Ctrl-C.
     devices
-        How many machines there are in the first act.
+        Number of machines in the first act.
     rate
         Readings of each machine per second.
     port
-        Of the broker, on this machine; None for one that is free.
+        Local port of the broker; None for one that is free.
     plain
         Lines of text instead of a live view.
     keep
-        A folder for configuration, logs, decisions and snapshots; None to keep nothing.
+        Folder for configuration, logs, decisions and snapshots; None to keep nothing.
     screenshot
-        An SVG file for a picture: of the moment after the first fault was recognised, or, of the
+        SVG file for a picture: of the moment after the first fault was recognised, or, of the
         second act alone, of its end.
     act
         1: one daemon and a plant. 2: a fleet of nodes. None: one after the other.
 
     """
     _check(seconds, devices, rate, port, act)
-    plan, program = lengths(seconds, _possible(act)), find_broker()
-    watch = Watch(f"press-{n}" for n in range(1, devices + 1))
+    plan, broker = act_lengths(seconds, _possible(act)), find_broker()
+    plant = PlantScript([f"press-{n}" for n in range(1, devices + 1)])
     with _folder(keep) as folder:
-        stage = Stage(folder, port or free_port())
+        processes = DemoProcesses(folder, port or free_port())
         acts: dict[int, Act[Any]] = {
-            1: Show(stage, watch, program, screenshot),
-            2: FleetShow(stage, program, screenshot if act == 2 else None),
+            1: Act(plant, processes, broker, screenshot),
+            2: Act(FleetScript(), processes, broker, screenshot if act == 2 else None),
         }
-        played = [acts[number] for number in _perform(acts, plan, stage, rate, plain)]
-        text = _text(played, None if keep is None else folder)
+        begun = _perform(acts, plan, processes, rate, plain)
+        text = _text(acts, begun, None if keep is None else folder)
     print(text, flush=True)
     return 0
 
@@ -81,13 +76,13 @@ def run(
 def _perform(
     acts: dict[int, Act[Any]],
     plan: dict[int, float | None],
-    stage: Stage,
+    processes: DemoProcesses,
     rate: float,
     plain: bool,
 ) -> list[int]:
-    """Play one after the other until the end or Ctrl-C; gives those that were begun."""
+    """Play the acts until the end or Ctrl-C; return those that were begun."""
     begun: list[int] = []
-    with _endings():
+    with _termination_as_interrupt():
         try:
             for number, seconds in plan.items():
                 begun.append(number)
@@ -96,48 +91,49 @@ def _perform(
         except KeyboardInterrupt:
             pass  # the ordinary way to end it
         finally:
-            _deaf()
-            _end([acts[number] for number in begun], stage)
+            _ignore_signals()
+            _end([acts[number] for number in begun], processes)
     return begun
 
 
-def _end(acts: list[Act[Any]], stage: Stage) -> None:
-    """Whatever happened, end everything; the last act may not have ended by itself."""
+def _end(acts: list[Act[Any]], processes: DemoProcesses) -> None:
+    """End everything, whatever happened; the last act may not have ended by itself."""
     try:
         for act in acts[-1:]:
             act.end()
     finally:
-        stage.close(GRACE)
+        processes.close(GRACE_SECONDS)
 
 
-def _text(acts: list[Act[Any]], folder: Path | None) -> str:
-    """What was seen, and what to do now."""
-    texts = [act.summary() for act in acts]
-    if any(act.watch.began is not None for act in acts):
-        texts.append(next_steps(folder, any(isinstance(act, FleetShow) for act in acts)))
+def _text(acts: dict[int, Act[Any]], begun: list[int], folder: Path | None) -> str:
+    """Return what was seen, and what to do now."""
+    scripts = [acts[number].script for number in begun]
+    texts = [script.summary() for script in scripts]
+    if any(script.tracker.began is not None for script in scripts):
+        texts.append(next_steps(folder, fleet=2 in begun))
     return "\n".join(texts)
 
 
-def lengths(seconds: float | None, act: int | None) -> dict[int, float | None]:
-    """The acts that are played, and how many seconds each of them has; None: as it likes.
+def act_lengths(seconds: float | None, act: int | None) -> dict[int, float | None]:
+    """Return the acts that are played, and how many seconds each has; None: its own pace.
 
     Examples
     --------
-    >>> from streamlvq.demo.run import lengths
-    >>> lengths(56.0, None), lengths(None, None), lengths(None, 1)
+    >>> from streamlvq.demo.run import act_lengths
+    >>> act_lengths(56.0, None), act_lengths(None, None), act_lengths(None, 1)
     ({1: 40.0, 2: 16.0}, {1: 80.0, 2: None}, {1: None})
 
     """
     if act is not None:
         return {act: seconds}
     if seconds is None:
-        return {1: story.LENGTH, 2: None}
-    first = seconds * story.LENGTH / (story.LENGTH + fleet_story.LENGTH)
+        return {1: PLANT_STORY_SECONDS, 2: None}
+    first = seconds * PLANT_STORY_SECONDS / (PLANT_STORY_SECONDS + FLEET_STORY_SECONDS)
     return {1: first, 2: seconds - first}
 
 
 def _possible(act: int | None) -> int | None:
-    """Both acts only if there is all that they need; who asks for the second is told what not."""
+    """Return which act can be played; raise if the second one is wanted and lacks an extra."""
     if act == 1 or can_sign():
         return act
     if act == 2:
@@ -158,13 +154,13 @@ def _check(
         raise DemoError(f"rate: expected a number above 0 and up to 1000, got {rate!r}")
     if port is not None and not 1 <= port <= 65_535:
         raise DemoError(f"port: expected a whole number from 1 to 65535, got {port!r}")
-    if port is not None and taken(port):
+    if port is not None and port_in_use(port):
         raise DemoError(f"port: expected one that is free, got {port}, where something listens")
 
 
 @contextlib.contextmanager
 def _folder(keep: str | Path | None) -> Iterator[Path]:
-    """The folder for everything; it vanishes in the end unless it is to be kept."""
+    """Provide the folder for everything; it is removed in the end unless it is to be kept."""
     if keep is not None:
         folder = Path(keep).resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,12 +173,12 @@ def _folder(keep: str | Path | None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _endings() -> Iterator[None]:
-    """Let every polite request to end count as Ctrl-C; afterwards all is as it was."""
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let every polite request to end count as Ctrl-C; restore the handlers afterwards."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
-    numbers = [getattr(signal, name) for name in ENDINGS if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in [*numbers, signal.SIGINT]}
     for number in numbers:
         signal.signal(number, _interrupt)
@@ -197,9 +193,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _deaf() -> None:
+def _ignore_signals() -> None:
     """Ending takes a second or two; impatience must not leave processes behind."""
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", *ENDINGS):
+        for name in ("SIGINT", *TERMINATION_SIGNALS):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_IGN)

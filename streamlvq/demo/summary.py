@@ -1,62 +1,104 @@
-"""What a demo came to."""
+"""Closing text of a demo: what was seen, and what to do next."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from streamlvq.demo.fleet_setup import FOLDER
-from streamlvq.demo.watch import Watch
+from streamlvq.demo.processes import CONFIG_FILE, FLEET_FOLDER, STATE_FOLDER
+from streamlvq.demo.tracker import FleetTracker, PlantTracker, Tally, TrackedNode
 
-WHY = (  # what most people ask first
+REJECTION_NOTE = (  # what most people ask first
     "    15 to 30 % is normal here: the threshold is strict, so that a fault nobody has labelled",
     "    yet is refused, and so is much that lies between two states, above all while they change",
 )
+FLEET_HEADING = f"  {'node':<8}{'labels':>8}   {'decided alone':<22}{'together':<22}{'points':>8}"
 
 
-def summary(watch: Watch, cpu_share: float | None) -> str:
-    """The lines at the end of the first act.
+def plant_summary(tracker: PlantTracker, cpu_share: float | None) -> str:
+    """Return the lines at the end of the first act.
 
     Parameters
     ----------
-    watch
-        All that was seen.
+    tracker
+        What was seen.
     cpu_share
-        Of the daemon, of one core; None if it is not known.
+        Share of one core that the daemon used; None if it is not known.
 
     """
-    if watch.began is None:
+    if tracker.began is None:
         return "\nStopped before the machines were switched on: there is nothing to tell yet."
-    lines = ["", f"After {watch.seconds:.0f} s", *_figures(watch)]
+    lines = ["", f"After {tracker.seconds:.0f} s", *_plant_figures(tracker)]
     if cpu_share is not None:
         lines.append(f"  the daemon used         {cpu_share:.1%} of a processor core")
-    lines += [f"  {episode.words()}" for episode in watch.episodes]
+    lines += [f"  {episode.describe()}" for episode in tracker.episodes]
     return "\n".join(lines)
 
 
-def _figures(watch: Watch) -> list[str]:
+def _plant_figures(tracker: PlantTracker) -> list[str]:
     lines = [
-        f"  readings decided        {watch.decided}",
-        f"  labels learnt           {watch.version}",
+        f"  readings decided        {tracker.decided}",
+        f"  labels learnt           {tracker.version}",
     ]
-    if watch.accuracy is not None and watch.reject_rate is not None:
-        reasons = ", ".join(f"{name} {count}" for name, count in sorted(watch.reasons.items()))
+    if tracker.accuracy is not None and tracker.reject_rate is not None:
+        reasons = ", ".join(f"{name} {count}" for name, count in sorted(tracker.reasons.items()))
+        correct = f"{tracker.correct} of {tracker.accepted}"
         lines += [
-            f"  accepted and right      {watch.accuracy:.2%} ({watch.right} of {watch.accepted})",
-            f"  rejected                {watch.reject_rate:.1%} ({reasons or 'none'})",
-            *WHY,
+            f"  accepted and right      {tracker.accuracy:.2%} ({correct})",
+            f"  rejected                {tracker.reject_rate:.1%} ({reasons or 'none'})",
+            *REJECTION_NOTE,
         ]
     return lines
 
 
+def fleet_summary(tracker: FleetTracker) -> str:
+    """Return the lines at the end of the second act: own models against those of the fleet."""
+    if tracker.began is None:
+        return "\nThe fleet was stopped before its presses were switched on."
+    title = f"The fleet, after {tracker.seconds:.0f} s: the same readings, decided twice"
+    lines = ["", title, FLEET_HEADING]
+    lines += [_fleet_row(name, node) for name, node in tracker.nodes.items()]
+    for name, node in tracker.nodes.items():
+        if node.unseen_state is not None:
+            what = f"{node.unseen_state} on {name}, never labelled there"
+            lines.append(f"  {what}: {node.describe_unseen()}")
+    return "\n".join([*lines, *_fusion_figures(tracker)])
+
+
+def _fleet_row(name: str, node: TrackedNode) -> str:
+    alone, together = node.alone.accuracy, node.together.accuracy
+    points = "-" if alone is None or together is None else f"{100 * (together - alone):+.1f}"
+    figures = f"{_accuracy(node.alone):<22}{_accuracy(node.together):<22}{points:>8}"
+    return f"  {name:<8}{node.labels:>8}   {figures}"
+
+
+def _accuracy(tally: Tally) -> str:
+    if tally.accuracy is None:
+        return "-"
+    return f"{tally.accuracy:.1%} ({tally.correct} of {tally.decided})"
+
+
+def _fusion_figures(tracker: FleetTracker) -> list[str]:
+    report = tracker.insight.report
+    if report is None:
+        return ["  nothing was fused: too few nodes had joined"]
+    lines = [f"  correction between the sensors: {report.why}"]
+    first = next(iter(tracker.nodes))
+    for name in tracker.nodes:
+        shifts = tracker.insight.shifts(name)
+        if shifts:
+            lines.append(f"  {name} against {first} (in truth): {', '.join(map(str, shifts))}")
+    return [*lines, *(f"  warning: {text}" for text in report.warnings)]
+
+
 def next_steps(folder: Path | None, fleet: bool) -> str:
-    """What somebody can do now.
+    """Return what the user can do now.
 
     Parameters
     ----------
     folder
         Where everything was kept; None if nothing was.
     fleet
-        Whether there was one.
+        Whether the second act was played.
 
     """
     lines = ["", "Where to look next"]
@@ -65,7 +107,7 @@ def next_steps(folder: Path | None, fleet: bool) -> str:
             "  streamlvq demo --keep FOLDER            keeps configuration, logs, decisions"
         )
     else:
-        lines += _kept(folder)
+        lines += _kept_files(folder)
     if not fleet:
         lines.append("  streamlvq demo --act 2                  nodes that learn from each other")
     return "\n".join(
@@ -77,13 +119,14 @@ def next_steps(folder: Path | None, fleet: bool) -> str:
     )
 
 
-def _kept(folder: Path) -> list[str]:
+def _kept_files(folder: Path) -> list[str]:
     lines = []
-    if (folder / "monitor.yaml").exists():
+    if (folder / CONFIG_FILE).exists():
         lines += [
-            f"  {folder / 'monitor.yaml'}   the configuration that the daemon ran with",
-            f"  streamlvq inspect {folder / 'state'}   what the model has learnt",
+            f"  {folder / CONFIG_FILE}   the configuration that the daemon ran with",
+            f"  streamlvq inspect {folder / STATE_FOLDER}   what the model has learnt",
         ]
-    if (folder / FOLDER).exists():
-        lines.append(f"  {folder / FOLDER}   the nodes of the fleet: keys, configurations, state")
+    if (folder / FLEET_FOLDER).exists():
+        what = "the nodes of the fleet: keys, configurations, state"
+        lines.append(f"  {folder / FLEET_FOLDER}   {what}")
     return lines

@@ -1,45 +1,26 @@
-"""Two ways to show what is going on: lines of text, and a live picture."""
+"""Two ways to show an act: lines of text, and a live picture where there is a terminal."""
 
 from __future__ import annotations
 
 import abc
-import contextlib
 import importlib.util
-import io
-import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from streamlvq.demo.pairs import Seen
-from streamlvq.demo.watch import Note, Watch
+from streamlvq.demo.tracker import FleetTracker, JudgedDecision, PlantTracker, Tracker
 
-EVERY = 2.0  # seconds between two lines about the state of things
-PATIENCE = 6.0  # seconds after which waiting needs an explanation
-REMINDER = 30.0  # seconds between two lines that it still goes on
-COMPILING = "the first time on a machine kernels are compiled: one to two minutes"
+STATUS_LINE_SECONDS = 2.0  # between two lines about the state of things
+EXPLAIN_WAIT_SECONDS = 6.0  # after which waiting needs an explanation
+REMINDER_SECONDS = 30.0  # between two lines that it still goes on
+COMPILING_HINT = "the first time on a machine kernels are compiled: one to two minutes"
 
-
-class Watched(Protocol):
-    """What any act has to tell."""
-
-    @property
-    def notes(self) -> list[Note]: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-    @property
-    def decided(self) -> int: ...
+TrackerT = TypeVar("TrackerT", bound=Tracker[Any])
+Drawing = Callable[[TrackerT, str, int], Any]  # tracker, title and width to what rich prints
 
 
-W = TypeVar("W", bound=Watched)
-Drawing = Callable[[W, str, int], Any]  # what is known, a title and a width become a picture
-
-
-class View(abc.ABC, Generic[W]):
-    """Shows an act of the demo, between entering and leaving it."""
+class View(abc.ABC, Generic[TrackerT]):
+    """Shows an act of the demo while it is entered as a context."""
 
     @abc.abstractmethod
     def __enter__(self) -> Self: ...
@@ -49,44 +30,57 @@ class View(abc.ABC, Generic[W]):
 
     @abc.abstractmethod
     def waiting(self, what: str, elapsed: float) -> None:
-        """Something is being started."""
+        """Show that something is being started."""
 
     @abc.abstractmethod
-    def update(self, watch: W) -> None:
-        """Show how things are now."""
+    def update(self, tracker: TrackerT) -> None:
+        """Show the present state of things."""
 
 
-def has_rich() -> bool:
-    return importlib.util.find_spec("rich") is not None
+def choose_view(
+    title: str, plain: bool, line: Callable[[TrackerT], str], drawing: Drawing[TrackerT]
+) -> View[TrackerT]:
+    """Return a live picture if there is a terminal and rich, else lines.
 
+    Parameters
+    ----------
+    title
+        Title of the act.
+    plain
+        Lines in any case.
+    line
+        Returns the state of things in a line.
+    drawing
+        Draws the state of things with rich.
 
-def choose_view(title: str, plain: bool, line: Callable[[W], str], drawing: Drawing[W]) -> View[W]:
-    """A live picture where there is a terminal and rich, else lines."""
+    """
     if plain or not sys.stdout.isatty():
-        return Lines(title, line)
-    if not has_rich():
-        return Lines(f"{title}\n(for a live view: pip install 'streamlvq[demo]')", line)
-    return Picture(title, drawing)
+        return LineView(title, line)
+    if importlib.util.find_spec("rich") is None:
+        return LineView(f"{title}\n(for a live view: pip install 'streamlvq[demo]')", line)
+    from streamlvq.demo.pictures import PictureView  # noqa: PLC0415  (rich is an extra)
+
+    return PictureView(title, drawing)
 
 
-class Lines(View[W]):
-    """Lines of text: what happens, and every two seconds how things are.
+class LineView(View[TrackerT]):
+    """Lines of text: what happens, and every two seconds the state of things.
 
     Parameters
     ----------
     title
         The first line.
     line
-        Says how things are.
+        Returns the state of things in a line.
 
     """
 
-    def __init__(self, title: str, line: Callable[[W], str]) -> None:
-        self._told = 0
-        self._due = 0.0
-        self._waited = ""
+    def __init__(self, title: str, line: Callable[[TrackerT], str]) -> None:
         self._title = title
         self._line = line
+        self._notes = 0  # that were printed
+        self._due = 0.0
+        self._waiting = ""
 
     def __enter__(self) -> Self:
         print(self._title, flush=True)
@@ -96,111 +90,64 @@ class Lines(View[W]):
         pass
 
     def waiting(self, what: str, elapsed: float) -> None:
-        text = f"{what} ({COMPILING})" if elapsed > PATIENCE else what
-        if elapsed >= REMINDER:
-            text = f"{what}, still compiling, {elapsed // REMINDER * REMINDER:.0f} s so far"
-        if text != self._waited:
+        text = f"{what} ({COMPILING_HINT})" if elapsed > EXPLAIN_WAIT_SECONDS else what
+        if elapsed >= REMINDER_SECONDS:
+            so_far = elapsed // REMINDER_SECONDS * REMINDER_SECONDS
+            text = f"{what}, still compiling, {so_far:.0f} s so far"
+        if text != self._waiting:
             print(f"  starting: {text}", flush=True)
-            self._waited = text
+            self._waiting = text
 
-    def update(self, watch: W) -> None:
-        for note in watch.notes[self._told :]:
+    def update(self, tracker: TrackerT) -> None:
+        for note in tracker.notes[self._notes :]:
             print(f"{note.seconds:6.1f} s  {note.text}", flush=True)
-        self._told = len(watch.notes)
-        if watch.seconds >= self._due and watch.decided:
-            self._due = watch.seconds + EVERY
-            print(f"{watch.seconds:6.1f} s    {self._line(watch)}", flush=True)
+        self._notes = len(tracker.notes)
+        if tracker.seconds >= self._due and tracker.decided:
+            self._due = tracker.seconds + STATUS_LINE_SECONDS
+            print(f"{tracker.seconds:6.1f} s    {self._line(tracker)}", flush=True)
 
 
-def status_line(watch: Watch) -> str:
-    """How things are, in a line."""
-    parts = [f"{watch.throughput:.0f} readings/s, {watch.version} labels learnt"]
-    if watch.accuracy is not None:
-        parts.append(f"accepted and right {watch.accuracy:.1%}")
-    if watch.reject_rate is not None:
-        parts.append(f"rejected {watch.reject_rate:.1%}")
+def plant_line(tracker: PlantTracker) -> str:
+    """Return the state of the plant in a line."""
+    parts = [f"{tracker.throughput:.0f} readings/s, {tracker.version} labels learnt"]
+    if tracker.accuracy is not None:
+        parts.append(f"accepted and right {tracker.accuracy:.1%}")
+    if tracker.reject_rate is not None:
+        parts.append(f"rejected {tracker.reject_rate:.1%}")
     machines = [
-        f"{name} {brief(device.last)}" for name, device in watch.devices.items() if device.last
+        f"{name} {_brief(device.last)}" for name, device in tracker.devices.items() if device.last
     ]
     return ", ".join(parts) + " | " + ", ".join(machines)
 
 
-def brief(seen: Seen) -> str:
-    said = seen.said
-    return f"{said.label}" if said.accepted else f"? ({said.reason})"
+def _brief(judged: JudgedDecision) -> str:
+    decision = judged.decision
+    return f"{decision.label}" if decision.accepted else f"? ({decision.reason})"
 
 
-class Picture(View[W]):
-    """A picture in the terminal that is drawn afresh several times a second.
-
-    Parameters
-    ----------
-    title
-        What stands above it.
-    drawing
-        Draws it.
-    console
-        Where to draw; None for the terminal.
-
-    """
-
-    def __init__(self, title: str, drawing: Drawing[W], console: Any = None) -> None:
-        from rich.console import Console  # noqa: PLC0415  (an extra)
-        from rich.live import Live  # noqa: PLC0415
-
-        self._title = title
-        self._drawing = drawing
-        self.console = console or Console()
-        # Without a thread of its own: children are started from a process with one thread.
-        self._live = Live(console=self.console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(KeyboardInterrupt):  # the terminal must get its cursor back
-            self._live.stop()
-
-    def waiting(self, what: str, elapsed: float) -> None:
-        from rich.text import Text  # noqa: PLC0415
-
-        frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-        text = Text(f"{self._title}\n", style="bold")
-        text.append(f"{frames[int(elapsed * 10) % len(frames)]} ", style="green")
-        text.append(f"starting {what}, {elapsed:.0f} s", style="not bold")
-        if elapsed > PATIENCE:
-            text.append(f"\n  {COMPILING}", style="not bold dim")
-        self._live.update(text, refresh=True)
-
-    def update(self, watch: W) -> None:
-        self._live.update(self.draw(watch), refresh=True)
-
-    def draw(self, watch: W) -> Any:
-        """The picture as rich takes it."""
-        title = f"{self._title}   {watch.seconds:.0f} s"
-        return self._drawing(watch, title, self.console.width)
+def fleet_line(tracker: FleetTracker) -> str:
+    """Return the state of the fleet in a line."""
+    return " | ".join(_node_line(name, tracker) for name in tracker.nodes)
 
 
-def draw_machines(watch: Watch, title: str, width: int) -> Any:
-    """The picture of the first act."""
-    from streamlvq.demo.draw import picture  # noqa: PLC0415  (an extra)
+def _node_line(name: str, tracker: FleetTracker) -> str:
+    node = tracker.nodes[name]
+    parts = [f"{name}: {node.labels} labels"]
+    for how, tally in (("alone", node.alone), ("together", node.together)):
+        if tally.accuracy is not None:
+            parts.append(f"{how} {tally.accuracy:.1%}")
+    return ", ".join(parts)
 
-    return picture(watch, title, width)
+
+def draw_plant(tracker: PlantTracker, title: str, width: int) -> Any:
+    """Draw the state of the plant with rich."""
+    from streamlvq.demo.pictures import plant_picture  # noqa: PLC0415  (rich is an extra)
+
+    return plant_picture(tracker, title, width)
 
 
-def save_picture(watch: W, title: str, path: Path, drawing: Drawing[W], width: int = 118) -> None:
-    """Write the picture of this moment to an SVG file that needs nothing from elsewhere."""
-    from rich.console import Console  # noqa: PLC0415
+def draw_fleet(tracker: FleetTracker, title: str, width: int) -> Any:
+    """Draw the state of the fleet with rich."""
+    from streamlvq.demo.pictures import fleet_picture  # noqa: PLC0415  (rich is an extra)
 
-    console = Console(
-        record=True,
-        width=width,
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-    )
-    console.print(Picture(title, drawing, console).draw(watch))
-    text = console.export_svg(title="streamlvq demo", unique_id="demo")
-    text = re.sub(r"@font-face \{.*?\}", "", text, flags=re.DOTALL)  # these would be fetched
-    path.write_text(text, encoding="utf-8")
+    return fleet_picture(tracker, title, width)

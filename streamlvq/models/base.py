@@ -15,6 +15,8 @@ from streamlvq.errors import ParameterError
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.array_classifier import ArrayClassifier, Label
+from streamlvq.models.batch import Arrays, Batch
+from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
 from streamlvq.records import Explanation, Prototype
@@ -401,6 +403,58 @@ class LVQClassifier(ArrayClassifier):
         if self._engine is None or not self._labels:
             return np.empty((len(rows), 0))
         return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
+
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    @property
+    def class_list(self) -> Sequence[Label]:
+        """`classes` as a list that is the same object until a class is added."""
+        return self._labels
+
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows have known features and labels; none before two classes are known.
+
+        A model that does not learn takes all: it leaves out what it does not know.
+        """
+        known, labels = self._codes, batch.readings.labels
+        if len(self._labels) < 2:
+            return 0
+        if not batch.learns:
+            return batch.remaining
+        label = labels[batch.start]
+        if label is not None and label not in known:
+            return 0
+        if not self._vectorizer.knows_all(batch.readings.features):
+            return 0
+        if known.keys() >= set(labels[batch.start :]) - {None}:
+            return batch.remaining
+        new = (k for k, y in enumerate(labels[batch.start :]) if y is not None and y not in known)
+        return next(new)
+
+    def lend(self, batch: Batch) -> Arrays:
+        """Lend the model's memory, the rows in the order of its features, and their targets."""
+        assert self._engine is not None
+        readings = batch.readings
+        rows = self._vectorizer.arrange(readings.rows[batch.rows], readings.features)
+        return (*self._engine.memory, np.ascontiguousarray(rows), self._targets(batch))
+
+    def _targets(self, batch: Batch) -> npt.NDArray[np.int64]:
+        """The class that each row teaches, or why it teaches none."""
+        again, unlabelled = batch_kernels().AGAIN, batch_kernels().UNLABELLED
+        if batch.learns:
+            codes = {None: unlabelled, **self._codes}
+            targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)
+        else:
+            targets = np.full(batch.end - batch.start, unlabelled, np.int64)
+        if True in batch.duplicates:
+            targets[np.array(batch.duplicates[batch.rows], np.bool_)] = again
+        return targets
+
+    def settle(self, batch: Batch, lent: Arrays) -> None:
+        """Make room for prototypes if the kernel stopped for want of it."""
+        if batch.done < batch.end - batch.start:
+            assert self._engine is not None
+            self._engine.make_room_for_prototypes()
 
     # --- recorded training sets ------------------------------------------------------------------
 

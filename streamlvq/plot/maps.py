@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamlvq.models.base import LVQClassifier
-from streamlvq.plot.looks import (
+from streamlvq.plot.style import (
     NO_ANSWER,
     Floats,
     Label,

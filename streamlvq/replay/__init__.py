@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from streamlvq.monitor.files import inspect, load_monitor, load_snapshots, save_monitor
 from streamlvq.replay.core import Replay, UnwrittenError, replay
-from streamlvq.replay.page import page
 from streamlvq.replay.publishing import publish
 from streamlvq.replay.recording import record
 from streamlvq.replay.report import Report, make_report
-from streamlvq.replay.state import inspect, load_monitor, load_snapshots, save_monitor
 from streamlvq.replay.statistics import Statistics
 from streamlvq.replay.text import nothing, summary
 from streamlvq.replay.training import Trained, train
@@ -23,7 +22,6 @@ __all__ = [
     "load_snapshots",
     "make_report",
     "nothing",
-    "page",
     "publish",
     "record",
     "replay",

@@ -18,11 +18,11 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Decisions, LateLabel, Readings
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import encode_decisions
-from streamlvq.plot.html import number
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
 from streamlvq.replay.text import percent
+from streamlvq.text import number
 
 
 def replay(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from streamlvq.plot.html import number
 from streamlvq.replay.report import Curve, Report
+from streamlvq.text import number
 
 WIDE = 12  # more classes than this make a matrix that no terminal shows
 DEVICES = 8

@@ -6,8 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streamlvq.synth.defects import Drift, Fault, Glitches
-from streamlvq.synth.machine import Machine
+from streamlvq.synth.machine import Drift, Fault, Glitches, Machine
 from streamlvq.synth.samples import Sample
 
 
@@ -21,24 +20,24 @@ def plant(
     glitches: Mapping[str, Sequence[Glitches]] | None = None,
     **options: Any,
 ) -> list[Machine]:
-    """Several machines, named press-1, press-2 and so on.
+    """Return several machines, named press-1, press-2 and so on.
 
     Parameters
     ----------
     devices
-        How many.
+        Number of machines.
     seed
-        Of all random numbers.
+        Seed of all random numbers.
     name
-        What they are called.
+        Template of their names.
     faults
-        By the name of the machine.
+        Of each machine, by its name.
     drifts
-        By the name of the machine.
+        Of each machine, by its name.
     glitches
-        By the name of the machine.
+        Of each machine, by its name.
     options
-        For all of them, see `Machine`.
+        Further arguments of every `Machine`.
 
     Examples
     --------
@@ -73,5 +72,5 @@ def plant(
 
 
 def interleave(machines: Sequence[Machine]) -> Iterator[Sample]:
-    """The readings of all machines in the order of their times, for ever."""
+    """Yield the readings of all machines in the order of their times, endlessly."""
     return heapq.merge(*machines, key=lambda sample: sample[2]["t"])

@@ -1,4 +1,4 @@
-"""Readings of a machine, one by one and in columns."""
+"""Readings of simulated machines, one by one and in columns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.synth.physics import Floats
-
+Floats = npt.NDArray[np.float64]
 # A reading, the state that the machine was in, and which device and when.
 Sample = tuple[dict[str, float], str, dict[str, Any]]
 
@@ -24,7 +23,7 @@ class Samples:
     rows
         A row for each reading, a column for each of `FEATURES`; NaN where a value is missing.
     states
-        What the machine really did.
+        True state of the machine at each reading.
     times
         Seconds since the machine was switched on.
     glitches
@@ -41,13 +40,13 @@ class Samples:
         return len(self.states)
 
     def part(self, start: int, stop: int) -> Samples:
-        """Some of them."""
+        """Return the readings from `start` to `stop`."""
         some = slice(start, stop)
         return Samples(self.rows[some], self.states[some], self.times[some], self.glitches[some])
 
 
-def joined(parts: Sequence[Samples]) -> Samples:
-    """One after the other."""
+def concatenate(parts: Sequence[Samples]) -> Samples:
+    """Return the readings of all parts, one part after the other."""
     return Samples(
         np.concatenate([part.rows for part in parts]),
         [state for part in parts for state in part.states],

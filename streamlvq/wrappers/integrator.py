@@ -11,6 +11,8 @@ from river import base
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.batch import Arrays, Batch
 from streamlvq.models.parameters import check_range
 from streamlvq.records import Integrated
 from streamlvq.state import Floats
@@ -332,6 +334,39 @@ class TimeIntegrator(ClassifierWrapper):
 
     def _count(self, window: int) -> int:
         return 0 if window == NONE else int(self._windows.counts[window])
+
+    @property
+    def tracked_devices(self) -> int:
+        """How many devices have a window."""
+        return len(self._windows)
+
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows the kernel can take: all of them, none if the window is centred."""
+        return 0 if self._delay else batch.remaining
+
+    def lend(self, batch: Batch) -> Arrays:
+        """Enter the rows into the windows of their devices, and lend these."""
+        readings, rows = batch.readings, batch.rows
+        duplicates = batch.duplicates[rows]
+        entered = self._windows.enter_many(readings.devices[rows], readings.times[rows], duplicates)
+        if not all(duplicates):  # which leave no trace
+            self._windows.widen(len(batch.classes))
+            self._take_labels(batch.classes)
+        return (*entered, self._windows.logs, self._windows.counts)
+
+    def settle(self, batch: Batch, lent: Arrays) -> None:
+        """Do nothing: the kernel has moved the windows on."""
+
+    # --- another model ---------------------------------------------------------------------------
+
+    def _continue(self, former: ClassifierWrapper, model: Any) -> None:
+        assert isinstance(former, TimeIntegrator)
+        self._windows = former._windows.moved_to(list(former._labels), list(model.classes))
+        # An engine's own list of labels is recognised by its identity.
+        own = isinstance(model, LVQClassifier)
+        self._labels = model.class_list if own else list(model.classes)
 
     # --- files -----------------------------------------------------------------------------------
 

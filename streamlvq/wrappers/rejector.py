@@ -7,10 +7,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 from river import base
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
+from streamlvq.models.batch import Arrays, Batch, no_rejection
+from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.records import Decision
 from streamlvq.vectorize import Reading
@@ -70,6 +73,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
     """Base of the rejectors; it does not know how certain a decision is."""
 
     _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all else adapts
+    _certainty: ClassVar[str] = "PROBABILITY"  # the name of its constant in the batch kernel
 
     def __init__(
         self,
@@ -235,6 +239,69 @@ class Rejector(ClassifierWrapper, abc.ABC):
             self._observe(x, {**kwargs, "scales": False})
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, False)
+
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows the kernel can take: none if each class learns its threshold."""
+        return 0 if batch.learns and self._thresholds.per_class else batch.remaining
+
+    def _follows(self, batch: Batch) -> bool:
+        """Whether thresholds go by labels or classes that the kernel is not told.
+
+        What a model that stays as it is says of a reading does not depend on thresholds, so that
+        these can follow afterwards, see `settle`.
+        """
+        thresholds = self._thresholds
+        return not batch.learns and (thresholds.needs_labels or thresholds.per_class)
+
+    def lend(self, batch: Batch) -> Arrays:
+        """Lend settings, thresholds by class, certainties, and how many were seen."""
+        if self._follows(batch):
+            # The kernel measures what tells an outlier only for those that it rejects.
+            lent = no_rejection(len(batch.classes), np.inf)
+        else:
+            lent = self._thresholds.lend(batch.classes)
+        constants = batch_kernels()
+        lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
+        return lent
+
+    def settle(self, batch: Batch, lent: Arrays) -> None:
+        """Take note of the certainties; thresholds that go by labels are applied only now."""
+        if self._follows(batch):
+            self._follow(batch)
+        else:
+            self._thresholds.settle(int(lent[3][0]))
+
+    def _follow(self, batch: Batch) -> None:
+        """Go through the decisions with thresholds that hear of each before the next one."""
+        constants, thresholds = batch_kernels(), self._thresholds
+        labels = [batch.classes[code] for code in batch.codes.tolist()]
+        certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
+        judged = (batch.verdicts != constants.NO_MODEL).tolist()
+        given = batch.readings.labels[batch.rows], batch.duplicates[batch.rows]
+        in_force = []
+        for label, certainty, counts, y, again in zip(
+            labels, certainties, judged, *given, strict=True
+        ):
+            in_force.append(thresholds.find(label))
+            if counts and not again and (y is not None or not thresholds.needs_labels):
+                thresholds.remember(label, certainty, thresholds.needs_labels and label == y)
+        batch.measures[:, constants.OUT_THRESHOLD] = in_force
+        kept = batch.measures[:, constants.OUT_CERTAINTY] >= np.array(in_force)
+        batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
+
+    def reason_for(
+        self, threshold: float, relsim: float, distance: float, separation: float
+    ) -> str:
+        """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
+        return "ambiguous"
+
+    # --- another model ---------------------------------------------------------------------------
+
+    def _continue(self, former: ClassifierWrapper, model: Any) -> None:
+        assert isinstance(former, Rejector)
+        self._thresholds = former._thresholds.moved_to(model.classes)
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
@@ -64,6 +64,8 @@ class RelSimRejector(Rejector):
     - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University, sections 4.2 and 4.3.
 
     """
+
+    _certainty: ClassVar[str] = "RELSIM"
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -126,11 +128,8 @@ class RelSimRejector(Rejector):
         certainty = pair.relsim if winner == label else 0.0
         reason = None
         if not certainty >= threshold:
-            # A threshold beyond 1 rejects everything, wherever it is.
-            beyond = pair.relsim < threshold <= 1.0 and _is_beyond(
-                threshold, pair.distance, model._last_separation(pair)
-            )
-            reason = "outlier" if beyond else "ambiguous"
+            separation = model._last_separation(pair)
+            reason = self.reason_for(threshold, pair.relsim, pair.distance, separation)
         return Decision(
             label=label,
             certainty=certainty,
@@ -143,3 +142,11 @@ class RelSimRejector(Rejector):
             runner_up_distance=pair.runner_up_distance,
             probabilities=probabilities,
         )
+
+    def reason_for(
+        self, threshold: float, relsim: float, distance: float, separation: float
+    ) -> str:
+        """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
+        # A threshold beyond 1 rejects everything, wherever it is.
+        beyond = relsim < threshold <= 1.0 and _is_beyond(threshold, distance, separation)
+        return "outlier" if beyond else "ambiguous"

@@ -7,6 +7,7 @@ so an infinite threshold rejects everything.
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from streamlvq.models.array_classifier import Label
+from streamlvq.models.batch import Arrays, no_rejection
+from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.state import Floats
 
 FIRST_ROOM = 64  # certainties
@@ -35,6 +38,7 @@ class Rule(abc.ABC):
     """What a threshold is to achieve."""
 
     needs_labels = True
+    kernel_rule: str  # the name of its constant in the batch kernel
 
     def __init__(self, target: float) -> None:
         self.target = target
@@ -51,6 +55,7 @@ class TargetRate(Rule):
     """
 
     needs_labels = False
+    kernel_rule = "TARGET_RATE"
 
     def threshold(self, memory: Floats, stored: int) -> float:
         return float(_kernels().rate_threshold(memory, stored, self.target))
@@ -59,12 +64,16 @@ class TargetRate(Rule):
 class TargetAccuracy(Rule):
     """Reject as little as makes the kept decisions this accurate; everything if nothing does."""
 
+    kernel_rule = "TARGET_ACCURACY"
+
     def threshold(self, memory: Floats, stored: int) -> float:
         return float(_kernels().accurate_threshold(memory, stored, self.target))
 
 
 class RejectCost(Rule):
     """Make errors (of cost 1) and rejections (of this cost) cheap; reject until one was seen."""
+
+    kernel_rule = "REJECT_COST"
 
     def threshold(self, memory: Floats, stored: int) -> float:
         return float(_kernels().cheapest_threshold(memory, stored, self.target))
@@ -141,6 +150,7 @@ class Thresholds(abc.ABC):
 
     needs_labels = False
     learns = False
+    per_class = False
 
     @abc.abstractmethod
     def find(self, label: Label) -> float:
@@ -153,6 +163,18 @@ class Thresholds(abc.ABC):
     @abc.abstractmethod
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         """Take note of a decision before its reading is learnt."""
+
+    def lend(self, classes: Sequence[Label]) -> Arrays:
+        """Lend the batch kernel settings, thresholds by class, certainties, and their count."""
+        settings, _, *memory = no_rejection(len(classes))
+        return settings, np.array([self.find(label) for label in classes]), *memory
+
+    def settle(self, seen: int) -> None:  # noqa: B027 - only what adapts has something to do
+        """Take note of how many certainties the kernel has seen by now."""
+
+    def moved_to(self, classes: Sequence[Label]) -> Thresholds:
+        """Copy what is remembered, for a model that knows these classes."""
+        return copy.deepcopy(self)
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
         """What was learnt, as arrays; labels are numbers in `classes`."""
@@ -222,6 +244,28 @@ class Adaptive(Thresholds):
         if key not in self._recent:
             self._recent[key] = Recent(self._memory)
         return self._recent[key]
+
+    def lend(self, classes: Sequence[Label]) -> Arrays:
+        """Lend the certainties of all classes together to the batch kernel."""
+        constants, recent = batch_kernels(), self.recent(None)
+        settings = np.zeros(4)
+        settings[constants.RULE] = getattr(constants, self.rule.kernel_rule)
+        settings[constants.TARGET] = self.rule.target
+        seen = np.array([recent.seen], np.int64)
+        return settings, np.zeros(len(classes)), recent.memory, seen
+
+    def settle(self, seen: int) -> None:
+        """Take note of how many certainties the kernel has seen by now."""
+        recent = self.recent(None)
+        recent.seen, recent.threshold = seen, None
+
+    def moved_to(self, classes: Sequence[Label]) -> Adaptive:
+        """Copy what is remembered; a class that the model does not know has no threshold."""
+        moved = copy.deepcopy(self)
+        if self.per_class:
+            kept = {None, *classes}
+            moved._recent = {label: r for label, r in moved._recent.items() if label in kept}
+        return moved
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
         """What came, the oldest first; how it is sorted follows from that."""

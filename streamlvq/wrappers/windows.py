@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import ModuleType, NoneType
@@ -145,6 +145,36 @@ class Windows:
             self.counts[place] = 0
         kernels().advance(self.logs[place], p)
         self.counts[place] = min(self.counts[place] + 1, self.readings)
+
+    def enter_many(
+        self, devices: Sequence[Hashable], times: Sequence[Time], duplicates: Sequence[bool]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Enter readings one after the other; those that came before only find their window.
+
+        Returns the place of each, and 1 where a window begins.
+        """
+        places, fresh = [], []
+        find, enter = self.find, self.enter
+        for device, t, again in zip(devices, times, duplicates, strict=True):
+            found = find(device, t)
+            places.append(found if again else enter(device, t, found))
+            fresh.append(found == NONE)
+        return np.array(places, np.int64), np.array(fresh, np.int64)
+
+    def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
+        """Copy the windows for other classes; their columns follow each class to its new place.
+
+        A class that is new counts as one that was unknown when the readings came; what is about a
+        class that is gone is dropped.
+        """
+        moved = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
+        unknown = self.logs.shape[2] - 1
+        column = {label: k for k, label in enumerate(before[:unknown])}
+        columns = [column.get(label, unknown) for label in after]
+        moved.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
+        moved.counts, moved.times = self.counts.copy(), self.times.copy()
+        moved._places, moved._free = self._places.copy(), self._free.copy()
+        return moved
 
     def forget(self, device: Hashable) -> Window | None:
         """Empty the window of a device; returns what was in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any, ClassVar, Self
 
 from river import base
@@ -46,6 +47,24 @@ class ClassifierWrapper(base.Wrapper, base.Classifier):  # type: ignore[misc]
             return copy.deepcopy(self)
         clone: Self = super().clone(new_params)
         return clone
+
+    def moved_to(self, model: Any) -> Self:
+        """Return a copy around another model; windows and thresholds follow their classes.
+
+        Devices keep their windows and thresholds their certainties, as copies. What is about a class
+        that the model does not know is dropped. Raises ValueError for a model that a wrapper cannot
+        work with.
+        """
+        names = [n for n in inspect.signature(type(self)).parameters if n != "classifier"]
+        # `issubclass`, because `isinstance` sees through pipelines
+        wraps = issubclass(type(self.classifier), ClassifierWrapper)
+        inner = self.classifier.moved_to(model) if wraps else model
+        new = type(self)(inner, **{name: getattr(self, name) for name in names})
+        new._continue(self, model)
+        return new
+
+    def _continue(self, former: ClassifierWrapper, model: Any) -> None:
+        """Take over what a wrapper of the same kind remembers about readings, for this model."""
 
     def _chosen(self, method: str, keywords: dict[str, Any]) -> dict[str, Any]:
         """The keywords that the classifier's method has use for."""
