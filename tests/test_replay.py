@@ -26,7 +26,7 @@ from replays import (
 )
 from streamlvq.config import Config, LabelsSection, ModelSection, ReadingsSection
 from streamlvq.connect import Message, UnknownConnectorError, open_log
-from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import DecisionRecord, Readings
 from streamlvq.monitor import Monitor
@@ -99,11 +99,12 @@ def test_replay_writes_what_the_daemon_publishes(tmp_path: Path) -> None:
     config = late_config("sequence")
     path = write_late(tmp_path / "log.messages", rows(300))
     replay(path, config, decisions=tmp_path / "decisions.jsonl")
-    intake, encoder = Intake(Decoder(config), Monitor(config)), Encoder(config)
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+    encoder = Encoder(config)
     published = [
         outgoing.payload
         for batch in Feed(path, config).batches()
-        for decisions in intake.take(batch).decisions
+        for decisions in processor.process(batch).decisions
         for outgoing in encoder.encode(decisions)
     ]
     assert len(published) == 300
@@ -113,9 +114,7 @@ def test_replay_writes_what_the_daemon_publishes(tmp_path: Path) -> None:
 
 
 def test_decisions_about_devices_that_utf8_cannot_say_are_written(tmp_path: Path) -> None:
-    found = Readings(
-        ("x",), np.ones((1, 1)), ["p\udcff"], [""], ["a"], [None], [None], [0], [0], [0]
-    )
+    found = Readings.of(["x"], [[1.0]], devices=["p\udcff"], labels=["a"])
     with DecisionFile(tmp_path / "decisions.jsonl") as file:
         for made in Replay(plain_config()).step(Portion([found], [])):
             file.write(made)

@@ -22,12 +22,7 @@ from streamlvq.replay.text import CURVE, attainable, feature_lines, refused_line
 
 
 def readings(columns: dict[str, Any], devices: list[str] | None = None) -> Readings:
-    table = np.array(list(columns.values()), float).T
-    count = len(table)
-    return Readings(
-        tuple(columns), table, devices or [""] * count, [""] * count, [None] * count,
-        [None] * count, [None] * count, [0] * count, [0] * count, list(range(count)),
-    )  # fmt: skip
+    return Readings.of(list(columns), np.array(list(columns.values())).T, devices=devices)
 
 
 def config(**fields: Any) -> Config:

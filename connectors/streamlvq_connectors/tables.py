@@ -229,7 +229,7 @@ class RowReader:
     ) -> tuple[Readings, dict[int, str]]:
         """Return the readings, and for each row without one what is wrong (`bad` included)."""
         if not self.features:
-            return Readings((), np.empty((0, 0)), [], [], [], [], [], [], [], []), dict(bad)
+            return Readings.of((), np.empty((0, 0))), dict(bad)
         for row in bad:
             for name in self.features:
                 columns[name][row] = np.nan  # type: ignore[index]  # so that it is refused

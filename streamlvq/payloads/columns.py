@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.config import Fields
-from streamlvq.events import NEVER, Readings, Rows
+from streamlvq.events import Readings, Rows
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.paths import FieldsError
 from streamlvq.payloads import checks
-from streamlvq.payloads.routes import NO_PLACEHOLDERS, UNNAMED, GroupOf
+from streamlvq.payloads.routes import NO_PLACEHOLDERS, GroupOf
 from streamlvq.payloads.values import (
     RefusedError,
     to_device,
@@ -36,8 +36,8 @@ def readings(
 
     Names are those of columns, not paths. Columns of label, time, sequence number and device may be
     absent; features may not. Without `fields.features` all columns of numbers are features that are
-    nothing else, in the order in which they come. A reading from a table cannot come twice, so the
-    keys are 0.
+    nothing else, in the order in which they come. A reading from a table cannot come twice, so it
+    has no key.
 
     Parameters
     ----------
@@ -79,27 +79,23 @@ def readings(
     labels = column(fields.label, checks.labels, to_label)
     times = column(fields.time, checks.times(unit), to_time(unit))
     sequences = column(fields.sequence, checks.sequences, to_sequence)
-    devices = column(fields.device, checks.all_devices, to_device) or [UNNAMED] * count
+    devices = column(fields.device, checks.all_devices, to_device)
     kept = range(count) if not refused else [i for i in range(count) if i not in refused]
 
-    def chosen(values: list[Any] | None) -> list[Any]:
-        if values is None:
-            return [None] * len(kept)
-        return values if len(kept) == count else [values[i] for i in kept]
+    def chosen(values: list[Any] | None) -> list[Any] | None:
+        return values if values is None or len(kept) == count else [values[i] for i in kept]
 
-    devices = chosen(devices)
-    found = Readings(
+    found = Readings.of(
         names,
         rows if len(kept) == count else rows[list(kept)],
-        devices,
-        [""] * len(kept) if group_of is None else [group_of(d, NO_PLACEHOLDERS) for d in devices],
-        chosen(labels),
-        chosen(times),
-        chosen(sequences),
-        [0] * len(kept),
-        [NEVER] * len(kept),
-        list(kept),
+        devices=chosen(devices),
+        labels=chosen(labels),
+        times=chosen(times),
+        sequences=chosen(sequences),
+        sources=kept,
     )
+    if group_of is not None:
+        found.groups = [group_of(device, NO_PLACEHOLDERS) for device in found.devices]
     return found, dict(sorted(refused.items()))
 
 

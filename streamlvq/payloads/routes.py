@@ -7,6 +7,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from streamlvq.config import Config
+from streamlvq.events import UNNAMED_DEVICE
 from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import stable_hash
 from streamlvq.payloads.values import LONGEST
@@ -16,7 +17,6 @@ READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
 REMEMBERED = 200_000  # topics, or devices
 LONGEST_TOPIC = 1024  # characters of a topic that is remembered
 ROWS = ""  # the topic of a row of a file
-UNNAMED = "device"  # the device of a file that names none
 
 NO_PLACEHOLDERS: Mapping[str, str] = {}
 
@@ -104,7 +104,7 @@ class Routes(dict[str, Route]):
 
     def _find(self, topic: str) -> Route:
         if topic == ROWS:
-            device = "" if self._device_fields[READING] else UNNAMED
+            device = "" if self._device_fields[READING] else UNNAMED_DEVICE
             group = self._group_of(device, NO_PLACEHOLDERS)
             return Route(READING, device, group, 0, NO_PLACEHOLDERS)
         if self._labels is not None:  # first, as a template of readings may well match them too
@@ -120,7 +120,7 @@ class Routes(dict[str, Route]):
         by_field = self._device_fields[kind]
         name = found.get(DEVICE)
         if name is None and not by_field:  # there is one device, whose name does not matter
-            name = UNNAMED
+            name = UNNAMED_DEVICE
         usable = name is not None and 0 < len(name) <= LONGEST
         device = self._identity.join({**found, DEVICE: name or ""}) if usable else ""
         others = (value for key, value in found.items() if key != DEVICE)

@@ -30,12 +30,10 @@ class Payloads:
     Examples
     --------
 
-    >>> import numpy as np
     >>> from streamlvq.config import Fields
     >>> from streamlvq.events import Readings
     >>> from streamlvq.replay.rows import Payloads
-    >>> readings = Readings(("motor.rpm", "t"), np.array([[900.0, 21.5]]), ["p1"], [""], ["ok"],
-    ...                     [12.5], [7], [0], [0], [0])
+    >>> readings = Readings.of(["motor.rpm", "t"], [[900.0, 21.5]], labels=["ok"], times=[12.5])
     >>> Payloads(Fields(label="state", time="at", time_unit="ms")).encode(readings)
     [b'{"motor":{"rpm":900.0},"t":21.5,"state":"ok","at":12500}']
 
