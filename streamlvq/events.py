@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Label = Hashable
 Rows = npt.NDArray[np.float64]
+Hint = Literal["iso_time"]  # a likely cause: times are texts, but `time_unit` says numbers
 Model = Literal["local", "fused"]  # who decides: the model that learns here, or the fleet's
 
 UNNAMED_DEVICE = "device"  # the device of readings that name none
@@ -176,6 +177,7 @@ class Refused(NamedTuple):
     reason: str  # one of REFUSALS, to count by
     text: str  # what was expected and what came
     about: str = ""  # what was expected, without values: tells problems with one reason apart
+    hint: Hint | None = None  # what is probably wrong with the configuration
 
 
 def failure(source: int, error: Exception) -> Refused:
@@ -308,6 +310,7 @@ __all__ = [
     "DecisionRecord",
     "Decisions",
     "Event",
+    "Hint",
     "Label",
     "LateLabel",
     "Model",

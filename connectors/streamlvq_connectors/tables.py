@@ -234,4 +234,4 @@ class RowReader:
             for name in self.features:
                 columns[name][row] = np.nan  # type: ignore[index]  # so that it is refused
         found, refused = readings(self._fields, columns)
-        return found, {row: bad.get(row, text) for row, text in refused.items()}
+        return found, {one.source: bad.get(one.source, one.text) for one in refused}

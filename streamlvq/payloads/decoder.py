@@ -184,7 +184,7 @@ class Decoder:
             if batch.redelivered[i]:
                 label = label._replace(suspect=EVER)
         except RefusedError as error:
-            decoded.refused.append(Refused(source, error.reason, error.text, error.about))
+            decoded.refused.append(error.at(source))
             return None
         if label.device in self._shard:
             return label
@@ -193,8 +193,8 @@ class Decoder:
 
     def _readings(self, batch: Batch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)
-        for i, error in read.refused:
-            decoded.refused.append(Refused(batch.sources[i], error.reason, error.text, error.about))
+        for one in read.refused:
+            decoded.refused.append(one._replace(source=batch.sources[one.source]))
         events: list[Readings] = []
         for table in read.tables:
             part = batch
