@@ -18,8 +18,8 @@ from streamlvq.daemon.instruments import Instruments, link_totals
 from streamlvq.daemon.status import State, Status
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.monitor.files import FILE_MODE
+from streamlvq.payloads.identity import DeviceTopics
 from streamlvq.snapshot import write_atomically
-from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)
 
@@ -215,11 +215,8 @@ def subscriptions(config: Config) -> list[Subscription]:
     fleet = [Subscription(filter, 1, always_retained=True) for filter in fleet_filters(config)]
     if config.fleet is not None and config.fleet.role == "hub":
         return fleet
-    wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}
-    if config.labels is not None:
-        filter = Template(config.labels.topic).filter
-        wanted[filter] = max(wanted.get(filter, 0), int(config.labels.qos))
-    return [*(Subscription(filter, qos) for filter, qos in wanted.items()), *fleet]
+    wanted = DeviceTopics(config).filters.items()
+    return [*(Subscription(filter, qos) for filter, qos in wanted), *fleet]
 
 
 def fleet_filters(config: Config) -> list[str]:

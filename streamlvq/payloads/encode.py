@@ -14,7 +14,7 @@ import numpy as np
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.events import Decisions, Label, Refused, Rows, label_text
-from streamlvq.payloads.identity import DEVICE, Identity
+from streamlvq.payloads.identity import DeviceTopics
 from streamlvq.payloads.routes import REMEMBERED
 from streamlvq.topics import Template, TemplateError
 
@@ -65,14 +65,14 @@ class Encoder:
         self.when = section.when
         self._qos, self._retain = section.qos, section.retain
         self._template = None if section.topic is None else Template(section.topic, publish=True)
-        self._identity = Identity(config.readings.topic)
+        self._device_topics = DeviceTopics(config)
         self._client = config.broker.client_id
         self._check(set(self._template.placeholders if self._template else ()))
         self._topics: dict[str, str] = {}
         self._said: dict[str, tuple[Any, bool, str | None]] = {}
 
     def _check(self, needed: set[str]) -> None:
-        known = {"client_id", *self._identity.names}
+        known = {"client_id", *self._device_topics.identity.names}
         if needed - known:
             raise TemplateError(
                 f"expected placeholders that readings have ({', '.join(sorted(known))}), got "
@@ -122,11 +122,10 @@ class Encoder:
 
     def _fill(self, device: str) -> str:
         assert self._template is not None
-        values = dict.fromkeys(self._template.placeholders, "")
-        values |= {DEVICE: device, **self._identity.split(device), "client_id": self._client}
         if len(self._topics) >= REMEMBERED:
             self._topics.clear()
-        topic = self._topics[device] = self._template.fill(values)
+        topic = self._device_topics.fill(self._template, device, client_id=self._client)
+        self._topics[device] = topic
         return topic
 
 
