@@ -15,8 +15,7 @@ from streamlvq.config import Fields
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.paths import parse_path
-
-UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+from streamlvq.payloads.values import UNITS
 
 
 class Payloads:
