@@ -41,17 +41,13 @@ def batch(machine: synth.Machine, first: int, count: int) -> tuple[Readings, lis
     """The next readings of a machine as the monitor takes them, and what it really did."""
     samples = machine.take(count)
     sequences = list(range(first, first + count))
-    readings = Readings(
-        features=synth.FEATURES,
-        rows=samples.rows,
+    readings = Readings.of(
+        synth.FEATURES,
+        samples.rows,
         devices=[machine.device] * count,
-        groups=[""] * count,  # one model for all
         labels=[s if n < TAUGHT else None for n, s in zip(sequences, samples.states, strict=True)],
         times=samples.times.tolist(),
-        sequences=list(sequences),
-        keys=[0] * count,  # nothing comes twice here
-        suspects=[False] * count,
-        sources=list(range(count)),
+        sequences=sequences,
     )
     return readings, samples.states
 

@@ -6,7 +6,7 @@ Readings travel in columns, because looking at each by itself would cost more th
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
@@ -16,8 +16,11 @@ import numpy.typing as npt
 
 Label = Hashable
 Rows = npt.NDArray[np.float64]
+Hint = Literal["iso_time"]  # a likely cause: times are texts, but `time_unit` says numbers
 Model = Literal["local", "fused"]  # who decides: the model that learns here, or the fleet's
 
+UNNAMED_DEVICE = "device"  # the device of readings that name none
+NO_KEY = 0  # of a reading that cannot come twice
 NEVER, LATELY, EVER = 0, 100, 2**62  # see `Readings.suspects`
 
 
@@ -42,8 +45,8 @@ class Readings:
     sequences
         The number that the device gave it; None where it gave none.
     keys
-        64 bits (signed) that tell a reading from all others, to recognise one that comes twice; 0:
-        it cannot come twice, as in a file.
+        64 bits (signed) that tell a reading from all others, to recognise one that comes twice;
+        NO_KEY: it cannot come twice, as in a file.
     suspects
         Among how many of the last readings an equal key means an equal reading. EVER: the broker
         says that it delivers it again. LATELY: it holds a sequence number or a time, so nobody
@@ -64,6 +67,76 @@ class Readings:
     keys: list[int]
     suspects: list[int]
     sources: list[int]
+
+    @classmethod
+    def of(
+        cls,
+        features: Sequence[str],
+        rows: npt.ArrayLike,
+        *,
+        devices: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        labels: Sequence[Label | None] | None = None,
+        times: Sequence[float | None] | None = None,
+        sequences: Sequence[int | None] | None = None,
+        keys: Sequence[int] | None = None,
+        suspects: Sequence[int] | None = None,
+        sources: Sequence[int] | None = None,
+    ) -> Readings:
+        """Make readings from the columns that are known, with defaults for the others.
+
+        By default all readings come from one device, share one model, have neither label, time nor
+        sequence number and cannot come twice.
+
+        Parameters
+        ----------
+        features, rows
+            As in `Readings`; `rows` may be nested lists.
+        devices, groups, labels, times, sequences, keys, suspects, sources
+            As in `Readings`, a value for each row; None for the default.
+
+        Examples
+        --------
+        >>> from streamlvq.events import Readings
+        >>> rows = [[20.5, 3.0], [21.0, 2.5]]
+        >>> readings = Readings.of(["heat", "noise"], rows, labels=["ok", None])
+        >>> readings.rows.shape, readings.labels, readings.devices, readings.times
+        ((2, 2), ['ok', None], ['device', 'device'], [None, None])
+        >>> Readings.of(["heat", "noise"], rows, times=[0.5])
+        Traceback (most recent call last):
+        ...
+        ValueError: times: expected 2 values, one for each row, got 1
+
+        """
+        table = np.asarray(rows, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != len(features):
+            raise ValueError(
+                f"rows: expected a column for each of {len(features)} features, got an array of "
+                f"shape {table.shape}"
+            )
+        count = len(table)
+
+        def column(name: str, values: Sequence[Any] | None, default: Any) -> list[Any]:
+            if values is None:
+                return [default] * count
+            if len(values) != count:
+                raise ValueError(
+                    f"{name}: expected {count} values, one for each row, got {len(values)}"
+                )
+            return list(values)
+
+        return cls(
+            features=tuple(features),
+            rows=table,
+            devices=column("devices", devices, UNNAMED_DEVICE),
+            groups=column("groups", groups, ""),
+            labels=column("labels", labels, None),
+            times=column("times", times, None),
+            sequences=column("sequences", sequences, None),
+            keys=column("keys", keys, NO_KEY),
+            suspects=column("suspects", suspects, NEVER),
+            sources=column("sources", range(count) if sources is None else sources, 0),
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,7 +166,7 @@ class LateLabel(NamedTuple):
     t: float | None
     sequence: int | None
     source: int = 0  # as in `Readings`
-    key: int = 0  # as in `Readings`
+    key: int = NO_KEY  # as in `Readings`
     suspect: int = NEVER
 
 
@@ -104,6 +177,7 @@ class Refused(NamedTuple):
     reason: str  # one of REFUSALS, to count by
     text: str  # what was expected and what came
     about: str = ""  # what was expected, without values: tells problems with one reason apart
+    hint: Hint | None = None  # what is probably wrong with the configuration
 
 
 def failure(source: int, error: Exception) -> Refused:
@@ -230,10 +304,13 @@ __all__ = [
     "EVER",
     "LATELY",
     "NEVER",
+    "NO_KEY",
     "REFUSALS",
+    "UNNAMED_DEVICE",
     "DecisionRecord",
     "Decisions",
     "Event",
+    "Hint",
     "Label",
     "LateLabel",
     "Model",

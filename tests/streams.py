@@ -31,17 +31,15 @@ def readings(
     )
     rows[rng.random((count, features)) < missing] = np.nan
     labels = [f"class {c}" if rng.random() < labelled else None for c in y]
-    made = Readings(
-        features=tuple(f"sensor {i}" for i in range(features)),
-        rows=rows,
+    made = Readings.of(
+        [f"sensor {i}" for i in range(features)],
+        rows,
         devices=[f"device {k}" for k in rng.integers(0, devices, count)],
-        groups=[""] * count,
         labels=labels,
         times=np.cumsum(rng.exponential(1.0, count)).tolist(),
-        sequences=list(range(count)),
-        keys=list(range(1, count + 1)),
+        sequences=range(count),
+        keys=range(1, count + 1),
         suspects=[EVER] * count,
-        sources=list(range(count)),
     )
     again = np.flatnonzero(rng.random(count) < twice)
     origin = np.concatenate([np.arange(count), again])

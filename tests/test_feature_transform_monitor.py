@@ -222,17 +222,14 @@ def test_a_start_decides_in_sensor_units_from_the_first_reading(tmp_path: Path) 
     log = positive_log(400)
     trained = train(write_csv(tmp_path / "log.csv", log), config(), progress=False)
     bare = Monitor(config(), trained.snapshot())
-    stream = Readings(
-        features=FEATURES,
-        rows=np.array([row.values for row in log]),
+    stream = Readings.of(
+        FEATURES,
+        [row.values for row in log],
         devices=[f"new {k}" for k in range(400)],
-        groups=[""] * 400,
-        labels=[None] * 400,
         times=[row.t for row in log],
-        sequences=list(range(400)),
-        keys=list(range(1, 401)),
+        sequences=range(400),
+        keys=range(1, 401),
         suspects=[EVER] * 400,
-        sources=list(range(400)),
     )
     decisions = bare.step(stream).decisions
     assert decisions is not None

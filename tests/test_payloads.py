@@ -37,9 +37,9 @@ def read_one(reader: Reader, payload: bytes) -> Reading | tuple[str, str]:
     read = reader.read([payload])
     if read.refused:
         assert not read.tables
-        [(source, error)] = read.refused
-        assert source == 0
-        return error.reason, error.text
+        [refused] = read.refused
+        assert refused.source == 0
+        return refused.reason, refused.text
     [table] = read.tables
     return reading_at(table, 0)
 
@@ -411,7 +411,7 @@ def test_one_bad_payload_does_not_affect_the_others(payload: bytes, reason: str,
     [table] = read.tables
     assert list(table.sources) == [i for i in range(40) if i != 17]
     assert table.rows[:, 0].tolist() == list(table.sources) == list(table.sequences or ())
-    assert [(i, error.reason, error.text) for i, error in read.refused] == [(17, reason, text)]
+    assert [one[:3] for one in read.refused] == [(17, reason, text)]
 
 
 BAD_OTHERS = [
@@ -571,7 +571,7 @@ def check_agreement(reader: Reader, payloads: list[bytes]) -> None:
 def answers(reader: Reader, payloads: list[bytes]) -> list[Reading | tuple[str, str]]:
     read = reader.read(payloads)
     found: dict[int, Reading | tuple[str, str]] = {
-        i: (error.reason, error.text) for i, error in read.refused
+        one.source: (one.reason, one.text) for one in read.refused
     }
     for table in read.tables:
         sizes = np.abs(table.rows)
@@ -721,7 +721,7 @@ def test_a_bad_one_among_shapes_that_take_turns_is_alone() -> None:
     reader.read(good * 3)
     payloads = (good * 9 + bad) * 2
     read = reader.read(payloads)
-    assert sorted(i for i, _ in read.refused) == [27, 28, 29, 30, 58, 59, 60, 61]
+    assert sorted(one.source for one in read.refused) == [27, 28, 29, 30, 58, 59, 60, 61]
     alone = [reader.careful(payload) for payload in good]
     for table in read.tables:
         for k, source in enumerate(table.sources):
@@ -733,8 +733,8 @@ def test_a_defect_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> 
     reader = reader_of(features=["x"])
     monkeypatch.setattr(reader, "find_features", lambda value: 1 / 0)
     read = reader.read([b'{"x": 1}', b'{"x": "a"}'])
-    assert read.refused[0][1].reason == "failure"
-    assert read.refused[0][1].text == "ZeroDivisionError: 'division by zero'"
+    assert read.refused[0].reason == "failure"
+    assert read.refused[0].text == "ZeroDivisionError: 'division by zero'"
 
 
 def test_single_values_in_words() -> None:

@@ -100,14 +100,17 @@ def test_rows_that_make_no_sense_are_refused_one_by_one() -> None:
     assert found.sources == [0, 8]
     assert found.rows[:, 0].tolist() == [1.0, 9.0]
     assert found.sequences == [1, 9]
-    assert list(refused) == [1, 2, 3, 4, 5, 6, 7]
-    assert refused[1] == "x: expected a number, got 'hot'"
-    assert refused[2] == "y: expected a finite number of at most 1e+60, got -1e+61"
-    assert refused[3] == "x: expected a finite number of at most 1e+60, got inf"
-    assert refused[4] == "expected at least one feature (x, y), got none"
-    assert refused[5] == "n: expected a whole number, got 6.5"
-    assert refused[6] == "d: expected a device's name (text or a whole number), got None"
-    assert refused[7].startswith("x: expected a finite number of at most 1e+60, got 1000")
+    assert [one.source for one in refused] == [1, 2, 3, 4, 5, 6, 7]
+    reasons = ["field", "value", "value", "field", "field", "device", "value"]
+    assert [one.reason for one in refused] == reasons
+    texts = {one.source: one.text for one in refused}
+    assert texts[1] == "x: expected a number, got 'hot'"
+    assert texts[2] == "y: expected a finite number of at most 1e+60, got -1e+61"
+    assert texts[3] == "x: expected a finite number of at most 1e+60, got inf"
+    assert texts[4] == "expected at least one feature (x, y), got none"
+    assert texts[5] == "n: expected a whole number, got 6.5"
+    assert texts[6] == "d: expected a device's name (text or a whole number), got None"
+    assert texts[7].startswith("x: expected a finite number of at most 1e+60, got 1000")
 
 
 def test_only_columns_of_numbers_are_found() -> None:
@@ -170,7 +173,7 @@ def test_a_table_says_what_the_same_payloads_say(rows: list[tuple[Any, ...]]) ->
     found, refused = readings(fields, columns)
     payloads = [json.dumps(dict(zip(names, row, strict=True))).encode() for row in rows]
     read = FORMATS["json"](fields).read(payloads)
-    texts = {i: error.text for i, error in read.refused}
+    texts = {one.source: one.text for one in read.refused}
     expected = {}
     for table in read.tables:
         for i, source in enumerate(table.sources):
@@ -182,7 +185,7 @@ def test_a_table_says_what_the_same_payloads_say(rows: list[tuple[Any, ...]]) ->
                 continue
             values = table.rows[i].tolist()
             expected[source] = repr((values, table.labels[i], table.sequences[i], table.devices[i]))
-    assert list(refused) == sorted(texts)
+    assert [one.source for one in refused] == sorted(texts)
     columns_found = (found.rows.tolist(), found.labels, found.sequences, found.devices)
     got = {s: repr(row) for s, *row in zip(found.sources, *columns_found, strict=True)}
     assert got == {s: text.replace("(", "[", 1)[:-1] + "]" for s, text in expected.items()}

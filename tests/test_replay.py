@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from replays import (
@@ -25,8 +26,11 @@ from replays import (
 )
 from streamlvq.config import Config, LabelsSection, ModelSection, ReadingsSection
 from streamlvq.connect import Message, UnknownConnectorError, open_log
+from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.errors import StreamLVQError
-from streamlvq.events import Readings
+from streamlvq.events import DecisionRecord, Readings
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder, Encoder
 from streamlvq.replay import (
     Report,
     inspect,
@@ -36,7 +40,8 @@ from streamlvq.replay import (
     summary,
     train,
 )
-from streamlvq.replay.feed import Feed
+from streamlvq.replay.core import DecisionFile, Replay
+from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.recording import open_writer
 from streamlvq.snapshot import Snapshot, SnapshotError, Store
 
@@ -58,18 +63,62 @@ def test_replay_decides_like_a_plain_loop(
 ) -> None:
     log, config = rows(600, labelled=labelled), chain_config(model)
     path = WRITERS[kind](tmp_path / f"log.{kind}", log)
-    report = replay(path, config, decisions=tmp_path / "decisions.jsonl")
-    made, expected = decisions_of(tmp_path / "decisions.jsonl"), list(plain_loop(config, log))
-    assert len(made) == len(expected) == report.readings
+    run = Replay(config)
+    made = [
+        record
+        for portion in Feed(path, config)
+        for decisions in run.step(portion)
+        for record in decisions.records()
+    ]
+    expected = list(plain_loop(config, log))
+    assert len(made) == len(expected)
     for one, wanted, row in zip(made, expected, log, strict=True):
-        assert (one["label"], one["accepted"], one["reason"]) == (
+        assert (one.label, one.accepted, one.reason) == (
             wanted.label,
             wanted.accepted,
             wanted.reason,
         )
-        assert one["certainty"] == pytest.approx(wanted.certainty, abs=1e-12)
-        assert one["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-12)
-        assert (one["device"], one["t"]) == (row.pump, row.t)
+        assert one.certainty == pytest.approx(wanted.certainty, abs=1e-12)
+        assert one.probabilities == pytest.approx(wanted.probabilities, abs=1e-12)
+        assert (one.device, one.t) == (row.pump, row.t)
+    report = replay(path, config, decisions=tmp_path / "decisions.jsonl")
+    assert report.readings == len(expected)
+    assert decisions_of(tmp_path / "decisions.jsonl") == [rounded(one) for one in made]
+
+
+def rounded(record: DecisionRecord) -> dict[str, Any]:
+    """A decision as files and messages hold it."""
+    numbers = {name: np.round(p, 6) for name, p in record.probabilities.items()}
+    threshold = None if record.threshold is None else np.round(record.threshold, 6)
+    found: dict[str, Any] = msgspec.to_builtins(record)
+    certainty = np.round(record.certainty, 6)
+    return found | {"certainty": certainty, "threshold": threshold, "probabilities": numbers}
+
+
+def test_replay_writes_what_the_daemon_publishes(tmp_path: Path) -> None:
+    config = late_config("sequence")
+    path = write_late(tmp_path / "log.messages", rows(300))
+    replay(path, config, decisions=tmp_path / "decisions.jsonl")
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+    encoder = Encoder(config)
+    published = [
+        outgoing.payload
+        for batch in Feed(path, config).batches()
+        for decisions in processor.process(batch).decisions
+        for outgoing in encoder.encode(decisions)
+    ]
+    assert len(published) == 300
+    assert (tmp_path / "decisions.jsonl").read_bytes() == b"\n".join([*published, b""])
+    digits = {len(str(json.loads(one)["certainty"])) for one in published}
+    assert max(digits) == len("0.123456")
+
+
+def test_decisions_about_devices_that_utf8_cannot_say_are_written(tmp_path: Path) -> None:
+    found = Readings.of(["x"], [[1.0]], devices=["p\udcff"], labels=["a"])
+    with DecisionFile(tmp_path / "decisions.jsonl") as file:
+        for made in Replay(plain_config()).step(Portion([found], [])):
+            file.write(made)
+    assert [one["device"] for one in decisions_of(tmp_path / "decisions.jsonl")] == ["p?"]
 
 
 def test_replay_agrees_when_the_rejector_has_forgotten(tmp_path: Path) -> None:

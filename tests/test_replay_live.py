@@ -205,10 +205,14 @@ def test_payloads_of_every_format_and_unit(format: str, unit: str) -> None:
         sequence="n" if named else None,
     )
     values = np.array([[1.5, -2.25, 1000.0, 0.125], [0.5, np.nan, 3.0, 4.0]])
-    readings = Readings(
-        FEATURES, values, ["p1", "p1"], ["", ""], ["ok", None], [1.7e9 + 0.25, 1.7e9], [1, 2],
-        [0, 0], [False, False], [0, 1],
-    )  # fmt: skip
+    readings = Readings.of(
+        FEATURES,
+        values,
+        devices=["p1", "p1"],
+        labels=["ok", None],
+        times=[1.7e9 + 0.25, 1.7e9],
+        sequences=[1, 2],
+    )
     payloads = Payloads(fields).encode(readings)
     messages = [Message("sensors/p1/readings", payload, 0.0) for payload in payloads]
     decoded = Decoder(Config(readings=fields)).decode(messages)

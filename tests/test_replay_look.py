@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -12,22 +12,17 @@ import pytest
 from replays import FEATURES, plain_config, rows, write_csv, write_jsonl
 from streamlvq.config import Config, Fields, ModelSection, ReadingsSection
 from streamlvq.connect import Message
-from streamlvq.events import Readings
+from streamlvq.events import Hint, Readings
 from streamlvq.metrics import AccuracyRejectCurve
 from streamlvq.replay import nothing, replay, summary, train
 from streamlvq.replay.look import FIRST, Look
 from streamlvq.replay.recording import open_writer
 from streamlvq.replay.report import Curve
-from streamlvq.replay.text import CURVE, attainable, feature_lines, refused_lines
+from streamlvq.replay.text import ADVICE, CURVE, attainable, feature_lines, refused_lines
 
 
 def readings(columns: dict[str, Any], devices: list[str] | None = None) -> Readings:
-    table = np.array(list(columns.values()), float).T
-    count = len(table)
-    return Readings(
-        tuple(columns), table, devices or [""] * count, [""] * count, [None] * count,
-        [None] * count, [None] * count, [0] * count, [0] * count, list(range(count)),
-    )  # fmt: skip
+    return Readings.of(list(columns), np.array(list(columns.values())).T, devices=devices)
 
 
 def config(**fields: Any) -> Config:
@@ -165,8 +160,7 @@ def test_refusals_in_words() -> None:
 
 def test_why_nothing_was_read() -> None:
     assert "--config" in nothing({"topic": 3}, ["line 1: expected a topic like a, got b"], [])
-    iso = "line 1: t: expected a time in s (a number), got '2024-05-01T00:00:00'"
-    assert "--time-unit iso" in nothing({"field": 3}, [iso], [])
+    assert "--time-unit iso" in nothing({"field": 3}, ["line 1: t: ..."], [], ["iso_time"])
     assert nothing({"row": 3, "topic": 1}, ["line 1: x"], []) == (
         "all 4 were refused; the first: line 1: x"
     )
@@ -179,7 +173,21 @@ def test_times_as_text_have_a_hint_though_some_were_read(tmp_path: Path) -> None
     path.write_text('{"x": 1, "t": 5}\n{"x": 1, "t": "2024-05-01T12:00:00Z"}\n')
     report = replay(path, config(time="t"))
     assert report.readings == 1
+    assert report.hints == {"iso_time": 1}
     assert "--time-unit iso" in summary(report)
+
+
+def test_other_texts_as_times_have_no_hint(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"x": 1, "t": 5}\n{"x": 1, "t": "noon on 2024-05-01"}\n{"x": 1, "t": [5]}\n')
+    report = replay(path, config(time="t"))
+    assert report.refused == {"field": 2}
+    assert report.hints == {}
+    assert "--time-unit" not in summary(report)
+
+
+def test_every_hint_has_advice() -> None:
+    assert set(ADVICE) == set(get_args(Hint))
 
 
 # --- what could be -------------------------------------------------------------------------------

@@ -206,6 +206,16 @@ def test_few_examples_of_what_was_refused() -> None:
         statistics.refuse([Refused(k, "value", f"row {k}"), Refused(k, "field", "no x")])
     assert statistics.refused == {"value": 20, "field": 20}
     assert len(statistics.examples) == EXAMPLES
+    assert not statistics.hints
+
+
+def test_hints_are_counted_beyond_the_examples() -> None:
+    statistics = Statistics()
+    for k in range(20):
+        hint = "iso_time" if k >= EXAMPLES else None
+        statistics.refuse([Refused(k, "field", "no time", hint=hint)])
+    assert statistics.hints == {"iso_time": 20 - EXAMPLES}
+    assert report_of(statistics).hints == {"iso_time": 20 - EXAMPLES}
 
 
 def test_nothing_at_all() -> None:

@@ -12,6 +12,7 @@ from streamlvq.config import Fields
 from streamlvq.connect import Log
 from streamlvq.errors import MissingExtraError
 from streamlvq.events import Readings
+from streamlvq.payloads.values import UNITS
 from streamlvq_connectors.files import LogError
 from streamlvq_connectors.tables import (
     RowReader,
@@ -21,7 +22,6 @@ from streamlvq_connectors.tables import (
 )
 
 _ROWS = 1 << 14  # at a time
-_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ParquetLog(Log):
@@ -175,8 +175,8 @@ def _floats(column: Any) -> Any:
 def _seconds(column: Any, unit: str) -> Any:
     """Times in some unit as seconds; whole ones first, as nanoseconds exceed what floats hold."""
     if "int" not in str(column.type) and "timestamp" not in str(column.type):
-        return _floats(column) / _UNITS[unit]
+        return _floats(column) / UNITS[unit]
     missing = column.is_null().to_numpy(zero_copy_only=False)
     times = column.cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
-    seconds = times // _UNITS[unit] + times % _UNITS[unit] / _UNITS[unit]
+    seconds = times // UNITS[unit] + times % UNITS[unit] / UNITS[unit]
     return np.where(missing, np.nan, seconds)

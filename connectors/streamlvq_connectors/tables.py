@@ -16,9 +16,10 @@ import numpy.typing as npt
 from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq.payloads.columns import Column, readings
+from streamlvq.payloads.values import UNITS
 from streamlvq_connectors.files import LogError
 
-TIME_EXPONENTS = {"s": 0, "ms": -3, "us": -6, "ns": -9}  # powers of ten that make seconds
+TIME_EXPONENTS = {unit: -len(str(count)[1:]) for unit, count in UNITS.items()}  # to make seconds
 NAMES_SHOWN = 30  # column names in an error message
 MISSING = frozenset({"", "nan", "null", "none", "na", "n/a"})
 
@@ -229,9 +230,9 @@ class RowReader:
     ) -> tuple[Readings, dict[int, str]]:
         """Return the readings, and for each row without one what is wrong (`bad` included)."""
         if not self.features:
-            return Readings((), np.empty((0, 0)), [], [], [], [], [], [], [], []), dict(bad)
+            return Readings.of((), np.empty((0, 0))), dict(bad)
         for row in bad:
             for name in self.features:
                 columns[name][row] = np.nan  # type: ignore[index]  # so that it is refused
         found, refused = readings(self._fields, columns)
-        return found, {row: bad.get(row, text) for row, text in refused.items()}
+        return found, {one.source: bad.get(one.source, one.text) for one in refused}

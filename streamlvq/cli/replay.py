@@ -110,7 +110,7 @@ def _write(options: argparse.Namespace, report: Report, monitor: Monitor, wrong:
     if not options.quiet and options.json != outputs.STANDARD:
         _say_files(options, wrong)
     if not report.readings and not report.duplicates:
-        why = replay.nothing(report.refused, report.refused_examples, report.notes)
+        why = replay.nothing(report.refused, report.refused_examples, report.notes, report.hints)
         wrong.append(f"{options.log}: expected readings, got none: {why}")
     if wrong:
         raise StreamLVQError("; ".join(wrong))

@@ -22,8 +22,8 @@ from streamlvq.fleet.node import FleetNode
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_start_model
 from streamlvq.payloads import Decoder
+from streamlvq.payloads.identity import DeviceTopics
 from streamlvq.role import Reload, ReloadError, Role, RoleStatus, Session, changed_keys
-from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)
 
@@ -241,10 +241,7 @@ def subscriptions(config: Config) -> list[Subscription]:
     [Subscription(filter='sensors/+/readings', qos=1, always_retained=False)]
 
     """
-    wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}
-    if config.labels is not None:
-        filter = Template(config.labels.topic).filter
-        wanted[filter] = max(wanted.get(filter, 0), int(config.labels.qos))
+    wanted = DeviceTopics(config).filters
     readings = [Subscription(filter, qos) for filter, qos in wanted.items()]
     return [*readings, *fleet_subscriptions(config)]
 

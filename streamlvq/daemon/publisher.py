@@ -21,7 +21,7 @@ from streamlvq.daemon.session import own_topic
 from streamlvq.events import Refused
 from streamlvq.monitor.files import FILE_MODE
 from streamlvq.payloads import Encoder, dead_letter
-from streamlvq.payloads.identity import Identity
+from streamlvq.payloads.identity import DeviceTopics, Identity
 from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)
@@ -300,8 +300,8 @@ class HomeAssistantDiscovery:
         self.prefix = config.status.home_assistant
         self._node = safe_name(config.broker.client_id)
         self._availability = own_topic(config.status.topic, config)
-        self._identity = Identity(config.readings.topic)
-        self._decisions = _topic_per_device(config.decisions.topic, self._identity)
+        self._topics = DeviceTopics(config)
+        self._decisions = _topic_per_device(config.decisions.topic, self._topics.identity)
         self._announced: dict[str, None] = {}
 
     @property
@@ -342,7 +342,7 @@ class HomeAssistantDiscovery:
 
     def _sensor(self, device: str, what: str, more: dict[str, Any]) -> Outgoing:
         assert self._decisions is not None
-        name, topic = safe_name(device), self._decisions.fill(self._identity.split(device))
+        name, topic = safe_name(device), self._topics.fill(self._decisions, device)
         record = {
             "name": what,
             "unique_id": f"{self._node}_{name}_{what}",

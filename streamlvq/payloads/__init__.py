@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from streamlvq.paths import FieldsError, join_path, parse_path
 from streamlvq.payloads.decoder import Decoded, Decoder
-from streamlvq.payloads.encode import Encoder, dead_letter
+from streamlvq.payloads.encode import Encoder, dead_letter, encode_decisions
 from streamlvq.payloads.routes import group_of
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Encoder",
     "FieldsError",
     "dead_letter",
+    "encode_decisions",
     "group_of",
     "join_path",
     "parse_path",

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.config import Fields
-from streamlvq.events import NEVER, Readings, Rows
+from streamlvq.events import Readings, Refused, Rows
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.paths import FieldsError
 from streamlvq.payloads import checks
-from streamlvq.payloads.routes import NO_PLACEHOLDERS, UNNAMED, GroupOf
+from streamlvq.payloads.routes import NO_PLACEHOLDERS, GroupOf
 from streamlvq.payloads.values import (
     RefusedError,
     to_device,
@@ -24,20 +24,20 @@ from streamlvq.payloads.values import (
 )
 
 Column = Sequence[Any] | npt.NDArray[Any]
-Refusals = dict[int, str]
+RefusedRows = dict[int, Refused]
 
 _NUMBERS = {int, float, bool, type(None)}
 
 
 def readings(
     fields: Fields, columns: Mapping[str, Column], group_of: GroupOf | None = None
-) -> tuple[Readings, Refusals]:
-    """The readings in some rows of a table, and what is wrong with the rows that are refused.
+) -> tuple[Readings, list[Refused]]:
+    """The readings in some rows of a table, and the rows that are refused, in their order.
 
     Names are those of columns, not paths. Columns of label, time, sequence number and device may be
     absent; features may not. Without `fields.features` all columns of numbers are features that are
-    nothing else, in the order in which they come. A reading from a table cannot come twice, so the
-    keys are 0.
+    nothing else, in the order in which they come. A reading from a table cannot come twice, so it
+    has no key.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ def readings(
     >>> found, refused = readings(Fields(time="t", label="state"), table)
     >>> found.features, found.rows.tolist(), found.labels, found.sources
     (('x',), [[1.0], [3.0]], ['on', None], [0, 2])
-    >>> refused
-    {1: 'x: expected a finite number of at most 1e+60, got inf'}
+    >>> [(one.source, one.text) for one in refused]
+    [(1, 'x: expected a finite number of at most 1e+60, got inf')]
 
     """
     count = _length(columns)
-    refused: Refusals = {}
+    refused: RefusedRows = {}
     names = _features(fields, columns)
     rows = np.empty((count, len(names)))
     for j, name in enumerate(names):
@@ -79,28 +79,24 @@ def readings(
     labels = column(fields.label, checks.labels, to_label)
     times = column(fields.time, checks.times(unit), to_time(unit))
     sequences = column(fields.sequence, checks.sequences, to_sequence)
-    devices = column(fields.device, checks.all_devices, to_device) or [UNNAMED] * count
+    devices = column(fields.device, checks.all_devices, to_device)
     kept = range(count) if not refused else [i for i in range(count) if i not in refused]
 
-    def chosen(values: list[Any] | None) -> list[Any]:
-        if values is None:
-            return [None] * len(kept)
-        return values if len(kept) == count else [values[i] for i in kept]
+    def chosen(values: list[Any] | None) -> list[Any] | None:
+        return values if values is None or len(kept) == count else [values[i] for i in kept]
 
-    devices = chosen(devices)
-    found = Readings(
+    found = Readings.of(
         names,
         rows if len(kept) == count else rows[list(kept)],
-        devices,
-        [""] * len(kept) if group_of is None else [group_of(d, NO_PLACEHOLDERS) for d in devices],
-        chosen(labels),
-        chosen(times),
-        chosen(sequences),
-        [0] * len(kept),
-        [NEVER] * len(kept),
-        list(kept),
+        devices=chosen(devices),
+        labels=chosen(labels),
+        times=chosen(times),
+        sequences=chosen(sequences),
+        sources=kept,
     )
-    return found, dict(sorted(refused.items()))
+    if group_of is not None:
+        found.groups = [group_of(device, NO_PLACEHOLDERS) for device in found.devices]
+    return found, sorted(refused.values())
 
 
 def _length(columns: Mapping[str, Column]) -> int:
@@ -132,7 +128,7 @@ def _is_numeric(column: Column) -> bool:
     return kinds <= {int, float, type(None)} and kinds != {type(None)}
 
 
-def _numbers(name: str, column: Column, refused: Refusals) -> Rows:
+def _numbers(name: str, column: Column, refused: RefusedRows) -> Rows:
     """A column of features; NaN where something is missing or refused."""
     numeric = isinstance(column, np.ndarray) and column.dtype.kind in "fiub"
     if not numeric:
@@ -148,14 +144,15 @@ def _numbers(name: str, column: Column, refused: Refusals) -> Rows:
     return numbers
 
 
-def _refuse_empty(rows: Rows, names: tuple[str, ...], refused: Refusals) -> None:
+def _refuse_empty(rows: Rows, names: tuple[str, ...], refused: RefusedRows) -> None:
     for i in np.flatnonzero(np.isnan(rows).all(axis=1)).tolist():
         some = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        refused.setdefault(i, f"expected at least one feature ({some}), got none")
+        text = f"expected at least one feature ({some}), got none"
+        refused.setdefault(i, Refused(i, "field", text, "no feature"))
 
 
 def _values(
-    name: str, column: Column, check: Any, convert: Callable[[str, Any], Any], refused: Refusals
+    name: str, column: Column, check: Any, convert: Callable[[str, Any], Any], refused: RefusedRows
 ) -> list[Any]:
     values = _listed(column)
     try:
@@ -169,7 +166,7 @@ def _each(
     name: str,
     values: list[Any],
     convert: Callable[[str, Any], Any],
-    refused: Refusals,
+    refused: RefusedRows,
     start: int = 0,
 ) -> list[Any]:
     converted: list[Any] = []
@@ -177,7 +174,7 @@ def _each(
         try:
             converted.append(convert(name, value))
         except RefusedError as error:
-            refused.setdefault(i, error.text)
+            refused.setdefault(i, error.at(i))
             converted.append(None)
     return converted
 

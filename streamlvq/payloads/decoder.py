@@ -10,7 +10,7 @@ from streamlvq.connect import Message
 from streamlvq.events import EVER, Event, LateLabel, Readings, Refused
 from streamlvq.payloads.assemble import Batch, finish
 from streamlvq.payloads.formats import FORMATS
-from streamlvq.payloads.identity import DEVICE, Identity
+from streamlvq.payloads.identity import DEVICE, DeviceTopics
 from streamlvq.payloads.keys import stable_hash
 from streamlvq.payloads.labels import LabelReader
 from streamlvq.payloads.order import in_order
@@ -83,9 +83,10 @@ class Decoder:
         self.config = config
         self._reader = FORMATS[config.readings.format](config.readings)
         self._reader.most_features = config.model.max_features
-        self._routes = Routes(config)
-        self._labels = None if config.labels is None else LabelReader(config)
-        self._identity = Identity(config.readings.topic)
+        self._topics = DeviceTopics(config)
+        self._routes = Routes(config, self._topics)
+        identity = self._identity = self._topics.identity
+        self._labels = None if config.labels is None else LabelReader(config, identity)
         self._group_of = group_of(config)
         self._shard = Shard(config)
         self._largest = config.broker.max_payload_bytes
@@ -153,10 +154,8 @@ class Decoder:
 
     def _refusal(self, message: Message, kind: int, source: int) -> Refused:
         if kind == UNKNOWN:
-            templates = [self.config.readings.topic]
-            if self.config.labels is not None:
-                templates.append(self.config.labels.topic)
-            text = f"expected a topic like {' or '.join(templates)}, got {shorten(message.topic)}"
+            expected = " or ".join(self._topics.templates)
+            text = f"expected a topic like {expected}, got {shorten(message.topic)}"
             return Refused(source, "topic", text, "topic")
         if kind == NAMELESS:
             text = (
@@ -184,7 +183,7 @@ class Decoder:
             if batch.redelivered[i]:
                 label = label._replace(suspect=EVER)
         except RefusedError as error:
-            decoded.refused.append(Refused(source, error.reason, error.text, error.about))
+            decoded.refused.append(error.at(source))
             return None
         if label.device in self._shard:
             return label
@@ -193,8 +192,8 @@ class Decoder:
 
     def _readings(self, batch: Batch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)
-        for i, error in read.refused:
-            decoded.refused.append(Refused(batch.sources[i], error.reason, error.text, error.about))
+        for one in read.refused:
+            decoded.refused.append(one._replace(source=batch.sources[one.source]))
         events: list[Readings] = []
         for table in read.tables:
             part = batch

@@ -14,7 +14,7 @@ import numpy as np
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.events import Decisions, Label, Refused, Rows, label_text
-from streamlvq.payloads.identity import DEVICE, Identity
+from streamlvq.payloads.identity import DeviceTopics
 from streamlvq.payloads.routes import REMEMBERED
 from streamlvq.topics import Template, TemplateError
 
@@ -65,15 +65,14 @@ class Encoder:
         self.when = section.when
         self._qos, self._retain = section.qos, section.retain
         self._template = None if section.topic is None else Template(section.topic, publish=True)
-        self._identity = Identity(config.readings.topic)
+        self._device_topics = DeviceTopics(config)
         self._client = config.broker.client_id
         self._check(set(self._template.placeholders if self._template else ()))
         self._topics: dict[str, str] = {}
         self._said: dict[str, tuple[Any, bool, str | None]] = {}
-        self._encode = msgspec.json.Encoder(enc_hook=str).encode
 
     def _check(self, needed: set[str]) -> None:
-        known = {"client_id", *self._identity.names}
+        known = {"client_id", *self._device_topics.identity.names}
         if needed - known:
             raise TemplateError(
                 f"expected placeholders that readings have ({', '.join(sorted(known))}), got "
@@ -85,12 +84,7 @@ class Encoder:
         if self._template is None or not len(decisions):
             return []
         chosen = self._chosen(decisions)
-        records = _records(decisions)
-        wanted = records if len(chosen) == len(records) else [records[i] for i in chosen]
-        try:
-            payloads = list(map(self._encode, wanted))
-        except UnicodeEncodeError:
-            payloads = list(map(self._json, wanted))
+        payloads = encode_decisions(decisions, chosen)
         topics = self._filled(decisions.devices, chosen)
         qos, retain = self._qos, self._retain
         return [Outgoing(t, p, qos, retain) for t, p in zip(topics, payloads, strict=True)]
@@ -128,18 +122,41 @@ class Encoder:
 
     def _fill(self, device: str) -> str:
         assert self._template is not None
-        values = dict.fromkeys(self._template.placeholders, "")
-        values |= {DEVICE: device, **self._identity.split(device), "client_id": self._client}
         if len(self._topics) >= REMEMBERED:
             self._topics.clear()
-        topic = self._topics[device] = self._template.fill(values)
+        topic = self._device_topics.fill(self._template, device, client_id=self._client)
+        self._topics[device] = topic
         return topic
 
-    def _json(self, record: Any) -> bytes:
-        try:
-            return self._encode(record)
-        except UnicodeEncodeError:  # a name from a file that was not UTF-8
-            return self._encode(_readable(msgspec.structs.asdict(record)))
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def encode_decisions(decisions: Decisions, chosen: Sequence[int] | None = None) -> list[bytes]:
+    """Encode decisions as JSON objects: what is published and what is written to files.
+
+    Parameters
+    ----------
+    decisions
+        The decisions.
+    chosen
+        Positions of the ones to encode; None for all.
+
+    """
+    records = _records(decisions)
+    if chosen is not None and len(chosen) < len(records):
+        records = [records[i] for i in chosen]
+    try:
+        return list(map(_encode, records))
+    except UnicodeEncodeError:
+        return list(map(_encode_readable, records))
+
+
+def _encode_readable(record: _Record) -> bytes:
+    try:
+        return _encode(record)
+    except UnicodeEncodeError:  # a name from a file that was not UTF-8
+        return _encode(_readable(msgspec.structs.asdict(record)))
 
 
 class _Record(msgspec.Struct, gc=False):

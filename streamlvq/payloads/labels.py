@@ -26,10 +26,12 @@ class LabelReader:
     ----------
     config
         Must have a section `labels`.
+    identity
+        Of the devices of readings, which labels are for.
 
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, identity: Identity) -> None:
         section = config.labels
         assert section is not None
         fields = Fields(
@@ -41,7 +43,7 @@ class LabelReader:
             device=section.device,
         )
         self._reader = FORMATS[section.format](fields)
-        self._identity = Identity(config.readings.topic)  # labels are for devices of readings
+        self._identity = identity
         self._group_of = group_of(config)
 
     def read(self, payload: bytes, route: Route, source: int) -> LateLabel:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamlvq.events import Label, Rows
+from streamlvq.events import Label, Refused, Rows
 from streamlvq.paths import NOTHING, pick
 from streamlvq.payloads import checks
 from streamlvq.payloads.layout import Layout
@@ -71,7 +71,7 @@ class Read:
     """What came of a list of payloads: a table for all with the same features, and the refused."""
 
     tables: list[Table] = field(default_factory=list)
-    refused: list[tuple[int, RefusedError]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
 
 
 class Reader:
@@ -135,10 +135,10 @@ class Reader:
             try:
                 read.tables.append(self._single(self.careful(payload), i))
             except RefusedError as error:
-                read.refused.append((i, error))
+                read.refused.append(error.at(i))
             except Exception as error:  # a defect of ours must not stop the others
                 text = f"{type(error).__name__}: {shorten(str(error))}"
-                read.refused.append((i, RefusedError("failure", text, type(error).__name__)))
+                read.refused.append(Refused(i, "failure", text, type(error).__name__))
 
     def _single(self, reading: Reading, source: int) -> Table:
         layout = self.layout

@@ -7,16 +7,15 @@ from typing import NamedTuple
 from zlib import crc32
 
 from streamlvq.config import Config
-from streamlvq.payloads.identity import DEVICE, Identity
+from streamlvq.events import UNNAMED_DEVICE
+from streamlvq.payloads.identity import DEVICE, DeviceTopics
 from streamlvq.payloads.keys import stable_hash
 from streamlvq.payloads.values import LONGEST
-from streamlvq.topics import Template, original
 
 READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
 REMEMBERED = 200_000  # topics, or devices
 LONGEST_TOPIC = 1024  # characters of a topic that is remembered
 ROWS = ""  # the topic of a row of a file
-UNNAMED = "device"  # the device of a file that names none
 
 NO_PLACEHOLDERS: Mapping[str, str] = {}
 
@@ -77,19 +76,19 @@ class Routes(dict[str, Route]):
     Parameters
     ----------
     config
-        The templates, the shard, and what each model is for.
+        The shard, and what each model is for.
+    topics
+        The topics of that configuration.
 
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, topics: DeviceTopics) -> None:
         super().__init__()
-        self._readings = Template(config.readings.topic)
-        self._labels = None if config.labels is None else Template(config.labels.topic)
+        self._topics = topics
         self._device_fields = {
             READING: config.readings.device is not None,
             LABEL: config.labels is not None and config.labels.device is not None,
         }
-        self._identity = Identity(config.readings.topic)
         self._group_of = group_of(config)
         self._shard = Shard(config)
 
@@ -104,14 +103,13 @@ class Routes(dict[str, Route]):
 
     def _find(self, topic: str) -> Route:
         if topic == ROWS:
-            device = "" if self._device_fields[READING] else UNNAMED
+            device = "" if self._device_fields[READING] else UNNAMED_DEVICE
             group = self._group_of(device, NO_PLACEHOLDERS)
             return Route(READING, device, group, 0, NO_PLACEHOLDERS)
-        if self._labels is not None:  # first, as a template of readings may well match them too
-            found = placeholders(self._labels, topic)
-            if found is not None:
-                return self._route(LABEL, topic, found)
-        found = placeholders(self._readings, topic)
+        found = self._topics.match_label(topic)
+        if found is not None:  # first, as a template of readings may well match them too
+            return self._route(LABEL, topic, found)
+        found = self._topics.match_reading(topic)
         if found is None:
             return Route(UNKNOWN, "", "", 0, NO_PLACEHOLDERS)
         return self._route(READING, topic, found)
@@ -120,25 +118,12 @@ class Routes(dict[str, Route]):
         by_field = self._device_fields[kind]
         name = found.get(DEVICE)
         if name is None and not by_field:  # there is one device, whose name does not matter
-            name = UNNAMED
+            name = UNNAMED_DEVICE
         usable = name is not None and 0 < len(name) <= LONGEST
-        device = self._identity.join({**found, DEVICE: name or ""}) if usable else ""
+        device = self._topics.identity.join({**found, DEVICE: name or ""}) if usable else ""
         others = (value for key, value in found.items() if key != DEVICE)
         if not (usable or by_field) or any(len(value) > LONGEST for value in others):
             return Route(NAMELESS, "", "", 0, NO_PLACEHOLDERS)
         if not by_field and device not in self._shard:
             kind = FOREIGN
         return Route(kind, device, self._group_of(device, found), stable_hash(topic), found)
-
-
-def placeholders(template: Template, topic: str) -> dict[str, str] | None:
-    """What the placeholders stand for, as it was before it was made fit for a topic."""
-    found = template.match(topic)
-    return found and {name: _original(level) for name, level in found.items()}
-
-
-def _original(level: str) -> str:
-    try:
-        return original(level)
-    except UnicodeDecodeError:  # percent signs of its own, which are not ours to undo
-        return level

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from streamlvq.errors import StreamLVQError
-from streamlvq.events import Label
+from streamlvq.events import Hint, Label, Refused
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.paths import NOTHING
 
@@ -34,17 +34,25 @@ class RefusedError(StreamLVQError, ValueError):
         What was expected, and what came.
     about
         What was expected, without values; as in `streamlvq.events.Refused`.
+    hint
+        What is probably wrong with the configuration; likewise.
 
     """
 
-    def __init__(self, reason: str, text: str, about: str) -> None:
+    def __init__(self, reason: str, text: str, about: str, hint: Hint | None = None) -> None:
         super().__init__(text)
         self.reason = reason
         self.text = text
         self.about = about
+        self.hint = hint
+
+    def at(self, source: int) -> Refused:
+        """Return the record of this refusal, of the message at a position."""
+        return Refused(source, self.reason, self.text, self.about, self.hint)
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def shorten(value: Any, limit: int = 80) -> str:
@@ -59,9 +67,12 @@ def shorten(value: Any, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 20]}...{text[-17:]}"
 
 
-def wrong(path: str, expected: str, value: Any, reason: str = "field") -> RefusedError:
+def wrong(
+    path: str, expected: str, value: Any, reason: str = "field", hint: Hint | None = None
+) -> RefusedError:
     """The error about a field that is not as expected."""
-    return RefusedError(reason, f"{path}: expected {expected}, got {shorten(value)}", expected)
+    text = f"{path}: expected {expected}, got {shorten(value)}"
+    return RefusedError(reason, text, expected, hint)
 
 
 def to_feature(path: str, value: Any) -> float:
@@ -143,13 +154,18 @@ def to_time(unit: str) -> Callable[[str, Any], float | None]:
         if isinstance(value, datetime):  # MessagePack has a type for it, and so have tables
             return _timestamp(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise wrong(path, f"a time in {unit} (a number)", value)
+            hint: Hint | None = "iso_time" if _looks_like_iso(value) else None
+            raise wrong(path, f"a time in {unit} (a number)", value, hint=hint)
         if abs(value) > LARGEST or not EARLIEST <= value / scale < LATEST:
             expected = f"a time in {unit} within the years 1 to 9999 (is `time_unit` right?)"
             raise wrong(path, expected, value, "value")
         return value / scale
 
     return seconds
+
+
+def _looks_like_iso(value: Any) -> bool:
+    return isinstance(value, str) and _DATE.match(value) is not None
 
 
 def _iso(path: str, value: Any) -> float | None:

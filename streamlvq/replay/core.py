@@ -12,13 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-import msgspec
-
 import streamlvq
 from streamlvq.config import Config
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Decisions, LateLabel, Readings
 from streamlvq.monitor import Monitor
+from streamlvq.payloads import encode_decisions
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
@@ -56,7 +55,7 @@ def replay(
     monitor
         One that knows something already; it goes on from there and is changed.
     decisions
-        A file to write every decision to, a line of JSON each.
+        A file to write every decision to, a line of JSON each, as the daemon publishes it.
     progress
         Whether to show a bar; None: if a person is looking.
 
@@ -226,7 +225,7 @@ def calm_collector() -> Iterator[None]:
 
 
 class DecisionFile:
-    """Decisions as lines of JSON; nothing at all without a path.
+    """Decisions as lines of JSON, as the daemon publishes them; nothing at all without a path.
 
     A disk that is full ends the writing, not the replay: `error` says so.
     """
@@ -236,12 +235,11 @@ class DecisionFile:
         self._file: BinaryIO | None = None
         if path is not None:
             self._file = Path(path).open("wb")  # noqa: SIM115
-        self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def write(self, decisions: Decisions) -> None:
         if self._file is not None and self.error is None:
             try:
-                self._file.write(self._encoder.encode_lines(decisions.records()))
+                self._file.writelines(line + b"\n" for line in encode_decisions(decisions))
             except OSError as error:
                 self.error = error
 

@@ -34,10 +34,8 @@ class Look:
     >>> from streamlvq.events import Readings
     >>> from streamlvq.replay.look import Look
     >>> rows = np.array([[k, k % 3] for k in range(20)], float)
-    >>> none = [None] * 20
     >>> look = Look(Fields(label="state"))
-    >>> look.see(Readings(("t", "x"), rows, [""] * 20, [""] * 20, none, none, none, [0] * 20,
-    ...                   [0] * 20, list(range(20))))
+    >>> look.see(Readings.of(["t", "x"], rows))
     >>> look.features
     ['t', 'x']
     >>> for note in look.notes():

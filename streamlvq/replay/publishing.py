@@ -13,11 +13,11 @@ from streamlvq.connect import Link, Message, Outgoing
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
+from streamlvq.payloads.identity import DEVICE, DeviceTopics
 from streamlvq.replay.core import Bar
 from streamlvq.replay.feed import Feed
 from streamlvq.replay.live import NotConnectedError, connected, wait_for
 from streamlvq.replay.rows import Payloads
-from streamlvq.topics import Template
 
 SURELY = 1  # quality of service: a replay that loses readings would prove nothing
 SILENCE = 30.0  # seconds that a broker may take nothing
@@ -125,8 +125,8 @@ class _Topics(dict[str, str]):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self._template = Template(config.readings.topic)
-        others = [name for name in self._template.placeholders if name != "device"]
+        self._topics = DeviceTopics(config)
+        others = [name for name in self._topics.identity.names if name != DEVICE]
         if others:
             raise StreamLVQError(
                 f"readings.topic: a log of rows says nothing about {', '.join(others)}; expected "
@@ -134,7 +134,7 @@ class _Topics(dict[str, str]):
             )
 
     def __missing__(self, device: str) -> str:
-        topic = self[device] = self._template.fill({"device": device or "all"})
+        topic = self[device] = self._topics.fill(self._topics.readings, device or "all")
         return topic
 
 

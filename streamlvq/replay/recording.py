@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from streamlvq.config import Config
 from streamlvq.connect import LogWriter, Subscription, UnknownConnectorError, logs
+from streamlvq.payloads.identity import DeviceTopics
 from streamlvq.replay.live import connected, wait_for
-from streamlvq.topics import Template
 
 SESSION = 600  # seconds that the broker keeps messages for us while the connection is broken
 WAIT = 0.2  # seconds without a message after which the file is brought up to date
@@ -88,8 +88,7 @@ def record(
 
 def filters(config: Config) -> list[str]:
     """What the daemon would listen to."""
-    names = [config.readings.topic, *([] if config.labels is None else [config.labels.topic])]
-    return list(dict.fromkeys(Template(name).filter for name in names))
+    return list(DeviceTopics(config).filters)
 
 
 def open_writer(path: Path) -> LogWriter:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from streamlvq.events import label_text
+from streamlvq.events import Hint, label_text
 from streamlvq.replay import statistics as at
 from streamlvq.replay.statistics import LABELS, Statistics, share
 
@@ -131,6 +131,7 @@ class Report(msgspec.Struct, kw_only=True):
     cpu_seconds: float
     wall_seconds: float
     features: list[str] = []
+    hints: dict[Hint, int] = {}  # causes that refusals hint at, and how many do
     notes: list[str] = []  # what looks like a mistake, or may surprise
 
     def to_json(self) -> bytes:
@@ -170,6 +171,7 @@ def make_report(statistics: Statistics, **about: Any) -> Report:
         devices=_devices(statistics),
         refused=dict(statistics.refused.most_common()),
         refused_examples=list(statistics.examples),
+        hints=dict(statistics.hints),
         course=_course(statistics),
         tracks=_tracks(statistics, names, order),
         **about,

@@ -15,8 +15,7 @@ from streamlvq.config import Fields
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.paths import parse_path
-
-UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+from streamlvq.payloads.values import UNITS
 
 
 class Payloads:
@@ -30,12 +29,10 @@ class Payloads:
     Examples
     --------
 
-    >>> import numpy as np
     >>> from streamlvq.config import Fields
     >>> from streamlvq.events import Readings
     >>> from streamlvq.replay.rows import Payloads
-    >>> readings = Readings(("motor.rpm", "t"), np.array([[900.0, 21.5]]), ["p1"], [""], ["ok"],
-    ...                     [12.5], [7], [0], [0], [0])
+    >>> readings = Readings.of(["motor.rpm", "t"], [[900.0, 21.5]], labels=["ok"], times=[12.5])
     >>> Payloads(Fields(label="state", time="at", time_unit="ms")).encode(readings)
     [b'{"motor":{"rpm":900.0},"t":21.5,"state":"ok","at":12500}']
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Decisions, Label, LateLabel, Refused
+from streamlvq.events import Decisions, Hint, Label, LateLabel, Refused
 from streamlvq.metrics import AccuracyRejectCurve
 from streamlvq.monitor.memory import LabelMatcher
 from streamlvq.replay.cells import Cells
@@ -97,6 +97,7 @@ class Statistics:
         self.readings = self.duplicates = self.learnt = self.late = 0
         self.reasons: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.hints: Counter[Hint] = Counter()
         self.examples: list[str] = []
         self.curve = AccuracyRejectCurve()
         self.calibration = np.zeros((BINS, 3))  # samples, sum of confidences, right ones
@@ -230,6 +231,7 @@ class Statistics:
     def refuse(self, refused: Sequence[Refused]) -> None:
         """Count what nothing could be learnt from."""
         self.refused.update(one.reason for one in refused)
+        self.hints.update(one.hint for one in refused if one.hint is not None)
         room = EXAMPLES - len(self.examples)
         self.examples += [one.text for one in refused[: max(room, 0)]]
 

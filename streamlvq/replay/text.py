@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from streamlvq.events import Hint
 from streamlvq.replay.report import Curve, Report
 from streamlvq.text import number
 
@@ -25,8 +25,9 @@ REASONS = {
     "model": "more than the model may learn",
     "failure": "failure of this program",
 }
-ISO = "the times are texts: say --time-unit iso, or `readings.time_unit: iso`"
-_ISO_REFUSED = re.compile(r"expected a time in \w+ \(a number\), got [\"'`]?\d{4}-\d\d-\d\d")
+ADVICE: dict[Hint, str] = {
+    "iso_time": "the times are texts: say --time-unit iso, or `readings.time_unit: iso`",
+}
 
 
 def summary(report: Report) -> str:
@@ -194,10 +195,10 @@ def _devices(report: Report) -> list[str]:
 def _next(report: Report) -> list[str]:
     """What to do about it."""
     if not report.readings:
-        why = nothing(report.refused, report.refused_examples, report.notes)
+        why = nothing(report.refused, report.refused_examples, report.notes, report.hints)
         return [f"next: nothing could be read: {why}"]
-    if any(map(_ISO_REFUSED.search, report.refused_examples)):
-        return [f"next: {ISO}"]
+    if report.hints:
+        return [f"next: {ADVICE[hint]}" for hint in report.hints]
     if not report.labelled:
         return ["next: no reading had a label; name its column with --label, or `readings.label`"]
     if not report.reasons and report.accuracy is not None and report.accuracy < 0.98:
@@ -205,15 +206,20 @@ def _next(report: Report) -> list[str]:
     return []
 
 
-def nothing(refused: Mapping[str, int], examples: Sequence[str], notes: Sequence[str]) -> str:
+def nothing(
+    refused: Mapping[str, int],
+    examples: Sequence[str],
+    notes: Sequence[str],
+    hints: Iterable[Hint] = (),
+) -> str:
     """Why nothing could be read, and what to do."""
     if set(refused) == {"topic"}:
         return (
             "no topic in it is one of the readings; name the configuration that it was recorded "
             f"with by --config ({examples[0]})"
         )
-    if any(map(_ISO_REFUSED.search, examples)):
-        return ISO
+    if advice := "; ".join(ADVICE[hint] for hint in hints):
+        return advice
     if refused:
         every = number(sum(refused.values()))
         return f"all {every} were refused; the first: {examples[0]}"

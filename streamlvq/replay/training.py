@@ -130,7 +130,7 @@ def train(
     events = _read(feed, refused, progress)
     total = sum(len(event) for event in events if isinstance(event, Readings))
     if not total:
-        why = nothing(refused.refused, refused.examples, feed.notes)
+        why = nothing(refused.refused, refused.examples, feed.notes, refused.hints)
         raise StreamLVQError(f"{log}: expected readings, got none: {why}")
     head, tail = _split(events, total - int(hold_out * total))
     about = {"log": str(log), "format": format or ""}
