@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,14 @@ def to_number(name: Hashable, value: Any) -> float:
         raise ValueError(f"feature {name!r}: expected a number, got {value!r}") from error
 
 
+class Arranged(NamedTuple):
+    """Where the columns of these names belong among the features of a vectorizer."""
+
+    names: tuple[Hashable, ...]
+    places: npt.NDArray[np.int64]  # of the features that are among the names
+    columns: npt.NDArray[np.int64]  # of these features among the names
+
+
 class Vectorizer:
     """Puts readings into vectors of a fixed order of features.
 
@@ -50,6 +58,7 @@ class Vectorizer:
         self.features = tuple(features)
         self._index = {name: i for i, name in enumerate(self.features)}
         self._familiar: Sequence[Hashable] = self.features  # the last names that were all known
+        self._arranged: Arranged | None = None  # the last names that were not in our order
         _distinct(list(self.features))
         self._make_fast_path()
 
@@ -103,13 +112,24 @@ class Vectorizer:
 
     def arrange(self, rows: Rows, names: Sequence[Hashable]) -> Rows:
         """Columns in the order of the features; missing ones are NaN, unknown ones left out."""
-        if tuple(names) == self.features:
+        names = tuple(names)
+        if names == self.features:
             return rows
+        order = self._arranged
+        if order is None or order.names != names:
+            order = self._arranged = self._arrangement(names)
+        known = rows.take(order.columns, axis=1)
+        if len(order.columns) == self.width:
+            return known
         out = np.full((len(rows), self.width), np.nan)
-        for column, name in enumerate(names):
-            if name in self._index:
-                out[:, self._index[name]] = rows[:, column]
+        out[:, order.places] = known
         return out
+
+    def _arrangement(self, names: tuple[Hashable, ...]) -> Arranged:
+        column = {name: k for k, name in enumerate(names)}
+        places = [place for place, name in enumerate(self.features) if name in column]
+        columns = [column[self.features[place]] for place in places]
+        return Arranged(names, np.array(places, np.int64), np.array(columns, np.int64))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Vectorizer, (self.features,)

@@ -495,14 +495,14 @@ class LVQClassifier(ArrayClassifier):
             codes = {None: unlabelled, **self._codes}
             targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)
         else:
-            targets = np.full(batch.end - batch.start, unlabelled, np.int64)
+            targets = np.full(batch.count, unlabelled, np.int64)
         if True in batch.duplicates:
             targets[np.array(batch.duplicates[batch.rows], np.bool_)] = again
         return targets
 
     def settle(self, batch: Batch, lent: Arrays) -> None:
         """Make room for prototypes if the kernel stopped for want of it."""
-        if batch.done < batch.end - batch.start:
+        if batch.done < batch.count:
             assert self._engine is not None
             self._engine.make_room_for_prototypes()
 

@@ -38,23 +38,28 @@ class Batch:
     duplicates: Sequence[bool]  # rows that came before: they are decided on and leave no trace
     learns: bool  # False: the model stays as it is, labels only tell thresholds who was right
     start: int = 0
-    end: int = 0
-    done: int = 0  # rows after `start` that the kernel has been through
+    remaining: int = field(init=False)  # how many readings there are from `start` on
     # From here on there is nothing before a kernel call:
+    rows: slice = field(init=False)  # those of this call among the readings
+    count: int = field(init=False)  # how many these are
+    done: int = field(init=False)  # how many of them the kernel has been through
     classes: Sequence[Label] = field(init=False)  # of the model, see `LVQClassifier.known_labels`
     codes: Ints = field(init=False)
     verdicts: Ints = field(init=False)
     measures: Floats = field(init=False)
 
-    @property
-    def rows(self) -> slice:
-        """The rows of this call among the readings."""
-        return slice(self.start, self.end)
+    def __post_init__(self) -> None:
+        self.remaining = len(self.readings) - self.start
 
-    @property
-    def remaining(self) -> int:
-        """How many readings there are from `start` on."""
-        return len(self.readings) - self.start
+    def take(self, count: int) -> None:
+        """Let the next kernel call go through so many rows from `start` on."""
+        self.rows = slice(self.start, self.start + count)
+        self.count, self.done = count, 0
+
+    def move_on(self, count: int) -> None:
+        """Leave so many rows behind."""
+        self.start += count
+        self.remaining -= count
 
 
 @runtime_checkable

@@ -46,7 +46,7 @@ def check_admission(
 def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> bool:
     """Return True if the batch needs no per-reading checks (the common case)."""
     section = config.model
-    if np.any(np.abs(readings.rows) > LARGEST) or not _have_times(config, readings):
+    if (np.abs(readings.rows) > LARGEST).any() or not _have_times(config, readings):
         return False
     groups = set(readings.groups)
     if len(groups.union(learners)) > section.limit:

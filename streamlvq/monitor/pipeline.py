@@ -109,15 +109,16 @@ class DecisionBuffer:
             versions=self.versions[rows],
         )
 
-    def all_answers(self) -> list[Answer]:
-        """The answer of each row, accepted or not."""
-        columns = self.codes.tolist(), self.certainties.tolist(), self.reasons
+    def labels(self) -> list[Label | None]:
+        """The label of each row, accepted or not."""
+        classes = self.classes
+        return [classes[code] if code >= 0 else None for code in self.codes.tolist()]
+
+    def answers_to(self, rows: list[int]) -> list[Answer]:
+        """What was said of these rows, accepted or not."""
+        labels, certainties, reasons = self.labels(), self.certainties.tolist(), self.reasons
         return [
-            Answer(
-                self.classes[code] if code >= 0 else None,
-                None if reason == "no_model" else certainty,
-            )
-            for code, certainty, reason in zip(*columns, strict=True)
+            Answer(labels[k], None if reasons[k] == "no_model" else certainties[k]) for k in rows
         ]
 
     def decisions(self, readings: Readings, duplicates: list[bool]) -> Decisions:
@@ -193,18 +194,18 @@ class Pipeline:
         new = {y for y in readings.labels if y is not None}.difference(self.classes)
         buffer = DecisionBuffer.empty(len(readings), len(self.classes) + len(new))
         batch = Batch(readings, duplicates, self.learns)
-        while batch.start < len(readings):
+        while batch.remaining:
             ready = self.rows_ready(batch)
             if ready:
-                batch.end, batch.done = batch.start + ready, 0
+                batch.take(ready)
                 self._step_rows(buffer, batch)
-                batch.start = batch.end
+                batch.move_on(ready)
             else:
                 try:
                     self._step_one(buffer, batch.start, readings, duplicates[batch.start])
                 except Exception as error:  # the other readings shall not suffer from a defect
                     buffer.failures[batch.start] = error
-                batch.start += 1
+                batch.move_on(1)
         # A class that was announced may have failed to come.
         buffer.classes = self.classes
         buffer.probabilities = buffer.probabilities[:, : len(self.classes)]
@@ -232,7 +233,7 @@ class Pipeline:
         """Let the kernel go through the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
-        constants, rows, count = kernels(), batch.rows, batch.end - batch.start
+        constants, rows, count = kernels(), batch.rows, batch.count
         batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]
         batch.verdicts = np.zeros(count, np.int64)
@@ -265,7 +266,7 @@ class Pipeline:
         buffer.certainties[rows] = batch.measures[:, constants.OUT_CERTAINTY]
         buffer.thresholds[rows] = batch.measures[:, constants.OUT_THRESHOLD]
         buffer.accepted[rows] = verdicts == constants.ACCEPTED
-        for k in np.flatnonzero(verdicts).tolist():
+        for k in verdicts.nonzero()[0].tolist():
             if verdicts[k] == constants.NO_MODEL:
                 reason = "no_model"
             elif self.rejector is None:

@@ -13,7 +13,7 @@ from streamlvq.events import Label, Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.memory import PendingReading
-from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, ServedAnswer
+from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer
 from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.wrapper import ClassifierWrapper
@@ -120,15 +120,15 @@ class Served:
         self,
         truths: Sequence[Label | None],
         duplicates: Sequence[bool],
-        answers: Sequence[tuple[Answer, Answer]],
+        local: DecisionBuffer,
+        fused: DecisionBuffer,
         mode: str,
     ) -> npt.NDArray[np.bool_]:
         """Whether the served model decides on each reading; labels tell who was right."""
+        columns = truths, duplicates, local.labels(), fused.labels()
         judged = (
-            (k, local.label == y, fused.label == y)
-            for k, (y, again, (local, fused)) in enumerate(
-                zip(truths, duplicates, answers, strict=True)
-            )
+            (k, ours == y, theirs == y)
+            for k, (y, again, ours, theirs) in enumerate(zip(*columns, strict=True))
             if y is not None and not again
         )
         better = self.score.follow(len(truths), judged)
@@ -175,15 +175,17 @@ class Group:
             fused = self.served.step(readings, duplicates)
         except Exception as error:  # what the local model has learnt stays learnt
             return DecisionBuffer.failed(len(readings), error)
-        answers = list(zip(local.all_answers(), fused.all_answers(), strict=True))
-        preferred = self.served.preferred(readings.labels, duplicates, answers, mode)
+        preferred = self.served.preferred(readings.labels, duplicates, local, fused, mode)
         chosen = _chosen(preferred, local, fused)
         chosen.failures = {**fused.failures, **local.failures}
         if remember:
+            given = enumerate(zip(readings.labels, duplicates, strict=True))
+            waiting = [k for k, (y, again) in given if y is None and not again]
+            answers = waiting, local.answers_to(waiting), fused.answers_to(waiting)
+            version = self.served.version
             chosen.answers = {
-                k: (ours, ServedAnswer(theirs, self.served.version))
-                for k, (ours, theirs) in enumerate(answers)
-                if readings.labels[k] is None and not duplicates[k]
+                k: (ours, ServedAnswer(theirs, version))
+                for k, ours, theirs in zip(*answers, strict=True)
             }
         return chosen
 
