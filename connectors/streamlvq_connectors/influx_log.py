@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -16,8 +16,8 @@ from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq_connectors.files import BOM, LINE_MAX_BYTES, BlockLog, Blocks, LogError
 from streamlvq_connectors.line_protocol import (
-    Columns,
     Head,
+    LineColumns,
     Point,
     ends_in_string,
     field_value,
@@ -129,7 +129,7 @@ class InfluxLog(BlockLog):
             self.refuse(numbers[row], text)
         return readings
 
-    def _records(self, block: bytes) -> tuple[list[int], Columns]:
+    def _records(self, block: bytes) -> tuple[list[int], LineColumns]:
         """Split lines; also return the number of the line where each record begins.
 
         Most lines are split by columns. The others are split one by one, and refused if they make
@@ -160,10 +160,10 @@ class InfluxLog(BlockLog):
                     columns.add(at, split_line(record))
                 except ValueError as error:
                     self.refuse(first + at, str(error))
-        used = [line for line, head in enumerate(heads) if head is not None]
-        return [first + line for line in used], columns.select(used)
+        used, found = columns.compact()
+        return [first + line for line in used], found
 
-    def _converted(self, columns: Columns, bad: dict[int, str]) -> dict[str, Any]:
+    def _converted(self, columns: LineColumns, bad: dict[int, str]) -> dict[str, Any]:
         """Convert the columns that are used; add what is wrong with rows to `bad`."""
         converted: dict[str, Any] = {}
         for name in self._numbers:
@@ -178,11 +178,13 @@ class InfluxLog(BlockLog):
             converted[DEVICE] = _each(_device, columns.heads, bad)
         return converted
 
-    def _number_column(self, name: str, columns: Columns, bad: dict[int, str]) -> Any:
+    def _number_column(self, name: str, columns: LineColumns, bad: dict[int, str]) -> Any:
         exponent = self._time_exponent if name == self._fields.time else 0
         cells = columns.fields[name]
-        tags = [head.tags.get(name, "") for head in columns.heads] if None in cells else []
-        texts = [cell or tag for cell, tag in zip(cells, tags, strict=True)] if tags else cells
+        texts = [cell for cell in cells if cell is not None]
+        if len(texts) < len(cells):
+            tags = (head.tags.get(name, "") for head in columns.heads)
+            texts = [cell or tag for cell, tag in zip(cells, tags, strict=True)]
         numbers, wrong = _to_numbers(texts, exponent)
         for row in wrong:  # typed values, such as 2i and true; or indeed no number
             try:
@@ -244,7 +246,7 @@ def _device(head: Head) -> str:
     return device
 
 
-def _to_numbers(cells: list[str], exponent: int) -> tuple[Any, dict[int, str]]:
+def _to_numbers(cells: Sequence[str], exponent: int) -> tuple[Any, dict[int, str]]:
     """Convert a column as `to_numbers` does, or one of integers such as 2i."""
     text = ",".join(cells)
     if "i" not in text or not _INTEGERS.fullmatch(text):

@@ -11,7 +11,7 @@ out every line that it is not sure of.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -136,13 +136,22 @@ class Head:
     tags: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class LineColumns:
+    """Parts of many lines, by column."""
+
+    heads: Sequence[Head]
+    times: Sequence[str]  # empty if the line has none
+    fields: Mapping[str, Sequence[str | None]]  # as written; None if the line has no such field
+
+
 @dataclass(slots=True)
-class Columns:
-    """Parts of many lines. Only lines with a head have been split; the others are left out."""
+class PartialColumns:
+    """Parts of those lines that have a head; the others are not split (yet)."""
 
     heads: list[Head | None]
-    times: list[str]  # empty if the line has none
-    fields: dict[str, list[str | None]]  # as written; None if the line has no such field
+    times: list[str]
+    fields: dict[str, list[str | None]]
 
     def add(self, line: int, parts: Parts) -> None:
         """Enter the parts of a line that was split by itself."""
@@ -151,18 +160,17 @@ class Columns:
         for name, cells in self.fields.items():
             cells[line] = parts.fields.get(name)
 
-    def select(self, lines: Sequence[int]) -> Columns:
-        """Return the columns of these lines only."""
-        if len(lines) == len(self.times):
-            return self
-        return Columns(
-            [self.heads[line] for line in lines],
-            [self.times[line] for line in lines],
-            {name: [cells[line] for line in lines] for name, cells in self.fields.items()},
-        )
+    def compact(self) -> tuple[list[int], LineColumns]:
+        """Return which lines are split, and the columns of these."""
+        used = [line for line, head in enumerate(self.heads) if head is not None]
+        heads = [head for head in self.heads if head is not None]
+        if len(used) == len(self.heads):
+            return used, LineColumns(heads, self.times, self.fields)
+        fields = {name: [cells[line] for line in used] for name, cells in self.fields.items()}
+        return used, LineColumns(heads, [self.times[line] for line in used], fields)
 
 
-def split_columns(lines: Sequence[str], names: Iterable[str]) -> Columns:
+def split_columns(lines: Sequence[str], names: Iterable[str]) -> PartialColumns:
     """Split lines with a common layout by columns; of the fields keep those with these names.
 
     Each line that gets a head is one that `split_line` splits into the same parts, and no string is
@@ -175,7 +183,7 @@ def split_columns(lines: Sequence[str], names: Iterable[str]) -> Columns:
     (['0', '1', '2', '3', '4', None], '4', None)
     """
     count = len(lines)
-    columns = Columns([None] * count, [""] * count, {name: [None] * count for name in names})
+    columns = PartialColumns([None] * count, [""] * count, {name: [None] * count for name in names})
     for candidates in _by_layout(lines):
         for _ in range(LAYOUT_MAX_TRIES):
             if len(candidates) < LAYOUT_MIN_LINES:
@@ -239,7 +247,9 @@ def _field_names(line: str, count: int) -> list[str] | None:
     return names if len(names) == count and '"' not in "".join(names) else None
 
 
-def _fill(columns: Columns, names: list[str], candidates: list[_Candidate]) -> list[_Candidate]:
+def _fill(
+    columns: PartialColumns, names: list[str], candidates: list[_Candidate]
+) -> list[_Candidate]:
     """Enter the lines that have exactly these fields; return the others."""
     cells = zip(*(candidate.cells for candidate in candidates), strict=True)
     values = [_values(name, column) for name, column in zip(names, cells, strict=True)]
