@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq_connectors.files import BOM, LINE_MAX_BYTES, BlockLog, Blocks, LogError
 from streamlvq_connectors.line_protocol import (
-    Parts,
+    Head,
+    LineColumns,
     Point,
     ends_in_string,
     field_value,
     parse_line,
+    split_columns,
     split_line,
     unescape,
 )
@@ -36,6 +40,7 @@ SAMPLE_LINES = 250  # looked at to find out which fields there are
 TIMESTAMP, DEVICE = "the timestamp", "the device"  # columns that are neither tag nor field
 
 _LINE = re.compile(rb'[^\s{}\[\]"]+ +[^\s={}\[\]"]+=\S')
+_INTEGERS = re.compile(r"(?:(?:[+-]?\d{1,20}i)?+,)*+(?:[+-]?\d{1,20}i)?+", re.ASCII)
 # Between 1973 and 5138 the number of digits tells the unit.
 _PRECISIONS = ((10**11, 0), (10**14, -3), (10**17, -6))
 
@@ -117,87 +122,101 @@ class InfluxLog(BlockLog):
 
     def batch(self, block: bytes) -> Readings:
         """Return the readings of these lines."""
-        records, bad_lines = self._records(block)
-        for line, text in bad_lines.items():
-            self.refuse(line, text)
-        parts = [record for _, record in records]
+        numbers, columns = self._records(block)
         bad: dict[int, str] = {}
-        columns = self._columns(parts, bad)
-        readings, bad = self._reader.readings(columns, bad)
+        readings, bad = self._reader.readings(self._converted(columns, bad), bad)
         for row, text in bad.items():
-            self.refuse(records[row][0], text)
+            self.refuse(numbers[row], text)
         return readings
 
-    def _records(self, block: bytes) -> tuple[list[tuple[int, Parts]], dict[int, str]]:
-        """Split lines into parts, each with its line number; also return what is wrong with others.
+    def _records(self, block: bytes) -> tuple[list[int], LineColumns]:
+        """Split lines; also return the number of the line where each record begins.
 
-        A string may go on in the next line, and in the next block.
+        Most lines are split by columns. The others are split one by one, and refused if they make
+        no sense. A string may go on in the next line, and in the next block.
         """
-        lines = block.decode(errors="surrogateescape").split("\n")[:-1]
+        text = block.decode(errors="surrogateescape")
+        lines = text.split("\n")[:-1]
+        stripped = [line.rstrip("\r") for line in lines] if "\r" in text else lines
+        columns = split_columns(stripped, self._numbers | self._others)
+        heads = columns.heads
         final = self.blocks.final or len(block) > LINE_MAX_BYTES
         first = self.blocks.line
-        records: list[tuple[int, Parts]] = []
-        bad: dict[int, str] = {}
-        at = 0
-        while at < len(lines):
-            end = at + 1
-            if '"' in lines[at] and lines[at][:1] != "#":
-                end = _string_end(lines, at)
-                if end > len(lines) and not final:
+        end = 0
+        for at in [line for line, head in enumerate(heads) if head is None]:
+            if at < end:
+                continue  # in a string
+            end = _record_end(lines, at)
+            if end > len(lines):
+                if not final:
+                    self.blocks.keep(_joined(lines[at:]))
+                    heads[at:] = [None] * (len(lines) - at)
                     break
-                end = end if end <= len(lines) else at + 1  # never closed: costs this line only
-            text = "\n".join(lines[at:end]).rstrip("\r")
-            if text and text[0] != "#":
+                end = at + 1  # never closed: costs this line only
+            record = "\n".join(lines[at:end]).rstrip("\r")
+            heads[at:end] = [None] * (end - at)
+            if record and record[0] != "#":
                 try:
-                    records.append((first + at, split_line(text)))
+                    columns.add(at, split_line(record))
                 except ValueError as error:
-                    bad[first + at] = str(error)
-            at = end
-        rest = "".join(line + "\n" for line in lines[at:])
-        self.blocks.keep(rest.encode(errors="surrogateescape"))
-        return records, bad
+                    self.refuse(first + at, str(error))
+        used, found = columns.compact()
+        return [first + line for line in used], found
 
-    def _columns(self, records: list[Parts], bad: dict[int, str]) -> dict[str, Any]:
+    def _converted(self, columns: LineColumns, bad: dict[int, str]) -> dict[str, Any]:
         """Convert the columns that are used; add what is wrong with rows to `bad`."""
-        columns: dict[str, Any] = {name: self._number_column(name, records, bad)
-                                   for name in self._numbers}  # fmt: skip
+        converted: dict[str, Any] = {}
+        for name in self._numbers:
+            converted[name] = self._number_column(name, columns, bad)
         for name in self._others:
-            columns[name] = _each(partial(self._other, name), records, bad)
+            tags = [head.tags.get(name) for head in columns.heads]
+            cells = list(zip(columns.fields[name], tags, strict=True))
+            converted[name] = _each(partial(self._other, name), cells, bad)
         if self._fields.time is None:
-            stamps = [record.time or "" for record in records]
-            columns[TIMESTAMP], _ = to_numbers(stamps, self._timestamp_exponent)
+            converted[TIMESTAMP], _ = to_numbers(columns.times, self._timestamp_exponent)
         if self._fields.device is None:
-            columns[DEVICE] = _each(_device, records, bad)
-        return columns
+            converted[DEVICE] = _each(_device, columns.heads, bad)
+        return converted
 
-    def _number_column(self, name: str, records: list[Parts], bad: dict[int, str]) -> Any:
+    def _number_column(self, name: str, columns: LineColumns, bad: dict[int, str]) -> Any:
         exponent = self._time_exponent if name == self._fields.time else 0
-        cells = [record.fields.get(name) or record.tags.get(name, "") for record in records]
-        numbers, wrong = to_numbers(cells, exponent)
+        cells = columns.fields[name]
+        texts = [cell for cell in cells if cell is not None]
+        if len(texts) < len(cells):
+            tags = (head.tags.get(name, "") for head in columns.heads)
+            texts = [cell or tag for cell, tag in zip(cells, tags, strict=True)]
+        numbers, wrong = _to_numbers(texts, exponent)
         for row in wrong:  # typed values, such as 2i and true; or indeed no number
             try:
-                numbers[row] = _number(records[row], name, exponent)
+                numbers[row] = _number(name, cells[row], texts[row], exponent)
             except ValueError as error:
                 bad.setdefault(row, str(error))
         return numbers
 
-    def _other(self, name: str, record: Parts) -> Any:
-        if name in record.fields:
-            value = field_value(record.fields[name], name)
-        elif name in record.tags:
-            value = unescape(record.tags[name])
+    def _other(self, name: str, cell: tuple[str | None, str | None]) -> Any:
+        field, tag = cell
+        if field is not None:
+            value = field_value(field, name)
+        elif tag is not None:
+            value = unescape(tag)
         else:
             return None
         if isinstance(value, str):
             check_encoding(value)
-            if name == self._fields.label and name not in record.fields:
+            if name == self._fields.label and field is None:
                 return to_label(value)
         return value
 
 
-def _string_end(lines: list[str], at: int) -> int:
+def _joined(lines: list[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode(errors="surrogateescape")
+
+
+def _record_end(lines: list[str], at: int) -> int:
     """Return where a record that begins at `at` ends; more than there are lines if it is open."""
     end = at + 1
+    if '"' not in lines[at] or lines[at][:1] == "#":
+        return end
     inside = ends_in_string(lines[at])
     while inside and end < len(lines):
         inside = ends_in_string(lines[end], inside)
@@ -205,28 +224,42 @@ def _string_end(lines: list[str], at: int) -> int:
     return end + inside
 
 
-def _each(convert: Callable[[Parts], Any], records: list[Parts], bad: dict[int, str]) -> list[Any]:
-    """Convert each record; add what is wrong to `bad`."""
+def _each(convert: Callable[[Any], Any], cells: Iterable[Any], bad: dict[int, str]) -> list[Any]:
+    """Convert a column, equal cells only once; add what is wrong to `bad`."""
+    known: dict[Any, Any] = {}
     values: list[Any] = []
-    for row, record in enumerate(records):
-        try:
-            values.append(convert(record))
-        except ValueError as error:
-            bad.setdefault(row, str(error))
-            values.append(None)
+    for row, cell in enumerate(cells):
+        if cell not in known:
+            try:
+                known[cell] = convert(cell)
+            except ValueError as error:
+                bad.setdefault(row, str(error))
+                values.append(None)
+                continue
+        values.append(known[cell])
     return values
 
 
-def _device(record: Parts) -> str:
-    device = unescape(record.tags.get("device") or record.measurement)
+def _device(head: Head) -> str:
+    device = unescape(head.tags.get("device") or head.measurement)
     check_encoding(device)
     return device
 
 
-def _number(record: Parts, name: str, exponent: int) -> float:
-    if name not in record.fields:
-        return to_number(unescape(record.tags[name]), exponent)
-    value = field_value(record.fields[name], name)
+def _to_numbers(cells: Sequence[str], exponent: int) -> tuple[Any, dict[int, str]]:
+    """Convert a column as `to_numbers` does, or one of integers such as 2i."""
+    text = ",".join(cells)
+    if "i" not in text or not _INTEGERS.fullmatch(text):
+        return to_numbers(cells, exponent)
+    divisor = 10**-exponent  # division of integers rounds once
+    numbers = [int(cell[:-1]) / divisor if cell else math.nan for cell in cells]
+    return np.array(numbers, np.float64), {}
+
+
+def _number(name: str, field: str | None, text: str, exponent: int) -> float:
+    if field is None:
+        return to_number(unescape(text), exponent)
+    value = field_value(field, name)
     if isinstance(value, str):
         raise ValueError(f"{name}: expected a number, got {value[:80]!r}")
     return to_number(str(float(value) if isinstance(value, bool) else value), exponent)

@@ -1,14 +1,24 @@
-"""A line of InfluxDB's line protocol: `measurement,tag=v field=1.5,n=2i 1700000000000000000`.
+"""InfluxDB's line protocol: `measurement,tag=v field=1.5,n=2i 1700000000000000000`.
 
 By hand on purpose: InfluxDB's client library writes lines but does not read them.
+
+There are two roads. `split_line` takes one line of any kind and says what is wrong with it.
+`split_columns` takes many lines, of which nearly all have the same fields in the same order, and
+splits those by columns: several times as fast, because the work per cell is done in C. It leaves
+out every line that it is not sure of.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 Value = float | int | bool | str
+
+LAYOUT_MIN_LINES = 4  # fewer lines are split one by one
+LAYOUT_MAX_TRIES = 8  # for lines with as many fields, but others or in another order
 
 # Possessive quantifiers: time stays linear in the length of a line, whatever it holds.
 _MEASUREMENT_TEXT = r"(?:[^, \\]++|\\.)++"
@@ -31,6 +41,7 @@ _LINE = re.compile(
 _SPACES = re.compile(r" +")
 _TIME = re.compile(_TIME_TEXT)
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_PLAIN_VALUE = re.compile(r'"[^"\\]*+"|[^," \\]++', re.DOTALL)
 _INTEGER = re.compile(r"([+-]?\d{1,20})[iu]", re.ASCII)
 _STRING = re.compile(rf"={_STRING_TEXT}", re.DOTALL)
 _STRING_END = re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -115,6 +126,172 @@ def _match(pattern: re.Pattern[str], line: str, at: int, expected: str) -> tuple
     if found is None:
         raise ValueError(f"expected {expected}, got {line[at : at + 40]!r}")
     return found[0], found.end()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """The part of a line before its fields; lines that begin alike share one."""
+
+    measurement: str
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LineColumns:
+    """Parts of many lines, by column."""
+
+    heads: Sequence[Head]
+    times: Sequence[str]  # empty if the line has none
+    fields: Mapping[str, Sequence[str | None]]  # as written; None if the line has no such field
+
+
+@dataclass(slots=True)
+class PartialColumns:
+    """Parts of those lines that have a head; the others are not split (yet)."""
+
+    heads: list[Head | None]
+    times: list[str]
+    fields: dict[str, list[str | None]]
+
+    def add(self, line: int, parts: Parts) -> None:
+        """Enter the parts of a line that was split by itself."""
+        self.heads[line] = Head(parts.measurement, parts.tags)
+        self.times[line] = parts.time or ""
+        for name, cells in self.fields.items():
+            cells[line] = parts.fields.get(name)
+
+    def compact(self) -> tuple[list[int], LineColumns]:
+        """Return which lines are split, and the columns of these."""
+        used = [line for line, head in enumerate(self.heads) if head is not None]
+        heads = [head for head in self.heads if head is not None]
+        if len(used) == len(self.heads):
+            return used, LineColumns(heads, self.times, self.fields)
+        fields = {name: [cells[line] for line in used] for name, cells in self.fields.items()}
+        return used, LineColumns(heads, [self.times[line] for line in used], fields)
+
+
+def split_columns(lines: Sequence[str], names: Iterable[str]) -> PartialColumns:
+    """Split lines with a common layout by columns; of the fields keep those with these names.
+
+    Each line that gets a head is one that `split_line` splits into the same parts, and no string is
+    open at its end. Lines that differ, that have a backslash, or strings with a comma, get none.
+
+    Examples
+    --------
+    >>> found = split_columns([f"pump x={i},y=2 {i}" for i in range(5)] + ["pump x=5 5"], ["x"])
+    >>> found.fields["x"], found.times[4], found.heads[5]
+    (['0', '1', '2', '3', '4', None], '4', None)
+    """
+    count = len(lines)
+    columns = PartialColumns([None] * count, [""] * count, {name: [None] * count for name in names})
+    for candidates in _by_layout(lines):
+        for _ in range(LAYOUT_MAX_TRIES):
+            if len(candidates) < LAYOUT_MIN_LINES:
+                break
+            keys = _field_names(lines[candidates[0].line], len(candidates[0].cells))
+            if keys is None:
+                candidates = candidates[1:]
+            else:
+                candidates = _fill(columns, keys, candidates)
+    return columns
+
+
+class _Candidate(NamedTuple):
+    """A line cut at its spaces and commas; whether that was right is still to be seen."""
+
+    line: int
+    head: Head
+    cells: list[str]
+    time: str
+
+
+def _by_layout(lines: Sequence[str]) -> Iterable[list[_Candidate]]:
+    """Return lines that may have the same layout together."""
+    heads: dict[str, Head | None] = {}
+    groups: dict[tuple[str, int], list[_Candidate]] = {}
+    for number, line in enumerate(lines):
+        start, _, rest = line.partition(" ")
+        fields, space, time = rest.rpartition(" ")
+        if not space:
+            fields, time = time, ""
+        elif not _TIME.fullmatch(time):
+            continue
+        if start not in heads:
+            heads[start] = _plain_head(start)
+        head = heads[start]
+        if head is not None and "\\" not in fields:
+            cells = fields.split(",")
+            groups.setdefault((head.measurement, len(cells)), []).append(
+                _Candidate(number, head, cells, time)
+            )
+    return groups.values()
+
+
+def _plain_head(text: str) -> Head | None:
+    """Return measurement and tags; None if they are not plain, or it is a comment."""
+    if text[:1] == "#" or '"' in text or "\\" in text:
+        return None
+    try:
+        parts = split_line(f"{text} x=0")
+    except ValueError:
+        return None
+    return Head(parts.measurement, parts.tags)
+
+
+def _field_names(line: str, count: int) -> list[str] | None:
+    """Return the names of the fields of a line; None if they are not so many, all different."""
+    try:
+        names = list(split_line(line).fields)
+    except ValueError:
+        return None
+    return names if len(names) == count and '"' not in "".join(names) else None
+
+
+def _fill(
+    columns: PartialColumns, names: list[str], candidates: list[_Candidate]
+) -> list[_Candidate]:
+    """Enter the lines that have exactly these fields; return the others."""
+    cells = zip(*(candidate.cells for candidate in candidates), strict=True)
+    values = [_values(name, column) for name, column in zip(names, cells, strict=True)]
+    wrong = {row for column in values for row in _where_none(column)}
+    for row, (line, head, _, time) in enumerate(candidates):
+        if row not in wrong:
+            columns.heads[line] = head
+            columns.times[line] = time
+    for name, column in zip(names, values, strict=True):
+        if name not in columns.fields:
+            continue
+        if len(column) == len(columns.times) and not wrong:
+            columns.fields[name] = column
+            continue
+        target = columns.fields[name]
+        for row, value in enumerate(column):
+            if row not in wrong:
+                target[candidates[row].line] = value
+    return [candidates[row] for row in sorted(wrong)]
+
+
+def _where_none(values: list[str | None]) -> list[int]:
+    return [row for row, value in enumerate(values) if value is None] if None in values else []
+
+
+def _values(name: str, cells: Sequence[str]) -> list[str | None]:
+    """Return the value in each cell `name=value`; None where a cell is something else."""
+    prefix = f",{name}="
+    text = "," + ",".join(cells)  # no cell has a comma in it
+    if text.count(prefix) == len(cells) and " " not in text and '"' not in text:
+        values = text.replace(prefix, ",")
+        if ",," not in values and values[-1] != ",":
+            return list(values[1:].split(","))
+    known = {cell: _value(prefix[1:], cell) for cell in set(cells)}
+    return [known[cell] for cell in cells]
+
+
+def _value(prefix: str, cell: str) -> str | None:
+    if not cell.startswith(prefix):
+        return None
+    value = cell[len(prefix) :]
+    return value if _PLAIN_VALUE.fullmatch(value) else None
 
 
 def ends_in_string(line: str, inside: bool = False) -> bool:
