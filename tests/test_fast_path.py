@@ -85,7 +85,7 @@ def test_kernel_does_what_the_wrappers_do(model: str, integrator: str, rejector:
     np.testing.assert_array_equal(ours.ints, theirs.ints)
     for ours, theirs in ((fast.integrator, plain.integrator), (fast.rejector, plain.rejector)):
         if ours is not None:
-            assert str(ours._memory()) == str(theirs._memory())
+            assert str(ours.memory_state()) == str(theirs.memory_state())
 
 
 def test_both_ways_may_alternate() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streamlvq
-from fusions import MODELS, World, accuracy, copied, first, fleet, learnt
+from fusions import MODELS, World, accuracy, arrays_of, copied, first, fleet, learnt
 from samples import readings
 from streamlvq import (
     FeatureTransform,
@@ -433,7 +433,7 @@ def test_nothing_to_fuse() -> None:
 def test_a_node_that_counted_nothing_cannot_be_fused_alone(world: World) -> None:
     (node,) = fleet(MODELS["GLVQ"], world, 1)
     liar = copied(node)
-    liar._arrays["class_count"][:] = 0.0
+    arrays_of(liar)["class_count"][:] = 0.0
     with pytest.raises(FusionError, match="counted"):
         fuse([liar])
     assert fuse([liar, copied(node, "other")]).for_node("n0").classes == node.labels

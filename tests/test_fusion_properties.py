@@ -17,6 +17,7 @@ from fusions import (
     PLAIN,
     World,
     accuracy,
+    arrays_of,
     bits,
     copied,
     fleet,
@@ -84,7 +85,8 @@ def test_of_two_versions_the_later_counts_whatever_was_learnt() -> None:
 def test_of_two_versions_that_nothing_tells_apart_all_choose_the_same() -> None:
     _, nodes = some_nodes("GLVQ", 2)
     other = copied(nodes[0])
-    other._arrays["w"] += 0.01
+    w = arrays_of(other)["w"]
+    w += 0.01
     assert bits(fuse([nodes[0], other, *nodes[1:]])) == bits(fuse([other, *nodes]))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streamlvq
-from fusions import MODELS, World, accuracy, copied, fleet, learnt, to_node
+from fusions import MODELS, World, accuracy, arrays_of, copied, fleet, learnt, to_node
 from samples import readings
 from streamlvq import Snapshot, fuse
 from streamlvq.fusion import Fused
@@ -141,7 +141,7 @@ def told(snapshot: Snapshot, lie: Callable[[Arrays], None]) -> Snapshot:
     for folder in ("", "learner/", "follower/"):
         inside = {
             key.removeprefix(folder): array
-            for key, array in liar._arrays.items()
+            for key, array in arrays_of(liar).items()
             if key.startswith(folder) and "/" not in key.removeprefix(folder)
         }
         if "w" in inside:

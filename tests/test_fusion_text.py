@@ -11,7 +11,7 @@ from streamlvq.fusion import Clipping, FusionReport, fuse
 from streamlvq.fusion.fused import COMMON_NODE
 from streamlvq.fusion.report import node_notes, node_rows, total_weights
 from streamlvq.snapshot import Snapshot, inspect_text
-from streamlvq.snapshot.table import FUSED
+from streamlvq.snapshot.inspect import FUSED
 
 replace = msgspec.structs.replace
 ROBUST = ("median", "trimmed_mean", "geometric_median")

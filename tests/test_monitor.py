@@ -387,8 +387,8 @@ def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None
     assert "ZeroDivisionError: for a test" in outcome.refused[0].text
     assert len(outcome.decisions) == 29
     before, after = (Monitor.restore(m.config, m.checkpoint()) for m in (clean, monitor))
-    assert before.models()[""]._memory()[0]["came"].tobytes() == (
-        after.models()[""]._memory()[0]["came"].tobytes()
+    assert before.models()[""].memory_state()[0]["came"].tobytes() == (
+        after.models()[""].memory_state()[0]["came"].tobytes()
     )
     assert before.models()[""].classifier.classifier.samples == (
         after.models()[""].classifier.classifier.samples

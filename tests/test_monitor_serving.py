@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamlvq
+from samples import described, rebuilt
 from serving import (
     CERTAINTY,
     FEATURES,
@@ -36,8 +37,7 @@ from streamlvq.models.batch import Batch
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import same
-from streamlvq.snapshot import describe, rebuild
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 # --- the local model stays local -----------------------------------------------------------------
 
@@ -141,7 +141,7 @@ def test_local_mode_decides_as_if_nothing_were_served_and_keeps_an_eye_on_the_ot
 
 def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
     """What wrappers say that hear of labels as if they came late: the model never learns."""
-    *outer, _ = links(classifier)
+    *outer, _ = unwrap(classifier)
     rejects = hasattr(classifier, "decide_one")
     seen = set()
     for k, row in enumerate(whole.rows.tolist()):
@@ -159,7 +159,7 @@ def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
         if outer and not again:
             classifier.observe_one(x, scales=False, **keywords)
             if rejects and whole.labels[k] is not None:
-                classifier.hear_late(decision.label, decision.certainty, whole.labels[k])
+                classifier.record_outcome(decision.label, decision.certainty, whole.labels[k])
 
 
 @pytest.mark.parametrize("rejector", REJECTORS)
@@ -431,7 +431,7 @@ def test_the_first_windows_are_those_of_the_local_model() -> None:
 
 def permuted(model: Any, order: Sequence[int]) -> Any:
     """The same model with its classes in another order."""
-    arrays, meta = describe(model)
+    arrays, meta = described(model)
     place = np.argsort(np.array(order))
     meta = copy.deepcopy(meta)
     meta["labels"] = [meta["labels"][c] for c in order]
@@ -442,7 +442,7 @@ def permuted(model: Any, order: Sequence[int]) -> Any:
         rows = arrays[name].copy()
         rows[: len(order)] = arrays[name][list(order)]
         arrays[name] = rows
-    return rebuild(arrays, meta)
+    return rebuilt(arrays, meta)
 
 
 @pytest.mark.parametrize("rejector", REJECTORS)

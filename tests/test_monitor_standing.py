@@ -36,7 +36,7 @@ from streamlvq.monitor.serving import (
     SCORE_SPAN_LABELS,
     ServingScore,
 )
-from streamlvq.snapshot import OWN_LIMIT, Snapshot, SnapshotError, decode, encode
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot, SnapshotError, decode, encode
 
 # --- better --------------------------------------------------------------------------------------
 
@@ -343,11 +343,11 @@ def test_a_served_model_that_breaks_down_altogether_does_not_keep_the_learner_fr
 def test_without_serving_a_checkpoint_is_what_it_was() -> None:
     monitor = Monitor(config())
     say(monitor, stream(50))
-    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     assert [set(group) for group in meta["groups"]] == [{"name", "classifier"}]
     assert set(meta["pending"]) == {"features", "waiting"}
     monitor.serve("", other())
-    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     assert [set(group) for group in meta["groups"]] == [{"name", "classifier", "served", "given"}]
 
 
@@ -406,9 +406,9 @@ def test_a_damaged_checkpoint_is_refused(change: Callable[[dict[str, Any]], Any]
     monitor = Monitor(config())
     monitor.serve("", other())
     say(monitor, stream(50))
-    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     change(meta["groups"][0])
-    data = encode(dict(arrays), meta, kind="checkpoint", limit=OWN_LIMIT)
+    data = encode(dict(arrays), meta, kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     with pytest.raises(SnapshotError):
         Monitor.restore(monitor.config, data)
 
@@ -436,9 +436,9 @@ def test_the_local_model_of_a_group_that_nobody_heard_of() -> None:
 def test_a_checkpoint_from_before_there_were_transforms_and_fleets() -> None:
     monitor = Monitor(config())
     say(monitor, stream(50))
-    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     del meta["made_of"]["model"]["transform"]
-    data = encode(dict(arrays), meta, kind="checkpoint", limit=OWN_LIMIT)
+    data = encode(dict(arrays), meta, kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     old = Monitor.restore(monitor.config, data)
     assert old.checkpoint() == monitor.checkpoint()
     assert say(old, stream(50, seed=1)) == say(monitor, stream(50, seed=1))

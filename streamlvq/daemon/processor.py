@@ -10,7 +10,7 @@ from streamlvq.connect import Message
 from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, failure
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import OWN_LIMIT, Snapshot
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class MessageProcessor:
         try:
             model = None
             if snapshot is not None:
-                model = Snapshot.from_bytes(snapshot, limit=OWN_LIMIT).classifier()
+                model = Snapshot.from_bytes(snapshot, limit=TRUSTED_MAX_BYTES).classifier()
             self.monitor.serve(group, model)
         except Exception as error:
             log.error("a model of the fleet cannot decide here: %s", error)

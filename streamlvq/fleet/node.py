@@ -22,7 +22,7 @@ from streamlvq.monitor import Monitor
 from streamlvq.monitor.serving import SCORE_SPAN_LABELS
 from streamlvq.role import Session
 from streamlvq.snapshot import Snapshot, SnapshotError
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class FleetNode(FleetParticipant):
     def _publish(self, now: float, monitor: Monitor) -> None:
         if GROUP not in monitor.models():
             return
-        *_, model = links(local := monitor.local(GROUP))
+        *_, model = unwrap(local := monitor.local(GROUP))
         if not self.schedule.due(model.samples, now):
             return
         try:
@@ -230,7 +230,7 @@ class FleetNode(FleetParticipant):
         self.reporter.report(monitor.serving_score(GROUP), has_model)
         samples = 0
         if GROUP in monitor.models():
-            *_, model = links(monitor.local(GROUP))
+            *_, model = unwrap(monitor.local(GROUP))
             samples = model.samples
         self.metrics.unpublished = self.schedule.new(samples)
         wait = self.schedule.wait(samples, now)

@@ -25,8 +25,7 @@ from streamlvq.fleet.envelope import (
     shown,
 )
 from streamlvq.fleet.keys import TrustedKeys
-from streamlvq.snapshot import Snapshot, SnapshotError
-from streamlvq.snapshot.errors import SnapshotSchemaError
+from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
 from streamlvq.snapshot.files import UNFINISHED, read, write_atomically
 
 ENVELOPE_MAX_BYTES = 16 * 2**20
@@ -412,7 +411,9 @@ class Roster:
 
     def _parse(self, envelope: Envelope) -> Snapshot:
         try:
-            snapshot = Snapshot.from_bytes(envelope.payload, limit=self.limit, room=self.room)
+            snapshot = Snapshot.from_bytes(
+                envelope.payload, limit=self.limit, limits=StateLimits(self.room)
+            )
         except SnapshotSchemaError as error:
             raise EnvelopeRefused("schema", str(error)) from error
         except SnapshotError as error:

@@ -1,21 +1,27 @@
-"""A fused model as arrays and metadata, in the coordinates of a node."""
+"""A fused model as a state, in the coordinates of a node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from streamlvq.engine import Design
+from streamlvq.engine import ModelSpec
+from streamlvq.estimator import EstimatorState, construct, estimator_class
 from streamlvq.fusion.class_tables import Axes, ClassStatistics
 from streamlvq.fusion.combine import CombinedModel, FusedMetric, factor_metric
 from streamlvq.fusion.node_models import Model, ModelLayout
 from streamlvq.kernels import layout as at
-from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
-from streamlvq.snapshot.parameters import construct
-from streamlvq.snapshot.tags import tag
-from streamlvq.snapshot.verify import EXACT, LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
+from streamlvq.models.validation import (
+    MAX_SAMPLES,
+    MIN_CAPACITY,
+    NAMES,
+    StateSizes,
+    all_sizes,
+    shape_of,
+)
 from streamlvq.state import FIXED, SECTIONS, Floats, Ints
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
@@ -38,8 +44,8 @@ def assemble(
     coordinates: Coordinates,
     template: Model,
     layout: ModelLayout,
-) -> tuple[Arrays, Meta]:
-    """Return arrays and metadata that `snapshot.rebuild` makes a classifier of.
+) -> EstimatorState:
+    """Return the state of the fused model.
 
     `visible` and `columns` are the labels and features that are wanted; the model gets the
     parameters of the template.
@@ -49,37 +55,34 @@ def assemble(
         combined, statistics, coordinates = _narrowed(
             combined, statistics, coordinates, columns, layout.rank
         )
-    parameters = layout.parameters(template.meta["parameters"], width)
-    model: Any = construct(MODELS[template.type], parameters)
-    memory = template.meta["memory"]
-    seed = 0 if memory is None else memory["seed"]
-    design: Design = replace(model._design(), seed=seed)  # that of a model may be drawn each time
-    part = _Part(combined, statistics, visible, coordinates, design, width)
-    numbers = Numbers(
+    parameters = layout.parameters(template.state.parameters, width)
+    model: Any = construct(estimator_class(template.type), parameters)
+    seed = 0 if template.sizes is None else template.sizes["seed"]
+    spec: ModelSpec = replace(model.spec(), seed=seed)  # that of a model may be drawn each time
+    part = _Part(combined, statistics, visible, coordinates, spec, width)
+    sizes = StateSizes(
         slots=part.slots,
         prototypes=len(part.label),
         classes=part.classes,
-        buffer=model.buffer_size if design.buffer > 0 else 0,
+        buffer=model.buffer_size if spec.buffer > 0 else 0,
         stored=0,
-        samples=int(min(_counts(statistics, visible).sum(), EXACT)),
+        samples=int(min(_counts(statistics, visible).sum(), MAX_SAMPLES)),
         random=1,
         seed=seed,
     )
-    sizes = sizes_of(numbers, design, width) | {at.BUFFER: 0}
+    kept = all_sizes(sizes, spec, width) | {at.BUFFER: 0}
     arrays = {}
     for name in NAMES:
-        size = shape_of(name, sizes)
+        size = shape_of(name, kept)
         if np.prod(size):
             arrays[name] = _filled(name, size, part.rows(name))
-    meta: Meta = {
-        "type": template.type,
-        "parameters": parameters,
-        "features": [tag(axes.features[k], "feature") for k in columns],
-        "labels": [tag(axes.labels[k], "label") for k in visible],
+    extra = {
+        "features": [axes.features[k] for k in columns],
+        "classes": [axes.labels[k] for k in visible],
         "columns": None,
-        "memory": {name: getattr(numbers, name) for name in Numbers.__struct_fields__},
+        "sizes": msgspec.structs.asdict(sizes),
     }
-    return arrays, meta
+    return EstimatorState(template.type, parameters, arrays, extra)
 
 
 def _narrowed(
@@ -145,14 +148,14 @@ class _Part:
         statistics: ClassStatistics,
         visible: Ints,
         coordinates: Coordinates,
-        design: Design,
+        spec: ModelSpec,
         width: int,
     ) -> None:
-        self.combined, self.design, self.width = combined, design, width
+        self.combined, self.spec, self.width = combined, spec, width
         self.coordinates = coordinates
         self.statistics, self.visible = statistics, visible
         code = {int(k): n for n, k in enumerate(visible)}
-        self.paired = design.rule == at.RULE_PAIRWISE
+        self.paired = spec.rule == at.RULE_PAIRWISE
         if self.paired:
             self._take_pairs(code)
         else:
@@ -160,10 +163,10 @@ class _Part:
             self.label = np.array([code[int(k)] for k in combined.label[self.chosen]], np.int64)
             self.w = combined.w[self.chosen]
             self.metrics = combined.metrics
-            if design.local and combined.metrics:
+            if spec.local and combined.metrics:
                 self.metrics = [combined.metrics[k] for k in self.chosen]
-        self.classes = max(LEAST_ROOM, len(visible))
-        self.slots = design.room(self.classes).get(at.SLOTS, max(LEAST_ROOM, len(self.label)))
+        self.classes = max(MIN_CAPACITY, len(visible))
+        self.slots = spec.room(self.classes).get(at.SLOTS, max(MIN_CAPACITY, len(self.label)))
 
     def _take_pairs(self, code: dict[int, int]) -> None:
         """All pairs of the classes in their order; what no node has is made of class means."""
@@ -236,8 +239,8 @@ class _Part:
         }[name]
 
     def _metric(self, name: str) -> Any:
-        rank = self.design.rows(self.width)
-        start = self.design.start_metric(self.width)
+        rank = self.spec.rows(self.width)
+        start = self.spec.start_metric(self.width)
         if name == "start":
             return start
         if name == "omega":

@@ -17,7 +17,7 @@ from streamlvq.fusion.aggregators import Aggregator, assumed_byzantine, capped_w
 from streamlvq.fusion.node_models import Model, NodeModel
 from streamlvq.kernels import layout as at
 from streamlvq.models.array_classifier import Label
-from streamlvq.snapshot.verify import EXACT
+from streamlvq.models.validation import MAX_SAMPLES
 from streamlvq.state import Floats, Ints
 from streamlvq.vectorize import name_order
 
@@ -95,7 +95,7 @@ class ClassTables:
             count[where] = model.arrays["class_weight"][rows]
             mean[where] = model.arrays["class_mean"][rows]
             variance[where] = model.arrays["class_variance"][rows]
-        samples = np.minimum(samples, EXACT)  # or sums of what is said might have no end
+        samples = np.minimum(samples, MAX_SAMPLES)  # or sums of what is said might have no end
         count = np.minimum(count, samples[:, :, None])
         spread = common_spread(count, variance)
         return cls([node.node for node in nodes], samples, count, mean, variance, spread)
@@ -295,7 +295,7 @@ class Pool:
 
     def _add(self, i: int, model: Model, axes: Axes) -> dict[str, Floats]:
         arrays, columns, codes = model.arrays, axes.columns(model), axes.codes(model)
-        d, count = len(axes.features), model.meta["memory"]["prototypes"]
+        d, count = len(axes.features), model.prototypes
         for name in FEATURE_ARRAYS:
             self.scales[name][i, columns] = _bounded(arrays[name])
         np.minimum(self.scales["inverse"][i], MAX_INVERSE, out=self.scales["inverse"][i])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from streamlvq.estimator import EstimatorState
 from streamlvq.fusion.assemble import Coordinates, assemble
 from streamlvq.fusion.class_tables import Axes, Bools, ClassStatistics, CommonTable, NodeTable
 from streamlvq.fusion.combine import CombinedModel
@@ -16,8 +17,6 @@ from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
 from streamlvq.fusion.report import FusionReport
 from streamlvq.snapshot import Snapshot
-from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
-from streamlvq.snapshot.snapshot import _File, _named
 from streamlvq.state import Floats, Ints
 from streamlvq.vectorize import to_rows
 
@@ -115,7 +114,6 @@ class Fused:
         return NodePlacement(member.model, largest, coordinates, none, np.arange(width))
 
     def _snapshot(self, node: str, placement: NodePlacement) -> Snapshot:
-        _named(node)
         component = self._components[placement.component]
         visible = np.union1d(component.shared, placement.own).astype(np.int64)
         if len(visible) == 0:
@@ -133,8 +131,8 @@ class Fused:
             )
             for member, own in placement.model.models.items()
         }
-        arrays, meta = _put_together(placement.model, parts, component.fitted)
-        return Snapshot(arrays, _File(node, None, False, meta))
+        state = _put_together(placement.model, parts, component.fitted)
+        return Snapshot(state, node, readings=False)
 
     @property
     def features(self) -> tuple[Hashable, ...]:
@@ -176,18 +174,16 @@ class Fused:
 
 
 def _put_together(
-    model: NodeModel, parts: dict[str, tuple[Arrays, Meta]], fitted: Floats | None
-) -> tuple[Arrays, Meta]:
+    model: NodeModel, parts: dict[str, EstimatorState], fitted: Floats | None
+) -> EstimatorState:
+    """The models of a node in the committee and the transform that they came from."""
     if model.committee is None:
-        arrays, meta = parts[""]
+        state = parts[""]
     else:
-        arrays = {"fitted": np.asarray(fitted)}
-        for name, (own, _) in parts.items():
-            arrays |= prefixed(name, own)
-        meta = model.committee | {"members": {name: each for name, (_, each) in parts.items()}}
-    if model.transform is not None:
-        arrays, meta = prefixed("classifier", arrays), model.transform | {"classifier": meta}
-    return arrays, meta
+        state = replace(model.committee, arrays={"fitted": np.asarray(fitted)}, parts=parts)
+    if model.transform is None:
+        return state
+    return replace(model.transform, parts={"classifier": state})
 
 
 # --- sensors that join later ---------------------------------------------------------------------

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streamlvq.errors import StreamLVQError
+from streamlvq.estimator import Array, EstimatorState, estimator_class
 from streamlvq.kernels import layout as at
 from streamlvq.models.array_classifier import Label
 from streamlvq.snapshot import Snapshot
-from streamlvq.snapshot.classifiers import MEMBERS, MODELS, Arrays, Meta, split
-from streamlvq.snapshot.tags import untag_all
 from streamlvq.state import SECTIONS
 
 TRANSFORM = "FeatureTransform"
@@ -30,20 +29,28 @@ class FusionError(StreamLVQError, ValueError):
 class Model:
     """One model of a node; `arrays` is empty before its first reading."""
 
-    meta: Meta
-    arrays: Arrays
+    state: EstimatorState
+    arrays: Mapping[str, Array]
     features: list[Hashable]
     labels: list[Label]
 
     @property
     def type(self) -> str:
-        name: str = self.meta["type"]
-        return name
+        return self.state.kind
+
+    @property
+    def sizes(self) -> Mapping[str, int] | None:
+        """Its sizes and counters; None before its first reading."""
+        sizes: Mapping[str, int] | None = self.state.extra["sizes"]
+        return sizes
+
+    @property
+    def prototypes(self) -> int:
+        return 0 if self.sizes is None else self.sizes["prototypes"]
 
     @property
     def samples(self) -> int:
-        memory = self.meta["memory"]
-        return 0 if memory is None else int(memory["samples"])
+        return 0 if self.sizes is None else self.sizes["samples"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,9 @@ class NodeModel:
 
     node: str
     models: dict[str, Model]
-    committee: Meta | None  # its metadata
-    fitted: Any  # and its weights
-    transform: Meta | None  # what the readings went through before
+    committee: EstimatorState | None
+    fitted: Any  # the weights of its members
+    transform: EstimatorState | None  # what the readings went through before
 
     @property
     def kind(self) -> str:
@@ -83,60 +90,39 @@ def newest(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
 
 def _age(snapshot: Snapshot) -> tuple[float, int, bytes]:
     """Later is larger; if time and samples do not tell, the bytes decide, so that all agree."""
-    created = snapshot._file.created
+    created = snapshot.created_seconds
     samples = unpack([snapshot])[0].first.samples
     when = float("-inf") if created is None else created
     return when, samples, hashlib.sha256(snapshot.to_bytes()).digest()
 
 
-class _Names:
-    """Features and labels are mostly those of the last snapshot: no need to decode them again."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.tags: list[Any] = []
-        self.names: list[Any] = []
-
-    def of(self, tags: list[Any]) -> list[Any]:
-        if tags != self.tags:
-            self.tags, self.names = tags, untag_all(tags, self.what)
-        return self.names
-
-
 def unpack(snapshots: Iterable[Snapshot]) -> list[NodeModel]:
     """Take snapshots apart without building what they describe; they were checked before."""
-    names = _Names("feature"), _Names("label")
-    return [_unpack(snapshot, names) for snapshot in snapshots]
+    return [_unpack(snapshot) for snapshot in snapshots]
 
 
-def _unpack(snapshot: Snapshot, names: tuple[_Names, _Names]) -> NodeModel:
-    meta, arrays = snapshot._file.classifier, snapshot._arrays
-    transform: Meta | None = None
-    while "classifier" in meta:
-        if meta["type"] == TRANSFORM:
-            transform = {k: v for k, v in meta.items() if k != "classifier"}
-        arrays = split(arrays, ("classifier",))[1]["classifier"]
-        meta = meta["classifier"]
-    if meta["type"] != COMMITTEE:
-        return NodeModel(snapshot.node, {"": _model(meta, arrays, names)}, None, None, transform)
-    own, parts = split(arrays, MEMBERS)
-    models = {name: _model(meta["members"][name], parts[name], names) for name in MEMBERS}
-    return NodeModel(snapshot.node, models, meta, own["fitted"], transform)
+def _unpack(snapshot: Snapshot) -> NodeModel:
+    outermost = snapshot.estimator_state()
+    inside = outermost.innermost
+    models = {name: _model(state) for name, state in snapshot.node_models().items()}
+    committee = inside if inside.kind == COMMITTEE else None
+    fitted = None if committee is None else committee.arrays["fitted"]
+    # A transform is the outermost wrapper; windows and thresholds are not fused.
+    transform = outermost if outermost.kind == TRANSFORM else None
+    return NodeModel(snapshot.node, models, committee, fitted, transform)
 
 
-def _model(meta: Meta, arrays: Arrays, names: tuple[_Names, _Names]) -> Model:
-    features, labels = names
-    return Model(meta, arrays, features.of(meta["features"]), labels.of(meta["labels"]))
+def _model(state: EstimatorState) -> Model:
+    return Model(state, state.arrays, state.extra["features"], state.extra["classes"])
 
 
 def _function(node: NodeModel) -> tuple[Any, list[str]] | None:
     """The transform of a node, however its features are ordered."""
     if node.transform is None:
         return None
-    parameters = dict(node.transform["parameters"])
+    parameters = dict(node.transform.parameters)
     features = parameters.pop("features", None)
-    names = [features] if features is None else features["names"]
-    return parameters, sorted(map(repr, names))
+    return parameters, sorted(map(repr, [None] if features is None else ["named", *features]))
 
 
 def group_compatible(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
@@ -227,25 +213,25 @@ class ModelLayout:
         `width` is the number of features that they know together; `rank` is "keep" for the largest
         of any node, "full", or a number.
         """
-        blank: Any = MODELS[models[0].type]
-        given = [model.meta["parameters"] for model in models]
+        blank = estimator_class(models[0].type)
+        given = [model.state.parameters for model in models]
         return cls(
-            kind=blank._kind,
-            local=blank._local,
-            rank=_rank(blank._kind, given, width, rank),
+            kind=blank.metric_kind(),
+            local=blank.has_local_metrics(),
+            rank=_rank(blank.metric_kind(), given, width, rank),
             standardize=2 * sum(bool(each["standardize"]) for each in given) >= len(given),
             floor=statistics.median_low(float(each["scale_floor"]) for each in given),
         )
 
-    def parameters(self, given: Meta, width: int) -> Meta:
+    def parameters(self, given: Mapping[str, Any], width: int) -> dict[str, Any]:
         """Return the parameters of a node with those replaced that are common to all."""
         common = {"standardize": self.standardize, "scale_floor": self.floor}
         if "rank" in given and min(given["rank"] or width, width) != min(self.rank, width):
             common["rank"] = self.rank
-        return given | common
+        return {**given, **common}
 
 
-def _rank(kind: int, given: list[Meta], width: int, wanted: str | int) -> int:
+def _rank(kind: int, given: list[Mapping[str, Any]], width: int, wanted: str | int) -> int:
     if kind != at.MATRIX:
         return 1 if kind == at.DIAGONAL else 0
     if wanted == "full":

@@ -19,7 +19,7 @@ from streamlvq.fusion.screening import (
     class_distances,
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.snapshot.table import aligned
+from streamlvq.snapshot.inspect import aligned
 from streamlvq.state import Floats, Ints
 from streamlvq.text import number
 

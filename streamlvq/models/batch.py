@@ -41,7 +41,7 @@ class Batch:
     end: int = 0
     done: int = 0  # rows after `start` that the kernel has been through
     # From here on there is nothing before a kernel call:
-    classes: Sequence[Label] = field(init=False)  # of the model, see `LVQClassifier.class_list`
+    classes: Sequence[Label] = field(init=False)  # of the model, see `LVQClassifier.known_labels`
     codes: Ints = field(init=False)
     verdicts: Ints = field(init=False)
     measures: Floats = field(init=False)

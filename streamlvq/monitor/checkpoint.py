@@ -25,17 +25,21 @@ from streamlvq.monitor.serving import (
     transform_of,
 )
 from streamlvq.snapshot import (
-    OWN_LIMIT,
-    OWN_ROOM,
+    TRUSTED_LIMITS,
+    TRUSTED_MAX_BYTES,
     SnapshotError,
+    build_estimator,
     decode,
-    describe,
     encode,
-    rebuild,
+    from_arrays,
+    to_arrays,
 )
-from streamlvq.snapshot.classifiers import prefixed, split
+from streamlvq.snapshot import (
+    capture as capture_state,
+)
+from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 KIND = "checkpoint"
 CHANGE_BACK = "change it back, or give state.folder another name to begin anew"
@@ -103,7 +107,7 @@ class Checkpoint(NamedTuple):
             own, extra = self.pending.state()
             arrays |= prefixed("pending", own)
         file = _File(self.made_of, groups, extra)
-        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=OWN_LIMIT)
+        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=TRUSTED_MAX_BYTES)
 
 
 def capture(
@@ -119,20 +123,28 @@ def capture(
 
 
 def _copy(name: str, group: Group) -> GroupCopy:
-    arrays, meta = describe(group.local.classifier, room=OWN_ROOM)
+    arrays, meta = _to_arrays(group.local.classifier)
     served = group.served
     if served is None:
         return GroupCopy(name, arrays, meta, {}, None, group.served_models)
-    own, own_meta = describe(served.pipeline.classifier, room=OWN_ROOM)
+    own, own_meta = _to_arrays(served.pipeline.classifier)
     kept = _Served(own_meta, replace(served.score))
     return GroupCopy(name, arrays, meta, own, kept, group.served_models)
+
+
+def _to_arrays(classifier: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    return to_arrays(capture_state(classifier, limits=TRUSTED_LIMITS))
+
+
+def _from_arrays(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
+    return build_estimator(from_arrays(arrays, meta), limits=TRUSTED_LIMITS)
 
 
 def load(
     config: Config, data: bytes, duplicates: DuplicateFilter, pending: PendingReadings | None
 ) -> dict[str, Group]:
     """Fill the memories and return the groups; raises `SnapshotError` for what cannot be."""
-    arrays, metadata = decode(data, kind=KIND, limit=OWN_LIMIT)
+    arrays, metadata = decode(data, kind=KIND, limit=TRUSTED_MAX_BYTES)
     try:
         file = msgspec.convert(metadata, _File)
     except msgspec.ValidationError as error:
@@ -170,10 +182,10 @@ def _load_group(
     arrays: dict[str, Any],
     served_arrays: dict[str, Any],
 ) -> Group:
-    local = rebuild(arrays, group.classifier, room=OWN_ROOM)
+    local = _from_arrays(arrays, group.classifier)
     loaded = Group(Pipeline(_adapted(config, before, local)), None, group.given)
     if group.served is not None:
-        chain = rebuild(served_arrays, group.served.classifier, room=OWN_ROOM)
+        chain = _from_arrays(served_arrays, group.served.classifier)
         pipeline = Pipeline(_rewrapped(config, before, chain), learns=False)
         _check_served(group, group.served.standing, pipeline)
         loaded.served = Served(pipeline, group.given, group.served.standing)
@@ -196,7 +208,7 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     now = config_fingerprint(config)
     if now == before:
         return classifier
-    *_, model = links(classifier)
+    *_, model = unwrap(classifier)
     per = (before.get("model") or {}).get("per")
     if now["model"]["per"] != per:
         raise OtherModelError(
@@ -211,7 +223,7 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
 def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     """The model of a classifier in the wrappers that the configuration wants now."""
     now = config_fingerprint(config)
-    *wrappers, model = links(classifier)
+    *wrappers, model = unwrap(classifier)
     if now["integrator"] != before.get("integrator"):
         return build_full_classifier(
             config, model

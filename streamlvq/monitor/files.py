@@ -15,7 +15,7 @@ import msgspec
 from streamlvq.config import Config
 from streamlvq.monitor.monitor import Monitor
 from streamlvq.snapshot import (
-    OWN_LIMIT,
+    TRUSTED_MAX_BYTES,
     Snapshot,
     SnapshotError,
     Store,
@@ -144,7 +144,7 @@ def inspect(path: str | Path, width: int | None = None) -> str:
 
 def _models(data: bytes) -> Mapping[str, Any]:
     """Return the classifiers of a checkpoint, which says itself how they were configured."""
-    _, metadata = decode(data, kind=CHECKPOINT, limit=OWN_LIMIT)
+    _, metadata = decode(data, kind=CHECKPOINT, limit=TRUSTED_MAX_BYTES)
     try:
         config = msgspec.convert(metadata.get("made_of"), Config)
     except msgspec.ValidationError as error:
@@ -182,16 +182,16 @@ def _read(path: Path) -> bytes:
 
 
 def _newest(files: Store, check: Callable[[bytes], T]) -> tuple[T, int, Path] | None:
-    return files.newest(check, limit=OWN_LIMIT)
+    return files.newest(check, limit=TRUSTED_MAX_BYTES)
 
 
 def _checked(data: bytes) -> bytes:
-    decode(data, kind=_kind(data), limit=OWN_LIMIT)  # else the one before is taken
+    decode(data, kind=_kind(data), limit=TRUSTED_MAX_BYTES)  # else the one before is taken
     return data
 
 
 def _kind(data: bytes) -> str:
-    return kind_of(data, limit=OWN_LIMIT)
+    return kind_of(data, limit=TRUSTED_MAX_BYTES)
 
 
 __all__ = [

@@ -18,7 +18,7 @@ from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
 from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, by_group
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.transform import Transform
 
 _LOG = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class Monitor:
         classifier = self._start.classifier()
         what = "model.start: this is a snapshot"
         checkpoint.check_transform(self.config.model, classifier, what)
-        *_, model = links(classifier)
+        *_, model = unwrap(classifier)
         checkpoint.adapt(self.config.model, model, f"{what} of")
         return Group(Pipeline(build_full_classifier(self.config, model)))
 

@@ -15,7 +15,7 @@ from streamlvq.models.base import LVQClassifier
 from streamlvq.models.batch import Arrays, Batch, BatchPart, kernels, no_rejection, no_window
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.rejector import Rejector, no_model
 
@@ -162,7 +162,7 @@ class Pipeline:
     def __init__(self, classifier: Any, learns: bool = True) -> None:
         self.classifier = classifier
         self.learns = learns
-        chain = list(links(classifier))
+        chain = list(unwrap(classifier))
         # `type`, because `isinstance` sees through pipelines
         self.transform: FeatureTransform | None = (
             chain.pop(0) if type(classifier) is FeatureTransform else None
@@ -233,7 +233,7 @@ class Pipeline:
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
         constants, rows, count = kernels(), batch.rows, batch.end - batch.start
-        batch.classes = model.class_list
+        batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]
         batch.verdicts = np.zeros(count, np.int64)
         batch.measures = np.zeros((count, constants.OUT_COLUMNS))
@@ -307,7 +307,7 @@ class Pipeline:
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
         if label is not None and self.rejector is not None and decision.reason != "no_model":
-            self.rejector.hear_late(decision.label, decision.certainty, label)
+            self.rejector.record_outcome(decision.label, decision.certainty, label)
 
     def _decide(self, x: dict[str, float], keywords: dict[str, Any]) -> Decision:
         if self.rejector is not None:
@@ -344,7 +344,7 @@ class Pipeline:
             return
         if self.rejector.per_class and answer.label not in self.classes:
             return  # a class that is gone has no threshold
-        self.rejector.hear_late(answer.label, answer.certainty, y)
+        self.rejector.record_outcome(answer.label, answer.certainty, y)
 
 
 def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:

@@ -14,7 +14,7 @@ from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.memory import PendingReading
 from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, ServedAnswer
-from streamlvq.snapshot import OWN_ROOM, describe
+from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.wrapper import ClassifierWrapper
 
@@ -263,12 +263,8 @@ def same(one: Any, other: Any) -> bool:
     """Whether two models are alike to the last bit."""
     if one is other:
         return True
-    (arrays, meta), (others, other_meta) = (describe(m, room=OWN_ROOM) for m in (one, other))
-    return (
-        meta == other_meta
-        and arrays.keys() == others.keys()
-        and all(arrays[name].tobytes() == others[name].tobytes() for name in arrays)
-    )
+    first, second = (capture(m, limits=TRUSTED_LIMITS) for m in (one, other))
+    return first.same_as(second)
 
 
 def _moved(classifier: Any, model: Any) -> Any:

@@ -32,7 +32,7 @@ from streamlvq.snapshot import Snapshot
 from streamlvq.text import number
 from streamlvq.vectorize import Rows
 from streamlvq.wrappers import FeatureTransform
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _transformed(
 
 
 def _model(classifier: Any) -> Any:
-    return list(links(classifier))[-1]
+    return list(unwrap(classifier))[-1]
 
 
 def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]:

@@ -19,7 +19,7 @@ from streamlvq.replay.text import feature_lines, percent
 from streamlvq.report.html import document, section, table, tiles
 from streamlvq.report.timeline import course_drawing, moment, track_drawing
 from streamlvq.text import number
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -247,7 +247,7 @@ def calibration_picture(calibration: Calibration) -> str:
 
 def model_pictures(classifier: Any) -> list[str]:
     """Relevances and prototypes of the model inside; [] if it has none to show."""
-    model = list(links(classifier))[-1]
+    model = list(unwrap(classifier))[-1]
     if not hasattr(model, "relevances") or not hasattr(model, "prototypes"):
         return []
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from river import base
@@ -17,7 +17,7 @@ from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.records import Decision
 from streamlvq.vectorize import Reading
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.thresholds import (
     Adaptive,
@@ -36,7 +36,7 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "target_accuracy": TargetAccuracy,
     "reject_cost": RejectCost,
 }
-AIMS = ("threshold", *RULES)
+TARGETS = ("threshold", *RULES)
 
 documented_rejector = functools.partial(
     documented,
@@ -93,30 +93,30 @@ class Rejector(ClassifierWrapper, abc.ABC):
         self.memory = memory
         self.per_class = per_class
         self._check()
-        self._examine(list(links(classifier)))
-        self._thresholds = self._make_thresholds(self._aim())
+        self._examine(list(unwrap(classifier)))
+        self._thresholds = self._make_thresholds(self._target_name())
 
     # --- parameters ------------------------------------------------------------------------------
 
-    def _aim(self) -> str:
-        """Which of the ways to a threshold was chosen."""
-        given = [name for name in AIMS if getattr(self, name) is not None]
+    def _target_name(self) -> str:
+        """Return the parameter that says how the threshold is found."""
+        given = [name for name in TARGETS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ParameterError(
                 type(self).__name__,
                 None,
-                f"expected exactly one of {', '.join(AIMS)}, got {' and '.join(given) or 'none'}",
+                f"expected exactly one of {', '.join(TARGETS)}, got {' and '.join(given) or 'none'}",
             )
         return given[0]
 
     def _check(self) -> None:
-        owner, aim = type(self).__name__, self._aim()
+        owner, target = type(self).__name__, self._target_name()
         check_range(owner, "memory", self.memory, 1, whole=True)
         if not isinstance(self.per_class, bool):
             raise ParameterError(owner, "per_class", f"expected a bool, got {self.per_class!r}")
-        value = getattr(self, aim)
-        if aim != "threshold" or not isinstance(value, Mapping):
-            check_range(owner, aim, value, 0, 1)
+        value = getattr(self, target)
+        if target != "threshold" or not isinstance(value, Mapping):
+            check_range(owner, target, value, 0, 1)
             return
         if not value:
             raise ParameterError(owner, "threshold", f"expected at least one label, got {value!r}")
@@ -140,29 +140,29 @@ class Rejector(ClassifierWrapper, abc.ABC):
                     "put the FeatureTransform around the rejector",
                 )
 
-    def _make_thresholds(self, aim: str) -> Thresholds:
-        target = getattr(self, aim)
-        if aim not in self._fixed:
-            return Adaptive(RULES[aim](target), self.memory, self.per_class)
+    def _make_thresholds(self, name: str) -> Thresholds:
+        target = getattr(self, name)
+        if name not in self._fixed:
+            return Adaptive(RULES[name](target), self.memory, self.per_class)
         if self.per_class:
             raise ParameterError(
                 type(self).__name__,
                 "per_class",
-                f"expected a threshold that adapts, got {aim}={target!r}; "
+                f"expected a threshold that adapts, got {name}={target!r}; "
                 "fixed thresholds for each class are a mapping",
             )
-        return self._fixed[aim](target)
+        return self._fixed[name](target)
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return {self._aim()}
+        return {self._target_name()}
 
     def __setattr__(self, name: str, value: Any) -> None:
         """What is aimed at may change at any time; a bad value changes nothing."""
-        if "_thresholds" not in self.__dict__ or name not in AIMS:
+        if "_thresholds" not in self.__dict__ or name not in TARGETS:
             object.__setattr__(self, name, value)
             return
-        if value is None and name == self._aim():
+        if value is None and name == self._target_name():
             raise ValueError(
                 f"{type(self).__name__}.{name} = None: expected a number (a curve has no threshold "
                 f"for an accuracy that it never reached: ask for less, or show it more readings)"
@@ -174,7 +174,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         except ValueError:
             object.__setattr__(self, name, before)
             raise
-        self._thresholds.aim(value)
+        self._thresholds.set_target(value)
 
     def threshold_for(self, label: Label = None) -> float:
         """The threshold in force for a predicted label; infinite where everything is rejected."""
@@ -210,7 +210,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
-    def hear_late(self, label: Label | None, certainty: float, y: Label) -> None:
+    def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
         """Tell the thresholds how a decision ended whose reading was observed without its label.
 
         Parameters
@@ -297,23 +297,18 @@ class Rejector(ClassifierWrapper, abc.ABC):
         """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
         return "ambiguous"
 
-    # --- another model ---------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
 
-    def _continue(self, former: ClassifierWrapper, model: Any) -> None:
-        assert isinstance(former, Rejector)
-        self._thresholds = former._thresholds.moved_to(model.classes)
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Copy what the thresholds remember, as arrays."""
+        return self._thresholds.memory(self.classes), {}
 
-    # --- files -----------------------------------------------------------------------------------
+    def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Take over what `memory_state` returned; raises ValueError if it does not fit."""
+        self._thresholds.restore(self.classes, arrays)
 
-    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the thresholds remember, as arrays; see `streamlvq.snapshot`."""
-        *_, model = links(self.classifier)
-        return self._thresholds.memory(model.classes), {}
-
-    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """The opposite; the classifier inside is what it was. Raises ValueError if it cannot be."""
-        *_, model = links(self.classifier)
-        self._thresholds.restore(model.classes, arrays)
+    def _move_memory(self, new: Self) -> None:
+        new._thresholds = self._thresholds.moved_to(new.classes)
 
 
 def likeliest(probabilities: dict[Label, float]) -> Label | None:

@@ -82,7 +82,7 @@ class RejectCost(Rule):
 # --- where thresholds come from ------------------------------------------------------------------
 
 
-class Recent:
+class RecentCertainties:
     """The last certainties and the threshold that follows from them, found when it is asked for.
 
     Room is made as they come: many labels that are rarely seen ask for little.
@@ -127,7 +127,7 @@ class Recent:
             return self._memory[:2, : self.seen]
         return np.roll(self._memory[:2], -(self.seen % self._room), axis=1)
 
-    def recall(self, seen: int, came: Floats) -> None:
+    def restore(self, seen: int, came: Floats) -> None:
         """Remember these, the last of so many."""
         stored = came.shape[1]
         self._make_room(stored)
@@ -157,7 +157,7 @@ class Thresholds(abc.ABC):
         """The threshold in force."""
 
     @abc.abstractmethod
-    def aim(self, target: Any) -> None:
+    def set_target(self, target: Any) -> None:
         """Change what is aimed at."""
 
     @abc.abstractmethod
@@ -190,9 +190,9 @@ class Fixed(Thresholds):
     """A number, or a number for each label; a label without one gets the largest of them."""
 
     def __init__(self, target: float | Mapping[Label, float]) -> None:
-        self.aim(target)
+        self.set_target(target)
 
-    def aim(self, target: float | Mapping[Label, float]) -> None:
+    def set_target(self, target: float | Mapping[Label, float]) -> None:
         self._by_label = dict(target) if isinstance(target, Mapping) else {}
         self._other = max(target.values()) if isinstance(target, Mapping) else target
 
@@ -206,9 +206,9 @@ class Fixed(Thresholds):
 class Chow(Fixed):
     """The best threshold for a probability, if an error costs 1 and a rejection `target`."""
 
-    def aim(self, target: float | Mapping[Label, float]) -> None:
+    def set_target(self, target: float | Mapping[Label, float]) -> None:
         assert not isinstance(target, Mapping)
-        super().aim(1.0 - target)
+        super().set_target(1.0 - target)
 
 
 class Adaptive(Thresholds):
@@ -221,13 +221,13 @@ class Adaptive(Thresholds):
         self.needs_labels = rule.needs_labels
         self._memory = memory
         self.per_class = per_class
-        self._recent: dict[Label, Recent] = {}
-        self._nothing = Recent(1)
+        self._recent: dict[Label, RecentCertainties] = {}
+        self._nothing = RecentCertainties(1)
 
     def _key(self, label: Label) -> Label:
         return label if self.per_class else None
 
-    def aim(self, target: float) -> None:
+    def set_target(self, target: float) -> None:
         self.rule.target = target
         for recent in (*self._recent.values(), self._nothing):
             recent.threshold = None
@@ -238,11 +238,11 @@ class Adaptive(Thresholds):
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         self.recent(label).remember(certainty, right)
 
-    def recent(self, label: Label) -> Recent:
+    def recent(self, label: Label) -> RecentCertainties:
         """Where the certainties are that go with a label."""
         key = self._key(label)
         if key not in self._recent:
-            self._recent[key] = Recent(self._memory)
+            self._recent[key] = RecentCertainties(self._memory)
         return self._recent[key]
 
     def lend(self, classes: Sequence[Label]) -> Arrays:
@@ -293,7 +293,7 @@ class Adaptive(Thresholds):
             raise ValueError("thresholds: expected labels that the model knows")
         self._recent, start = {}, 0
         for code, number, count in zip(of.tolist(), seen.tolist(), stored.tolist(), strict=True):
-            recent = Recent(self._memory)
-            recent.recall(number, came[:, start : start + count])
+            recent = RecentCertainties(self._memory)
+            recent.restore(number, came[:, start : start + count])
             self._recent[None if code < 0 else classes[code]] = recent
             start += count

@@ -161,21 +161,6 @@ class Windows:
             fresh.append(found == NONE)
         return np.array(places, np.int64), np.array(fresh, np.int64)
 
-    def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
-        """Copy the windows for other classes; their columns follow each class to its new place.
-
-        A class that is new counts as one that was unknown when the readings came; what is about a
-        class that is gone is dropped.
-        """
-        moved = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
-        unknown = self.logs.shape[2] - 1
-        column = {label: k for k, label in enumerate(before[:unknown])}
-        columns = [column.get(label, unknown) for label in after]
-        moved.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
-        moved.counts, moved.times = self.counts.copy(), self.times.copy()
-        moved._places, moved._free = self._places.copy(), self._free.copy()
-        return moved
-
     def forget(self, device: Hashable) -> Window | None:
         """Empty the window of a device; returns what was in it."""
         place = self._places.pop(device, NONE)
@@ -187,7 +172,21 @@ class Windows:
     def __len__(self) -> int:
         return len(self._places)
 
-    # --- files -----------------------------------------------------------------------------------
+    def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
+        """Copy the windows with their columns in the order of other classes.
+
+        A class that is not among those `before` counts as one that was unknown to all readings.
+        """
+        unknown = self.logs.shape[2] - 1
+        place = {label: column for column, label in enumerate(before[:unknown])}
+        columns = [place.get(label, unknown) for label in after]
+        new = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
+        new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
+        new.counts, new.times = self.counts.copy(), self.times.copy()
+        new._places, new._free = self._places.copy(), self._free.copy()
+        return new
+
+    # --- state -----------------------------------------------------------------------------------
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and what else there is, those silent longest first.
