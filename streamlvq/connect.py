@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+NO_TOPIC = ""  # the topic of a message that is a row of a file
+
+
 class Message(NamedTuple):
     """Something that came: from a broker, or from a recording of one."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -21,7 +22,14 @@ Model = Literal["local", "fused"]  # who decides: the model that learns here, or
 
 UNNAMED_DEVICE = "device"  # the device of readings that name none
 NO_KEY = 0  # of a reading that cannot come twice
-NEVER, LATELY, EVER = 0, 100, 2**62  # see `Readings.suspects`
+
+
+class DedupWindow(IntEnum):
+    """Among how many of the last readings an equal key means an equal reading."""
+
+    NONE = 0  # no number and no time: a sensor at rest may well say the same thing again
+    RECENT = 100  # nobody should say a number or a time twice, but counters and clocks start over
+    ALL = 2**62  # the broker says that it delivers it again, or it has both a number and a time
 
 
 @dataclass(slots=True)
@@ -47,11 +55,8 @@ class Readings:
     keys
         64 bits (signed) that tell a reading from all others, to recognise one that comes twice;
         NO_KEY: it cannot come twice, as in a file.
-    suspects
-        Among how many of the last readings an equal key means an equal reading. EVER: the broker
-        says that it delivers it again. LATELY: it holds a sequence number or a time, so nobody
-        should say it twice; but counters start over and clocks restart. NEVER: a sensor at rest may
-        well say the same thing again.
+    dedup_windows
+        For how long an equal key means an equal reading, as `DedupWindow`.
     sources
         The index of the message that each came from, in the batch that was decoded.
 
@@ -65,7 +70,7 @@ class Readings:
     times: list[float | None]
     sequences: list[int | None]
     keys: list[int]
-    suspects: list[int]
+    dedup_windows: list[int]
     sources: list[int]
 
     @classmethod
@@ -80,7 +85,7 @@ class Readings:
         times: Sequence[float | None] | None = None,
         sequences: Sequence[int | None] | None = None,
         keys: Sequence[int] | None = None,
-        suspects: Sequence[int] | None = None,
+        dedup_windows: Sequence[int] | None = None,
         sources: Sequence[int] | None = None,
     ) -> Readings:
         """Make readings from the columns that are known, with defaults for the others.
@@ -92,7 +97,7 @@ class Readings:
         ----------
         features, rows
             As in `Readings`; `rows` may be nested lists.
-        devices, groups, labels, times, sequences, keys, suspects, sources
+        devices, groups, labels, times, sequences, keys, dedup_windows, sources
             As in `Readings`, a value for each row; None for the default.
 
         Examples
@@ -134,7 +139,7 @@ class Readings:
             times=column("times", times, None),
             sequences=column("sequences", sequences, None),
             keys=column("keys", keys, NO_KEY),
-            suspects=column("suspects", suspects, NEVER),
+            dedup_windows=column("dedup_windows", dedup_windows, DedupWindow.NONE),
             sources=column("sources", range(count) if sources is None else sources, 0),
         )
 
@@ -167,7 +172,7 @@ class LateLabel(NamedTuple):
     sequence: int | None
     source: int = 0  # as in `Readings`
     key: int = NO_KEY  # as in `Readings`
-    suspect: int = NEVER
+    dedup_window: DedupWindow = DedupWindow.NONE
 
 
 class Refused(NamedTuple):
@@ -301,14 +306,12 @@ def label_text(label: Label) -> str:
 
 
 __all__ = [
-    "EVER",
-    "LATELY",
-    "NEVER",
     "NO_KEY",
     "REFUSALS",
     "UNNAMED_DEVICE",
     "DecisionRecord",
     "Decisions",
+    "DedupWindow",
     "Event",
     "Hint",
     "Label",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamlvq.events import EVER, DecisionRecord, Decisions, Readings
+from streamlvq.events import DecisionRecord, Decisions, DedupWindow, Readings
 
 NAMES = [name for name in DecisionRecord.__struct_fields__ if name != "probabilities"]
 
@@ -39,7 +39,7 @@ def readings(
         times=np.cumsum(rng.exponential(1.0, count)).tolist(),
         sequences=range(count),
         keys=range(1, count + 1),
-        suspects=[EVER] * count,
+        dedup_windows=[DedupWindow.ALL] * count,
     )
     again = np.flatnonzero(rng.random(count) < twice)
     origin = np.concatenate([np.arange(count), again])

@@ -25,7 +25,7 @@ from streamlvq.config import (
     ShardSection,
 )
 from streamlvq.connect import Message
-from streamlvq.events import EVER, LATELY, NEVER, LateLabel, Readings, Refused
+from streamlvq.events import DedupWindow, LateLabel, Readings, Refused
 from streamlvq.payloads import Decoded, Decoder, FieldsError, group_of
 from streamlvq.payloads.identity import Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
@@ -61,7 +61,12 @@ def flat(decoded: Decoded, start: int = 0) -> list[tuple[Any, ...]]:
             continue
         columns = (event.devices, event.groups, event.labels, event.times, event.sequences)
         rows = zip(
-            event.rows.tolist(), *columns, event.keys, event.suspects, event.sources, strict=True
+            event.rows.tolist(),
+            *columns,
+            event.keys,
+            event.dedup_windows,
+            event.sources,
+            strict=True,
         )
         found += [("reading", event.features, *row[:-1], row[-1] + start) for row in rows]
     found += [("refused", r.reason, r.text, r.source + start) for r in decoded.refused]
@@ -85,7 +90,7 @@ def test_readings_with_the_same_features_are_one_event() -> None:
         assert event.labels == [None] * 20
         assert event.times == [1.7e9 + i for i in range(20)]
         assert event.sequences == event.sources == list(range(20))
-        assert event.suspects == [LATELY] * 20
+        assert event.dedup_windows == [DedupWindow.RECENT] * 20
         assert len(set(event.keys)) == 20
         assert not decoded.refused
         assert decoded.skipped == 0
@@ -317,7 +322,7 @@ def test_an_equal_message_has_an_equal_key_and_others_have_others() -> None:
     assert all(-(2**63) <= key < 2**63 and key != 0 for key in event.keys)
 
 
-def test_suspects_have_a_number_or_a_time_or_are_delivered_again() -> None:
+def test_dedup_windows_of_what_has_a_number_or_a_time_or_are_delivered_again() -> None:
     batch = [
         message("a", x=1),
         message("a", x=1, n=1),
@@ -328,10 +333,17 @@ def test_suspects_have_a_number_or_a_time_or_are_delivered_again() -> None:
     ]
     for features in (["x"], None):
         [event] = readings_in(Decoder(config_of(time="t", features=features)).decode(batch))
-        assert event.suspects == [NEVER, LATELY, LATELY, EVER, EVER, EVER]
-        for one, span in zip(batch, event.suspects, strict=True):  # also by themselves
+        assert event.dedup_windows == [
+            DedupWindow.NONE,
+            DedupWindow.RECENT,
+            DedupWindow.RECENT,
+            DedupWindow.ALL,
+            DedupWindow.ALL,
+            DedupWindow.ALL,
+        ]
+        for one, span in zip(batch, event.dedup_windows, strict=True):  # also by themselves
             [event] = readings_in(Decoder(config_of(time="t", features=features)).decode([one]))
-            assert event.suspects == [span]
+            assert event.dedup_windows == [span]
 
 
 def test_late_labels_have_keys_too() -> None:
@@ -345,11 +357,13 @@ def test_late_labels_have_keys_too() -> None:
     keys = [event.key for event in late if isinstance(event, LateLabel)]
     assert keys[0] == keys[1]
     assert len({*keys, *reading.keys, 0}) == 6
-    assert {event.suspect for event in late if isinstance(event, LateLabel)} == {LATELY}
+    assert {event.dedup_window for event in late if isinstance(event, LateLabel)} == {
+        DedupWindow.RECENT
+    }
     again = batch[1]._replace(redelivered=True)
     [event] = Decoder(config_of()).decode([again]).events
     assert isinstance(event, LateLabel)
-    assert (event.key, event.suspect) == (keys[0], EVER)
+    assert (event.key, event.dedup_window) == (keys[0], DedupWindow.ALL)
 
 
 def test_true_is_another_class_than_one() -> None:
@@ -368,7 +382,7 @@ def test_rows_of_files_cannot_come_twice() -> None:
     [event] = readings_in(Decoder(config_of(features=["x"])).decode(batch))
     assert event.keys[0] == 0
     assert event.keys[1] != 0
-    assert event.suspects == [NEVER, LATELY]
+    assert event.dedup_windows == [DedupWindow.NONE, DedupWindow.RECENT]
 
 
 def test_keys_are_the_same_in_every_process() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamlvq.events import NEVER, NO_KEY, UNNAMED_DEVICE, Readings
+from streamlvq.events import NO_KEY, UNNAMED_DEVICE, DedupWindow, Readings
 
 ROWS = [[1.0, np.nan], [2.0, 3.0], [4.0, 5.0]]
 
@@ -24,7 +24,7 @@ def test_readings_have_defaults() -> None:
         times=[None] * 3,
         sequences=[None] * 3,
         keys=[NO_KEY] * 3,
-        suspects=[NEVER] * 3,
+        dedup_windows=[DedupWindow.NONE] * 3,
         sources=[0, 1, 2],
     )
 
@@ -38,7 +38,7 @@ def test_readings_have_defaults() -> None:
         ("times", [0.5, None, 1.5]),
         ("sequences", range(3)),
         ("keys", (7, 8, 9)),
-        ("suspects", [NEVER] * 3),
+        ("dedup_windows", [DedupWindow.NONE] * 3),
         ("sources", [4, 6, 9]),
     ],
 )

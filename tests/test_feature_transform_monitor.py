@@ -17,7 +17,7 @@ from streamlvq.cli import main
 from streamlvq.config import Config, ConfigError, build_classifier, loads
 from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
-from streamlvq.events import EVER, LateLabel, Readings
+from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError
 from streamlvq.replay import inspect, load_monitor, save_monitor, train
 from streamlvq.snapshot import Snapshot
@@ -229,7 +229,7 @@ def test_a_start_decides_in_sensor_units_from_the_first_reading(tmp_path: Path) 
         times=[row.t for row in log],
         sequences=range(400),
         keys=range(1, 401),
-        suspects=[EVER] * 400,
+        dedup_windows=[DedupWindow.ALL] * 400,
     )
     decisions = bare.step(stream).decisions
     assert decisions is not None

@@ -10,7 +10,7 @@ import pytest
 
 from log_files import FORMATS, Format, batches, new_log, read_rows, rows_of, some_rows
 from streamlvq.connect import Log, UnknownConnectorError, logs, open_log
-from streamlvq.events import Readings
+from streamlvq.events import NO_KEY, DedupWindow, Readings
 
 ROWS = some_rows()
 every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=list(FORMATS))
@@ -190,8 +190,8 @@ def test_readings_of_rows_cannot_come_twice(format: Format, tmp_path: Path) -> N
             continue
         assert isinstance(batch, Readings)
         assert batch.sources == list(range(len(batch)))
-        assert set(batch.keys) == {0}
-        assert not any(batch.suspects)
+        assert set(batch.keys) == {NO_KEY}
+        assert set(batch.dedup_windows) == {DedupWindow.NONE}
         assert set(batch.groups) == {""}
         assert len(rows_of(batch)) == len(batch)
     log.close()

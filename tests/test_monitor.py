@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import streamlvq
 from streamlvq.config import Config, loads
-from streamlvq.events import EVER, LATELY, NEVER, LateLabel, Readings
+from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.monitor.memory import DuplicateFilter
 from streamlvq.snapshot import Snapshot, SnapshotError
@@ -127,9 +127,9 @@ def test_a_sensor_at_rest_says_the_same_twice() -> None:
     stream = readings(100)
     run(monitor, stream)
     same = stream.select([99])
-    same.suspects = [NEVER]
+    same.dedup_windows = [DedupWindow.NONE]
     assert monitor.step(same).duplicates == 0
-    same.suspects = [EVER]
+    same.dedup_windows = [DedupWindow.ALL]
     assert monitor.step(same).duplicates == 1
 
 
@@ -137,23 +137,23 @@ def test_counters_start_over_and_redeliveries_are_told_apart() -> None:
     """A device that counts to 150 and starts over, with a sensor at rest."""
     monitor = Monitor(config(state="{duplicates: 1000}"))
     stream = readings(150)
-    stream.suspects = [LATELY] * 150
+    stream.dedup_windows = [DedupWindow.RECENT] * 150
     assert monitor.step(stream).duplicates == 0
     assert monitor.step(stream).duplicates == 0  # every reading is 150 readings ago
     assert monitor.step(stream.select([149, 100])).duplicates == 2  # just said
-    stream.suspects = [EVER] * 150
+    stream.dedup_windows = [DedupWindow.ALL] * 150
     assert monitor.step(stream).duplicates == 150  # the broker says so
 
 
 def test_what_comes_again_is_remembered_anew() -> None:
     memory = DuplicateFilter(4)
-    assert [memory.seen_before(key, NEVER) for key in (7, 1, 2, 3, 7, 4)] == [False] * 6
-    assert memory.seen_before(7, EVER)
-    assert not memory.seen_before(1, EVER)
+    assert [memory.seen_before(key, DedupWindow.NONE) for key in (7, 1, 2, 3, 7, 4)] == [False] * 6
+    assert memory.seen_before(7, DedupWindow.ALL)
+    assert not memory.seen_before(1, DedupWindow.ALL)
     again = DuplicateFilter(4)
     again.restore(np.array(memory.keys()))
     assert again.keys() == memory.keys() == [3, 7, 4, 1]
-    assert [again.seen_before(key, EVER) for key in (3, 7, 4, 1)] == [True] * 4
+    assert [again.seen_before(key, DedupWindow.ALL) for key in (3, 7, 4, 1)] == [True] * 4
 
 
 @given(st.lists(st.integers(1, 12), max_size=60), st.integers(1, 6), st.integers(0, 8))
@@ -219,7 +219,7 @@ def test_a_late_label_that_is_delivered_twice_is_no_stranger() -> None:
     stream = readings(100)
     run(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
-    label = late(stream, k, "class 1", key=987, suspect=EVER)
+    label = late(stream, k, "class 1", key=987, dedup_window=DedupWindow.ALL)
     assert monitor.step(label).learnt == 1
     assert monitor.step(label) == Outcome(duplicates=1)
 
@@ -228,7 +228,7 @@ def test_a_label_that_came_too_early_may_come_again() -> None:
     monitor = Monitor(config())
     stream = readings(100)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
-    early = late(stream, k, "class 1", key=987, suspect=LATELY)
+    early = late(stream, k, "class 1", key=987, dedup_window=DedupWindow.RECENT)
     assert refusals(monitor.step(early)) == [(0, "label")]
     run(monitor, stream)
     assert monitor.step(early).learnt == 1

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlvq.config import Config, Fields, ModelSection
-from streamlvq.events import NEVER
+from streamlvq.events import DedupWindow
 from streamlvq.payloads import FieldsError, group_of
 from streamlvq.payloads.columns import readings
 from streamlvq.payloads.formats import FORMATS
@@ -50,7 +50,7 @@ def test_columns_become_readings() -> None:
     assert found.times == [1.0, 2.0]
     assert found.sequences == [7, 8]
     assert found.keys == [0, 0]
-    assert found.suspects == [NEVER, NEVER]
+    assert found.dedup_windows == [DedupWindow.NONE, DedupWindow.NONE]
     assert found.sources == [0, 1]
 
 

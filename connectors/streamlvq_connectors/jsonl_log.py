@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import repeat
 
-from streamlvq.connect import Message
+from streamlvq.connect import NO_TOPIC, Message
 from streamlvq_connectors.files import BOM, MessageBlockLog, make_messages
 
 _AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
@@ -56,4 +56,4 @@ class JsonlLog(MessageBlockLog):
         if not all(lines[:-1]):
             numbers = [number for number, line in zip(numbers, lines, strict=True) if line]
         payloads = list(filter(None, lines))
-        return make_messages(repeat(""), payloads, repeat(_AT_NO_TIME), numbers)
+        return make_messages(repeat(NO_TOPIC), payloads, repeat(_AT_NO_TIME), numbers)

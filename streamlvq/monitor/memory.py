@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Decisions, LateLabel, Readings, Rows
+from streamlvq.events import NO_KEY, Decisions, LateLabel, Readings, Rows
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.monitor.pipeline import Answer, ServedAnswer
 
@@ -35,11 +35,11 @@ class DuplicateFilter:
         self._last: dict[int, int] = {}  # when each came last
 
     def seen_before(self, key: int, span: int) -> bool:
-        """Whether this key is among the last `span` ones that came; from now on it is. 0 never is.
+        """Whether this key is among the last `span` ones that came; from now on it is.
 
-        See `Readings.suspects` for the span.
+        NO_KEY never is. See `Readings.dedup_windows` for the span.
         """
-        if key == 0:
+        if key == NO_KEY:
             return False
         if self.knows(key, span):
             return True

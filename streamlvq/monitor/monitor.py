@@ -10,7 +10,16 @@ import numpy as np
 
 from streamlvq.config import Config
 from streamlvq.config.build import build_full_classifier, build_transform
-from streamlvq.events import NEVER, Decisions, Event, Label, LateLabel, Readings, Refused, failure
+from streamlvq.events import (
+    Decisions,
+    DedupWindow,
+    Event,
+    Label,
+    LateLabel,
+    Readings,
+    Refused,
+    failure,
+)
 from streamlvq.monitor import checkpoint
 from streamlvq.monitor.admission import check_admission, check_late_label
 from streamlvq.monitor.checkpoint import Checkpoint
@@ -82,8 +91,8 @@ class Monitor:
             keep = [k for k, source in enumerate(readings.sources) if source not in bad]
             readings = readings.select(keep)
         duplicates = [
-            self._duplicates.seen_before(key, suspect)
-            for key, suspect in zip(readings.keys, readings.suspects, strict=True)
+            self._duplicates.seen_before(key, window)
+            for key, window in zip(readings.keys, readings.dedup_windows, strict=True)
         ]
         buffer = self._step_groups(readings, duplicates)
         if buffer.failures:
@@ -166,12 +175,12 @@ class Monitor:
             return Outcome(refused=[_failure(late.source, error)])
         assert self._pending is not None
         self._pending.pop(late)
-        self._duplicates.seen_before(late.key, NEVER)
+        self._duplicates.seen_before(late.key, DedupWindow.NONE)
         return Outcome(learnt=1)
 
     def _unmatched_label(self, late: LateLabel) -> Outcome:
         """Tell a label that was learnt before from one that no reading waits for."""
-        if self._duplicates.knows(late.key, late.suspect):
+        if self._duplicates.knows(late.key, late.dedup_window):
             return Outcome(duplicates=1)
         mark = late.t if late.sequence is None else late.sequence
         text = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from streamlvq.events import EVER, LATELY, NEVER, Readings
+from streamlvq.events import NO_KEY, DedupWindow, Readings
 from streamlvq.payloads.keys import message_keys
 from streamlvq.payloads.reader import Table
-from streamlvq.payloads.routes import Route
+from streamlvq.payloads.routes import NO_ORIGIN, Route
 
 
 class Batch(NamedTuple):
@@ -67,22 +67,23 @@ def _keys(table: Table, batch: Batch, hashes: list[int]) -> tuple[list[int], lis
     """Keys, and for how long an equal one means an equal reading."""
     origins = [route[3] for route in batch.routes]
     if not any(origins):  # rows of files cannot come twice
-        return [0] * len(origins), [NEVER] * len(origins)
+        return [NO_KEY] * len(origins), [DedupWindow.NONE] * len(origins)
     keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
-    suspects = _suspects(table, batch)
-    if 0 in origins:
+    windows = _dedup_windows(table, batch)
+    if NO_ORIGIN in origins:
         for i, origin in enumerate(origins):
-            if origin == 0:
-                keys[i], suspects[i] = 0, NEVER
-    return keys, suspects
+            if origin == NO_ORIGIN:
+                keys[i], windows[i] = NO_KEY, DedupWindow.NONE
+    return keys, windows
 
 
-def _suspects(table: Table, batch: Batch) -> list[int]:
-    suspects = _spans(table, len(batch.redelivered))
+def _dedup_windows(table: Table, batch: Batch) -> list[int]:
+    windows = _spans(table, len(batch.redelivered))
     if any(batch.redelivered):
-        pairs = zip(batch.redelivered, suspects, strict=True)
-        suspects = [EVER if again else span for again, span in pairs]
-    return suspects
+        whole = DedupWindow.ALL
+        pairs = zip(batch.redelivered, windows, strict=True)
+        windows = [whole if again else window for again, window in pairs]
+    return windows
 
 
 def _spans(table: Table, count: int) -> list[int]:
@@ -93,9 +94,9 @@ def _spans(table: Table, count: int) -> list[int]:
     """
     columns = [column for column in (table.sequences, table.times) if column is not None]
     if not columns:
-        return [NEVER] * count
+        return [DedupWindow.NONE] * count
     if all(None not in column for column in columns):
-        return [(LATELY, EVER)[len(columns) - 1]] * count
-    spans = (NEVER, LATELY, EVER)
+        return [(DedupWindow.RECENT, DedupWindow.ALL)[len(columns) - 1]] * count
+    spans = (DedupWindow.NONE, DedupWindow.RECENT, DedupWindow.ALL)
     rows = zip(*columns, strict=True)
     return [spans[sum(value is not None for value in row)] for row in rows]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streamlvq.config import Config
 from streamlvq.connect import Message
-from streamlvq.events import EVER, Event, LateLabel, Readings, Refused
+from streamlvq.events import DedupWindow, Event, LateLabel, Readings, Refused
 from streamlvq.payloads.assemble import Batch, finish
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, DeviceTopics
@@ -181,7 +181,7 @@ class Decoder:
         try:
             label = self._labels.read(batch.payloads[i], batch.routes[i], source)
             if batch.redelivered[i]:
-                label = label._replace(suspect=EVER)
+                label = label._replace(dedup_window=DedupWindow.ALL)
         except RefusedError as error:
             decoded.refused.append(error.at(source))
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamlvq.config import Config, Fields
-from streamlvq.events import LATELY, LateLabel
+from streamlvq.events import DedupWindow, LateLabel
 from streamlvq.paths import NOTHING, pick
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, Identity
@@ -74,7 +74,7 @@ class LabelReader:
             sequence,
             source,
             message_keys([stable_hash(f"{route.hash} {device}")], [payload], [sequence], [t])[0],
-            LATELY,  # as it says which reading it is for
+            DedupWindow.RECENT,  # as it says which reading it is for
         )
 
     def _device(self, value: object, route: Route) -> str:

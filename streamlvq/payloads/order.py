@@ -45,6 +45,6 @@ def _cut(event: Readings, first: int, last: int) -> Readings:
         event.times[first:last],
         event.sequences[first:last],
         event.keys[first:last],
-        event.suspects[first:last],
+        event.dedup_windows[first:last],
         event.sources[first:last],
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from streamlvq.config import Config
+from streamlvq.connect import NO_TOPIC
 from streamlvq.events import UNNAMED_DEVICE
 from streamlvq.payloads.identity import DEVICE, DeviceTopics
 from streamlvq.payloads.keys import stable_hash
@@ -15,7 +16,7 @@ from streamlvq.payloads.values import LONGEST
 READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
 REMEMBERED = 200_000  # topics, or devices
 LONGEST_TOPIC = 1024  # characters of a topic that is remembered
-ROWS = ""  # the topic of a row of a file
+NO_ORIGIN = 0  # the hash of what is no topic: a row of a file, which cannot come twice
 
 NO_PLACEHOLDERS: Mapping[str, str] = {}
 
@@ -28,7 +29,7 @@ class Route(NamedTuple):
     kind: int
     device: str  # its identity; "" if only the payload says
     group: str
-    hash: int
+    hash: int  # of the topic
     placeholders: Mapping[str, str]
 
 
@@ -102,16 +103,16 @@ class Routes(dict[str, Route]):
         return route
 
     def _find(self, topic: str) -> Route:
-        if topic == ROWS:
+        if topic == NO_TOPIC:
             device = "" if self._device_fields[READING] else UNNAMED_DEVICE
             group = self._group_of(device, NO_PLACEHOLDERS)
-            return Route(READING, device, group, 0, NO_PLACEHOLDERS)
+            return Route(READING, device, group, NO_ORIGIN, NO_PLACEHOLDERS)
         found = self._topics.match_label(topic)
         if found is not None:  # first, as a template of readings may well match them too
             return self._route(LABEL, topic, found)
         found = self._topics.match_reading(topic)
         if found is None:
-            return Route(UNKNOWN, "", "", 0, NO_PLACEHOLDERS)
+            return Route(UNKNOWN, "", "", NO_ORIGIN, NO_PLACEHOLDERS)
         return self._route(READING, topic, found)
 
     def _route(self, kind: int, topic: str, found: dict[str, str]) -> Route:
@@ -123,7 +124,7 @@ class Routes(dict[str, Route]):
         device = self._topics.identity.join({**found, DEVICE: name or ""}) if usable else ""
         others = (value for key, value in found.items() if key != DEVICE)
         if not (usable or by_field) or any(len(value) > LONGEST for value in others):
-            return Route(NAMELESS, "", "", 0, NO_PLACEHOLDERS)
+            return Route(NAMELESS, "", "", NO_ORIGIN, NO_PLACEHOLDERS)
         if not by_field and device not in self._shard:
             kind = FOREIGN
         return Route(kind, device, self._group_of(device, found), stable_hash(topic), found)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.config import Fields
-from streamlvq.events import LATELY, Readings, Rows
+from streamlvq.events import DedupWindow, Readings, Rows
 
 FIRST = 1000  # readings that are looked at closely
 RISES = 10  # that make a clock or a counter of what never falls
@@ -73,7 +73,7 @@ class Look:
     def _has(self, readings: Readings, role: str) -> bool:
         if role == "time" and self.received:
             # Such times say nothing, but whoever has a time or a number can come twice.
-            return self.fields.sequence is not None or LATELY in readings.suspects
+            return self.fields.sequence is not None or DedupWindow.RECENT in readings.dedup_windows
         column: Sequence[object] = getattr(readings, f"{role}s")
         return any(value is not None for value in column)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamlvq.config import Config
-from streamlvq.connect import Link, Message, Outgoing
+from streamlvq.connect import NO_TOPIC, Link, Message, Outgoing
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
@@ -94,7 +94,7 @@ def publish(
 def _outgoing(batch: Sequence[Message] | Readings, config: Config) -> Iterator[_Due]:
     if isinstance(batch, Readings):
         yield from _of_rows(batch, config)
-    elif batch and batch[0].topic:
+    elif batch and batch[0].topic != NO_TOPIC:
         for message in batch:
             yield _Due(message.received, Outgoing(message.topic, message.payload, SURELY))
     else:
