@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq.payloads.columns import Column, readings
+from streamlvq.text import suggestion
 from streamlvq_connectors.files import LogError
 
 TIME_EXPONENTS = {"s": 0, "ms": -3, "us": -6, "ns": -9}  # powers of ten that make seconds
@@ -149,16 +149,9 @@ def check_roles(path: Path, fields: Fields, names: Sequence[str]) -> None:
         if name is not None and name not in names:
             raise LogError(
                 f"{path}: expected a column {name!r} (the {role}), got {list_names(names)}"
-                f"{_suggestion(name, names)} Name it with --{role}; "
+                f"{suggestion(name, names) or '.'} Name it with --{role}; "
                 f"if there is none say --{role} ''"
             )
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    """Return a question naming the nearest column in any case; a full stop if none is near."""
-    by_lower = {each.lower(): each for each in reversed(names)}
-    found = get_close_matches(name.lower(), by_lower, 1)
-    return f": is it {by_lower[found[0]]!r}?" if found else "."
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -177,7 +170,7 @@ def choose_features(
             if name not in names:
                 raise LogError(
                     f"{path}: expected a column {name!r}, got {list_names(names)}"
-                    f"{_suggestion(name, names)}"
+                    f"{suggestion(name, names) or '.'}"
                 )
         return list(fields.features)
     found = [name for name in numeric if name not in _roles(fields)]

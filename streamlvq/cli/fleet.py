@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from streamlvq.cli import kinds
+from streamlvq.text import age, aligned, display_width, entry, size
 
 if TYPE_CHECKING:
     from streamlvq.daemon.fleet_status import FleetStatus, NodeStatus
@@ -108,33 +109,34 @@ def words(status: FleetStatus) -> Iterator[str]:
     yield ""
     yield from _notes(status)
     for refused in status.refused:
-        yield f"{'refused':<12} {refused.topic} ({refused.reason}): {refused.text}"
+        yield entry("refused", f"{refused.topic} ({refused.reason}): {refused.text}")
     yield from _hint(status)
 
 
 def _notes(status: FleetStatus) -> Iterator[str]:
     """What somebody should know, each thing once."""
     if status.why is not None:
-        yield f"{'correction':<12} {status.why}"
+        yield entry("correction", status.why)
     if status.trouble is not None:
-        yield f"{'not fused':<12} {status.trouble}"
+        yield entry("not fused", status.trouble)
     for node in status.nodes:
         notes = node.clipped if node.left_out is None else (f"left out: {node.left_out}",)
         for note in notes:
             bare = note.removeprefix("left out: ")
             if not any(node.node in w and bare in w for w in status.warnings):
-                yield f"{'note':<12} {node.node}: {note}"
+                yield entry("note", f"{node.node}: {note}")
     for warning in dict.fromkeys(status.warnings):
-        yield f"{'warning':<12} {warning}"
+        yield entry("warning", warning)
 
 
 def _hint(status: FleetStatus) -> Iterator[str]:
     """What to do about messages that are of no use to anybody."""
     topics = [refused.topic for refused in status.refused if refused.reason in GARBAGE]
     if topics:
-        yield (
-            f"{'hint':<12} make the broker forget what does not belong here with "
-            f"`mosquitto_pub -r -n -t '{topics[0]}'`"
+        yield entry(
+            "hint",
+            "make the broker forget what does not belong here with "
+            f"`mosquitto_pub -r -n -t '{topics[0]}'`",
         )
 
 
@@ -142,20 +144,18 @@ def _table(nodes: Sequence[NodeStatus]) -> list[str]:
     """As many columns as there is room for, and names of classes rather than the last of them."""
     for count, named in LAYOUTS:
         lines = _grid([_cells(node, named) for node in nodes], COLUMNS[:count])
-        if max(map(len, lines)) <= WIDTH:
+        if max(map(display_width, lines)) <= WIDTH:
             break
     if "off by" in lines[0]:
         lines.append("(off by, left over: in deviations within the classes)")
     if not named:
-        lines += ["", *(f"{'classes':<12} {node.node}: {_classes(node)}" for node in nodes)]
+        lines += ["", *(entry("classes", f"{node.node}: {_classes(node)}") for node in nodes)]
     return lines
 
 
 def _grid(rows: Sequence[dict[str, str]], columns: Sequence[str]) -> list[str]:
-    from streamlvq.replay.text import grid  # noqa: PLC0415
-
     kept = [name for name in ORDER if name in columns and any(row[name] for row in rows)]
-    return grid([kept, *([row[name] for name in kept] for row in rows)])
+    return aligned([kept, *([row[name] for name in kept] for row in rows)])
 
 
 def _classes(node: NodeStatus) -> str:
@@ -177,33 +177,3 @@ def _cells(node: NodeStatus, named: bool) -> dict[str, str]:
         "size": size(node.bytes),
         "model": "" if node.model_age is None else f"{age(node.model_age)} by {node.hub}",
     }
-
-
-def age(seconds: float) -> str:
-    """How long ago, in a few letters.
-
-    Examples
-    --------
-    >>> age(4.2), age(200.0), age(7300.0), age(400_000.0)
-    ('4 s', '3 min', '2.0 h', '4.6 d')
-
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
-
-
-def size(count: int) -> str:
-    """So many bytes, in a few letters.
-
-    Examples
-    --------
-    >>> size(700), size(20_000), size(3_000_000)
-    ('700 B', '19.5 KiB', '2.9 MiB')
-
-    """
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ from streamlvq.cli import (
     train,
     version,
 )
+from streamlvq.text import nearest
 
 COMMANDS = (demo, run, replay, train, record, inspect, fuse, fleet, config, keys, version)
 NAMES = tuple(command.NAME for command in COMMANDS)
@@ -72,6 +72,6 @@ def suggestion(arguments: Sequence[str]) -> str | None:
     first = next(iter(arguments), "-")
     if first.startswith("-") or first in NAMES:
         return None
-    close = difflib.get_close_matches(first.lower(), NAMES, n=1, cutoff=0.5)
-    meant = f"; did you mean `streamlvq {close[0]}`?" if close else ""
+    near = nearest(first, NAMES, cutoff=0.5)
+    meant = f"; did you mean `streamlvq {near}`?" if near else ""
     return f"expected one of {', '.join(NAMES)}, got {first!r}{meant}"

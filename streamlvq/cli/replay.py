@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamlvq.cli import kinds, outputs, settings
+from streamlvq.text import entry
 
 if TYPE_CHECKING:
     from streamlvq.config import Config
@@ -130,7 +131,7 @@ def _write_json(path: str, numbers: bytes) -> None:
 def _say_files(options: argparse.Namespace, wrong: Sequence[str]) -> None:
     for name in FILES:
         if (path := getattr(options, name)) and not any(f"--{name} " in text for text in wrong):
-            print(f"{name:<12} {path}")
+            print(entry(name, path))
 
 
 def _publish(options: argparse.Namespace, config: Config) -> int:

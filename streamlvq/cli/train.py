@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from streamlvq.cli import kinds, outputs, settings
+from streamlvq.text import entry
 
 NAME = "train"
 SUMMARY = "make a first snapshot from a labelled log"
@@ -71,5 +72,5 @@ def run(options: argparse.Namespace) -> int:
         print(trained.summary(), flush=True)  # first: whatever happens, it was not in vain
     trained.snapshot(options.node).save(options.output)
     if not options.quiet:
-        print(f"{'snapshot':<12} {options.output}")
+        print(entry("snapshot", options.output))
     return 0

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
+from streamlvq.config.problems import ConfigError, Path, Problem
 from streamlvq.config.schema import MOST, Config, ModelSection, RejectorSection
 from streamlvq.errors import ParameterError
+from streamlvq.text import suggestion
 
 _TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
 _MEMBERS = ("learner", "follower")  # parameters that are models themselves

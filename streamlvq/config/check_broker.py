@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from streamlvq.config.problems import ConfigError, Problem, suggestion
+from streamlvq.config.problems import ConfigError, Problem
 from streamlvq.config.schema import Broker, Config
+from streamlvq.text import suggestion
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "memory": 0}  # of each scheme, if the URL names none
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from streamlvq.config.problems import Problem, suggestion
+from streamlvq.config.problems import Problem
 from streamlvq.config.schema import Config
+from streamlvq.text import suggestion
 from streamlvq.topics import Template, TemplateError
 
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from streamlvq.config import check_broker, check_fleet, check_topics
 from streamlvq.config.build import build_classifier, build_model
-from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
+from streamlvq.config.problems import ConfigError, Path, Problem
 from streamlvq.config.schema import Config, Fields
 from streamlvq.paths import FieldsError, parse_path
+from streamlvq.text import suggestion
 from streamlvq.topics import Template, TemplateError
 
 _Check = Callable[[Config], Iterable[Problem]]

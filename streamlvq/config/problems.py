@@ -39,30 +39,3 @@ class ConfigError(StreamLVQError, ValueError):
         super().__init__("\n".join(problem.text(name) for problem in problems))
         self.problems = tuple(problems)
         self.name = name
-
-
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that was probably meant.
-
-    Examples
-    --------
-
-    >>> from streamlvq.config.problems import nearest
-
-    >>> nearest("topc", ["format", "topic", "qos"])
-    'topic'
-    >>> nearest("colour", ["format", "topic", "qos"]) is None
-    True
-
-    """
-    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
-
-    by_lower = {k.lower(): k for k in known}
-    close = get_close_matches(word.lower().replace("-", "_"), list(by_lower), n=1)
-    return by_lower[close[0]] if close else None
-
-
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """The end of a message about a word that is not known."""
-    near = nearest(word, known)
-    return "" if near is None else f"; did you mean {near!r}?"

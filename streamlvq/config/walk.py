@@ -13,9 +13,10 @@ import msgspec
 from msgspec import inspect
 
 from streamlvq.config import scalars
-from streamlvq.config.problems import Path, Problem, nearest, suggestion
+from streamlvq.config.problems import Path, Problem
 from streamlvq.config.schema import Config
 from streamlvq.config.words import KEYS
+from streamlvq.text import nearest, suggestion
 
 _BAD = object()  # in place of a value that is wrong
 _KINDS = {"mapping": "keys with values", "sequence": "a list"}

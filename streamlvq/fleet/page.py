@@ -17,7 +17,8 @@ from streamlvq.fleet.page_prototypes import NODES, node_colours, prototype_drawi
 from streamlvq.fleet.page_shifts import gains_drawing, map_words, offsets_drawing
 from streamlvq.fleet.page_units import Offsets, natural, of_features, shift_offsets
 from streamlvq.fusion.text import DRIFTS, amount, node_notes, node_rows, share, unprotected
-from streamlvq.plot.html import document, number, section, table, tiles
+from streamlvq.plot.html import document, section, table, tiles
+from streamlvq.text import number
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streamlvq.plot.html import number
-from streamlvq.snapshot.table import aligned
+from streamlvq.text import aligned, number
 
 if TYPE_CHECKING:
     from streamlvq.fusion.report import FusionReport, NodeReport

@@ -68,8 +68,3 @@ def tiles(numbers: Iterable[tuple[str, str, str]]) -> str:
         for value, name, more in numbers
     )
     return f'<div class="tiles">{cells}</div>'
-
-
-def number(value: int) -> str:
-    """With thin groups of three digits: 1 234 567."""
-    return f"{value:,}".replace(",", " ")

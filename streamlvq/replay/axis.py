@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.text import number
+
 LONG = 3.0  # a gap is this many times the usual time between two cells
 A_DATE = 1e8  # seconds; smaller times are no dates but seconds since some start
 STEPS = (1, 2, 5)
@@ -41,7 +43,7 @@ def time_axis(
 def _by_count(readings: npt.NDArray[np.float64]) -> Axis:
     total = max(float(readings.sum()), 1.0)
     ends = np.cumsum(readings)
-    ticks = [(at / total, f"{round(at):,}".replace(",", " ")) for at in _round_numbers(0, total)]
+    ticks = [(at / total, number(round(at))) for at in _round_numbers(0, total)]
     return Axis(((ends - readings) / total).tolist(), (ends / total).tolist(), ticks, "readings")
 
 

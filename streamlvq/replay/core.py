@@ -19,11 +19,10 @@ from streamlvq.config import Config
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Decisions, LateLabel, Readings
 from streamlvq.monitor import Monitor
-from streamlvq.plot.html import number
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
-from streamlvq.replay.text import percent
+from streamlvq.text import number, percent
 
 
 def replay(

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from streamlvq.plot.colours import colours_of
-from streamlvq.plot.html import document, number, section, table, tiles
+from streamlvq.plot.html import document, section, table, tiles
 from streamlvq.replay.axis import moment
 from streamlvq.replay.pictures import calibration_picture, curve_picture, model_pictures
 from streamlvq.replay.report import Report
 from streamlvq.replay.strips import course_drawing, track_drawing
-from streamlvq.replay.text import feature_lines, percent
+from streamlvq.replay.text import feature_lines
+from streamlvq.text import number, percent
 
 MATRIX = 40  # classes; a larger matrix is not read by anyone
 ROWS = 200  # of the table of devices

@@ -10,7 +10,6 @@ import msgspec
 
 from streamlvq.config import Config
 from streamlvq.monitor import Monitor
-from streamlvq.plot.html import number
 from streamlvq.snapshot import (
     Snapshot,
     SnapshotError,
@@ -20,6 +19,7 @@ from streamlvq.snapshot import (
     kind_of,
     write_atomically,
 )
+from streamlvq.text import number
 
 OF_A_MODEL, OF_A_MONITOR = "snapshot", "checkpoint"
 

@@ -16,7 +16,6 @@ from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, Label, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
-from streamlvq.plot.html import number
 from streamlvq.replay.core import Bar, Replay
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report
@@ -25,10 +24,10 @@ from streamlvq.replay.text import (
     feature_lines,
     note_lines,
     nothing,
-    percent,
     refused_lines,
 )
 from streamlvq.snapshot import Snapshot
+from streamlvq.text import number, percent
 from streamlvq.vectorize import Rows
 from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.chain import links
