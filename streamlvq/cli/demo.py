@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from streamlvq.cli import kinds
+from streamlvq.demo.run import run as run_demo
 
-NAME = "demo"
-SUMMARY = "see it work: simulated devices, a broker, the daemon, a live view"
 TEXT = """\
 Start a broker, a few simulated devices with a fault that appears and a sensor that drifts, and the
 real daemon, and watch what it decides. Then a second act: a fleet of three nodes whose sensors do
@@ -46,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq.demo.run import run as run_demo  # noqa: PLC0415
-
     return run_demo(
         seconds=options.seconds,
         devices=options.devices,

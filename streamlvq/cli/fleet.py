@@ -6,16 +6,14 @@ import argparse
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from streamlvq.cli import kinds
+from streamlvq.config import load
+from streamlvq.daemon.fleet_status import FleetStatus, NodeStatus, look
 from streamlvq.text import age, aligned, display_width, entry, size
 
-if TYPE_CHECKING:
-    from streamlvq.daemon.fleet_status import FleetStatus, NodeStatus
-
-NAME = "fleet"
-SUMMARY = "who is in a fleet, how fresh, how far its sensors are off"
 TEXT = """\
 status CONFIG   connect to the broker of a node or hub, as a guest, and look at what the fleet has
                 published and the broker retains: who is in, how fresh, samples and classes, how
@@ -66,11 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import msgspec  # noqa: PLC0415
-
-    from streamlvq.config import load  # noqa: PLC0415
-    from streamlvq.daemon.fleet_status import look  # noqa: PLC0415
-
     with _quiet():
         status = look(load(options.config), options.wait)
     if options.json:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from streamlvq.fusion import Fused
     from streamlvq.snapshot import Snapshot
 
-NAME = "fuse"
-SUMMARY = "fuse what several nodes have learnt, without their readings"
 TEXT = """\
 Fuse the snapshots of nodes that watch the same classes with sensors of their own. How the sensors
 differ is estimated from the classes that nodes share, and corrected; a class that one node has

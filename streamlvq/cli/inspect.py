@@ -6,8 +6,8 @@ import argparse
 import shutil
 import sys
 
-NAME = "inspect"
-SUMMARY = "show what a snapshot has learnt"
+from streamlvq import replay
+
 TEXT = "Show the prototypes and the relevances of the features in a snapshot, in raw units."
 EXAMPLES = """\
 examples:
@@ -21,8 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(replay.inspect(options.snapshot, width))
     return 0

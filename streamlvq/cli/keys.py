@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
-NAME = "keys"
-SUMMARY = "make the key of a node, trust the keys of others"
+from streamlvq.errors import StreamLVQError
+from streamlvq.fleet import KeyFileError, PrivateKey, TrustedKeys
+from streamlvq.fleet.keys import check_public
+
 TEXT = '''\
 new FILE                 make a key for a node and show its public half; FILE stays secret
 show FILE                the public half of a key, or who is in a file of trusted keys
@@ -42,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     given = [word for word in (options.file, options.node, options.key) if word is not None]
     wanted = GIVEN[options.what]
     if len(given) != len(wanted):
@@ -58,8 +59,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _new(given: Sequence[str], _: bool) -> None:
-    from streamlvq.fleet.keys import PrivateKey  # noqa: PLC0415
-
     key = PrivateKey.new()
     key.save(given[0])
     print(f"{given[0]}: a new key, for its owner alone to read; it is never to leave this machine")
@@ -67,8 +66,6 @@ def _new(given: Sequence[str], _: bool) -> None:
 
 
 def _show(given: Sequence[str], _: bool) -> None:
-    from streamlvq.fleet import PrivateKey, TrustedKeys  # noqa: PLC0415
-
     if _is_private(given[0]):
         print(PrivateKey.load(given[0]).public)
         return
@@ -81,10 +78,6 @@ def _show(given: Sequence[str], _: bool) -> None:
 
 
 def _trust(given: Sequence[str], replace: bool) -> None:
-    from pathlib import Path  # noqa: PLC0415
-
-    from streamlvq.fleet import KeyFileError, TrustedKeys  # noqa: PLC0415
-
     file, node, key = given
     trust = TrustedKeys.load(file) if Path(file).exists() else TrustedKeys(path=file)
     public, before = _public(key), trust.get(node)
@@ -103,10 +96,6 @@ def _trust(given: Sequence[str], replace: bool) -> None:
 
 def _public(key: str) -> str:
     """A public key as text, or that of a key file."""
-    from pathlib import Path  # noqa: PLC0415
-
-    from streamlvq.fleet.keys import PrivateKey, check_public  # noqa: PLC0415
-
     if Path(key).is_file() and _is_private(key):
         return PrivateKey.load(key).public
     return check_public(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from streamlvq.errors import MissingExtraError, StreamLVQError
@@ -61,10 +62,9 @@ def _check(option: str, path: Path) -> None:
 def check_plots() -> None:
     """See to it that pictures can be drawn."""
     try:
-        import matplotlib  # noqa: PLC0415
+        import_module("matplotlib")
     except ImportError as error:
         raise MissingExtraError("matplotlib", "plot") from error
-    assert matplotlib is not None
 
 
 def write_all(writers: Mapping[str, Callable[[], object]]) -> list[str]:

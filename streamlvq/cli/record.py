@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from streamlvq import config, replay
 from streamlvq.cli import kinds
 
-NAME = "record"
-SUMMARY = "write what a broker says to a log that replays exactly"
 TEXT = """\
 Subscribe to the topics of the configuration (readings and labels) and write every message, byte for
 byte and with its time, until Ctrl-C. It has a session of its own and does not disturb a daemon
@@ -32,8 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import config, replay  # noqa: PLC0415
-
     recorded = replay.record(
         config.load(options.config),
         options.output,

@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamlvq import replay
 from streamlvq.cli import kinds, outputs, settings
+from streamlvq.config import Config
+from streamlvq.errors import StreamLVQError
 from streamlvq.text import entry
 
 if TYPE_CHECKING:
-    from streamlvq.config import Config
     from streamlvq.monitor import Monitor
-    from streamlvq.replay import Report
 
-NAME = "replay"
-SUMMARY = "show a recorded log to a monitor and say how good it was"
 TEXT = """\
 Show a recorded log to the same decoder and the same monitor that `streamlvq run` uses. Every
 reading is decided before its label is learnt, so the accuracy is what a live monitor would have
@@ -61,8 +60,6 @@ def run(options: argparse.Namespace) -> int:
     if options.publish:
         return _publish(options, config)
     if options.speed is not None:
-        from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
         raise StreamLVQError("--speed: expected together with --publish, got it alone")
     outputs.check_outputs({f"--{name}": getattr(options, name) for name in FILES}, options.log)
     if options.report:
@@ -71,8 +68,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace, config: Config) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     monitor = replay.load_monitor(config, options.snapshot)
     wrong: list[str] = []
     try:
@@ -94,11 +89,10 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
     return _write(options, report, monitor, wrong)
 
 
-def _write(options: argparse.Namespace, report: Report, monitor: Monitor, wrong: list[str]) -> int:
+def _write(
+    options: argparse.Namespace, report: replay.Report, monitor: Monitor, wrong: list[str]
+) -> int:
     """Write what was asked for, and say so."""
-    from streamlvq import replay  # noqa: PLC0415
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     numbers = report.to_json() + b"\n"
     writers: dict[str, Callable[[], object]] = {
         "--save": lambda: replay.save_monitor(monitor, options.save),
@@ -135,8 +129,6 @@ def _say_files(options: argparse.Namespace, wrong: Sequence[str]) -> None:
 
 
 def _publish(options: argparse.Namespace, config: Config) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     sent = replay.publish(
         options.log,
         config,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from streamlvq import daemon
 from streamlvq.cli import kinds
 
-NAME = "run"
-SUMMARY = "monitor a broker's topics: the daemon"
 TEXT = """\
 Subscribe to the readings that the configuration names, decide on each, publish the decisions, and
 learn whatever has a label. Runs until SIGTERM or Ctrl-C, which end it without losing anything; it
@@ -34,7 +33,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import daemon  # noqa: PLC0415
-
     test = options.test or options.test_wait is not None
     return daemon.run(options.config, test=test, test_wait=options.test_wait)

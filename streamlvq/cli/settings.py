@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
+
+from streamlvq import config as configs
 from streamlvq.cli import kinds
-
-if TYPE_CHECKING:
-    from streamlvq.config import Config
+from streamlvq.config import Config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings(options: argparse.Namespace) -> Config:
     """The configuration, with the changes that the arguments ask for, checked."""
-    import msgspec  # noqa: PLC0415
-
-    from streamlvq import config as configs  # noqa: PLC0415
-
     config = configs.load(options.config) if options.config else configs.Config()
     readings = msgspec.structs.replace(config.readings, **_fields(options))
     model = config.model

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from streamlvq import replay
 from streamlvq.cli import kinds, outputs, settings
 from streamlvq.text import entry
 
-NAME = "train"
-SUMMARY = "make a first snapshot from a labelled log"
 TEXT = """\
 Learn a labelled log and write what was learnt, so that a monitor need not start from nothing. With
 several epochs the whole log is kept in memory and learnt again and again; with one it streams
@@ -55,8 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     outputs.check_outputs({"-o": options.output}, options.log)
     trained = replay.train(
         options.log,

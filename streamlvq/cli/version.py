@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 import streamlvq
 
-NAME = "version"
-SUMMARY = "say which version this is, and what it runs on"
 TEXT = "Say which version this is, and the versions of what it rests on: for reports of problems."
 EXAMPLES = """\
 examples:
