@@ -32,7 +32,7 @@ import paho.mqtt.client as mqtt
 from brokers import LOOPBACK, BrokerProcess, Mosquitto
 from common import Figure, Table, figure_table, show
 from daemons import Daemon, until
-from streamlvq_connectors.mqtt.packets import varint
+from streamlvq_connectors.mqtt.fast_client import varint
 
 FEATURES, CLASSES, DEVICES = 18, 7, 100
 DISTINCT = 2000  # payloads

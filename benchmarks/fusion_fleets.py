@@ -124,7 +124,7 @@ def offset_elimination(
 
 def plain(given: Sequence[Snapshot], weighting: str = "samples", drift: str = "none") -> Fused:
     """The formulas of thesis and paper, without any protection."""
-    return fuse(given, weighting=weighting, drift=drift, screen=False, liars=None)
+    return fuse(given, weighting=weighting, drift=drift, screen=False, byzantine=None)
 
 
 # --- fleets ---------------------------------------------------------------------------------------

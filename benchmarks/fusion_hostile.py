@@ -78,9 +78,9 @@ FUSIONS: dict[str, Callable[[list[Snapshot]], Fused]] = {
     "fuse()": fuse,
     "plain": plain,
     "plain, least squares": lambda given: plain(given, drift="least_squares"),
-    "median": lambda given: fuse(given, rule="median"),
-    "trimmed_mean": lambda given: fuse(given, rule="trimmed_mean"),
-    "geometric_median": lambda given: fuse(given, rule="geometric_median"),
+    "median": lambda given: fuse(given, aggregator="median"),
+    "trimmed_mean": lambda given: fuse(given, aggregator="trimmed_mean"),
+    "geometric_median": lambda given: fuse(given, aggregator="geometric_median"),
 }
 
 

@@ -84,7 +84,7 @@ def snapshots(held: list[list[int]], readings: list[list[Floats]]) -> list[Snaps
 
 def told(given: list[Snapshot], drift: str) -> Floats:
     """The shifts in the report, a row for each node in the order of their names."""
-    report = fuse(given, drift=drift, screen=False, liars=None).report
+    report = fuse(given, drift=drift, screen=False, byzantine=None).report
     return np.array([list(report.nodes[s.node].shift.values()) for s in given])
 
 

@@ -179,6 +179,7 @@ def some_decisions(rng: np.random.Generator) -> Decisions:
         accepted=rng.random(BATCH) < 0.9,
         reasons=[None] * BATCH,
         probabilities=probabilities,
+        models=["local"] * BATCH,
         versions=np.arange(BATCH),
         duplicates=[False] * BATCH,
         sources=list(range(BATCH)),

@@ -34,7 +34,7 @@ from mqtt_streams import Outcome, Packets, Protocol, both
 from streamlvq.config import Broker
 from streamlvq.connect import Outgoing, Subscription
 from streamlvq_connectors.mqtt import MqttLink
-from streamlvq_connectors.mqtt.packets import varint
+from streamlvq_connectors.mqtt.fast_client import varint
 
 PAYLOAD = json.dumps({f"s{i:02d}": round(0.123456 * (i + 1), 5) for i in range(18)})
 PAYLOAD = PAYLOAD[:-1] + " " * (285 - len(PAYLOAD)) + "}"

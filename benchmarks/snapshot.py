@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from common import Figure, Table, figure_table, our_model, show
-from streamlvq.snapshot import Snapshot, Store, decode, describe, encode, rebuild
+from streamlvq.snapshot import (
+    Snapshot,
+    Store,
+    build_estimator,
+    decode,
+    encode,
+    from_arrays,
+    to_arrays,
+)
 
 D, CLASSES = 64, 10
 SAMPLES = 4000  # twice what the buffer holds
@@ -48,17 +56,17 @@ def milliseconds(run: Callable[[], object]) -> tuple[float, float]:
 
 def steps(model: Any, readings: bool, store: Store) -> tuple[int, dict[str, tuple[float, float]]]:
     """The size of a snapshot, and the time of each step to it and back."""
-    arrays, meta = describe(model, readings=readings)
+    arrays, meta = to_arrays(model.state(readings=readings))
     data = encode(arrays, meta)
     whole = Snapshot.of(model, readings=readings).to_bytes()
     position = iter(range(10**9))
     return len(whole), {
-        "describe": milliseconds(lambda: describe(model, readings=readings)),
+        "describe": milliseconds(lambda: to_arrays(model.state(readings=readings))),
         "encode": milliseconds(lambda: encode(arrays, meta)),
-        "both": milliseconds(lambda: encode(*describe(model, readings=readings))),
+        "both": milliseconds(lambda: encode(*to_arrays(model.state(readings=readings)))),
         "write": milliseconds(lambda: store.write(data, next(position))),
         "decode": milliseconds(lambda: decode(data)),
-        "rebuild": milliseconds(lambda: rebuild(arrays, meta)),
+        "rebuild": milliseconds(lambda: build_estimator(from_arrays(arrays, meta))),
         "load": milliseconds(lambda: Snapshot.from_bytes(whole)),
     }
 

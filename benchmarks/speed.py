@@ -125,7 +125,7 @@ def array_costs(d: int, classes: int, repeats: int, n: int = 50_000) -> dict[str
 
 def kernel_runs(model: Any, X: Any, y: Any) -> Runs:
     """Our own GLVQ kernel with nothing around it: in a compiled loop, and called from Python."""
-    engine, codes = model._engine, np.array([model._class_number(label) for label in y.tolist()])
+    engine, codes = model._engine, np.array([model.class_number(label) for label in y.tolist()])
     learn, memory = engine.learn_kernel, engine.memory
 
     def calls() -> None:

@@ -57,7 +57,7 @@ _MODULES = ("coupling", "fusion", "metrics", "plot", "robustness", "synth")
 _CLASSES = {"Monitor": "monitor", "Snapshot": "snapshot", "fuse": "fusion"}
 
 if TYPE_CHECKING:
-    from streamlvq.fusion import fuse
+    from streamlvq.fusion.fuse import fuse
     from streamlvq.monitor import Monitor
     from streamlvq.snapshot import Snapshot
 

@@ -52,14 +52,14 @@ class Subscription(NamedTuple):
     ----------
     filter, qos
         What, and how surely.
-    again
+    always_retained
         Whether retained messages are wanted after every connect, not only when the subscription is
         new; for those of which only the last one counts.
     """
 
     filter: str
     qos: int
-    again: bool = False
+    always_retained: bool = False
 
 
 class Link(abc.ABC):
@@ -80,8 +80,8 @@ class Link(abc.ABC):
     birth
         What to say after every connect.
 
-    `former` are topic filters of earlier configurations; the broker is asked to forget those that
-    are not subscribed to any more. Set it before the first `read`.
+    `previous_filters` are topic filters of earlier configurations; the broker is asked to forget
+    those that are not subscribed to any more. Set it before the first `read`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Link(abc.ABC):
         self.subscriptions = tuple(subscriptions)
         self.will = will
         self.birth = birth
-        self.former: Sequence[str] = ()
+        self.previous_filters: Sequence[str] = ()
 
     @property
     @abc.abstractmethod
@@ -112,7 +112,7 @@ class Link(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def trouble(self) -> str | None:
+    def error(self) -> str | None:
         """Why it is not connected, for people; None if all is well."""
 
     @abc.abstractmethod

@@ -42,7 +42,7 @@ def kernels() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Design:
+class ModelSpec:
     """What a model is, before it has learnt anything."""
 
     rule: int
@@ -102,21 +102,21 @@ class Engine:
     learn_kernel: ClassVar[Callable[..., int]]
     predict_kernel: ClassVar[Callable[..., int]]
 
-    def __init__(self, design: Design, features: int, temperature: float) -> None:
-        self.design = design
+    def __init__(self, spec: ModelSpec, features: int, temperature: float) -> None:
+        self.spec = spec
         header = np.zeros(at.SECTIONS, np.int64)
         header[at.FEATURES] = features
-        header[at.RULE] = design.rule
-        header[at.KIND] = design.kind
-        header[at.STANDARDIZE] = design.standardize
+        header[at.RULE] = spec.rule
+        header[at.KIND] = spec.kind
+        header[at.STANDARDIZE] = spec.standardize
         header[at.SLOTS] = 4
-        header[at.METRICS] = design.metrics(4)
-        for which, size in design.room(4).items():
+        header[at.METRICS] = spec.metrics(4)
+        for which, size in spec.room(4).items():
             header[which] = size
-        header[at.RANK] = design.rows(features)
-        header[at.BUFFER] = design.buffer
-        header[at.INITIAL] = design.initial
-        header[at.RANDOM] = 1 + design.seed % 2147483646
+        header[at.RANK] = spec.rows(features)
+        header[at.BUFFER] = spec.buffer
+        header[at.INITIAL] = spec.initial
+        header[at.RANDOM] = 1 + spec.seed % 2147483646
         self._adopt(State(header))
         self.state["calibration"][at.TEMPERATURE] = temperature
         self._start_metrics(0, 0)
@@ -134,9 +134,9 @@ class Engine:
     def _start_metrics(self, old_rank: int, old_features: int) -> None:
         """Fill in the parts of all metrics that are new; keep what was learnt of the others."""
         d = self.state.size(at.FEATURES)
-        if self.design.kind == at.EUCLIDEAN:
+        if self.spec.kind == at.EUCLIDEAN:
             return
-        start = self.design.start_metric(d)
+        start = self.spec.start_metric(d)
         self.state["start"][...] = start
         for omega in self.state["omega"]:
             learnt = omega[:old_rank, :old_features].copy()
@@ -164,7 +164,7 @@ class Engine:
     def add_features(self, count: int) -> None:
         """Make room for features that appeared; prototypes do not know them yet."""
         d, rank = self.state.size(at.FEATURES), self.state.size(at.RANK)
-        sizes = {at.FEATURES: d + count, at.RANK: self.design.rows(d + count)}
+        sizes = {at.FEATURES: d + count, at.RANK: self.spec.rows(d + count)}
         self._adopt(self.state.resized(sizes))
         self.ints[at.GAPS] += count * self.state.size(at.PROTOTYPES)
         self._start_metrics(rank, d)
@@ -174,7 +174,7 @@ class Engine:
         while room < count:
             room *= 2
         if room > self.state.size(at.CLASSES):
-            self._adopt(self.state.resized(self.design.room(room)))
+            self._adopt(self.state.resized(self.spec.room(room)))
 
     def make_room_for_rehearsal(self, samples: int) -> None:
         """A buffer for a model that was built without one."""
@@ -183,10 +183,10 @@ class Engine:
 
     def make_room_for_prototypes(self) -> None:
         slots = 2 * self.state.size(at.SLOTS)
-        sizes = {at.SLOTS: slots, at.METRICS: self.design.metrics(slots)}
+        sizes = {at.SLOTS: slots, at.METRICS: self.spec.metrics(slots)}
         old = self.state.size(at.METRICS)
         self._adopt(self.state.resized(sizes))
-        if self.design.local:
+        if self.spec.local:
             self.state["omega"][old:] = self.state["start"]
 
     def learn(self, c: int) -> int:
@@ -227,8 +227,8 @@ class Engine:
         self._adopt(self.state)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"design": self.design, "state": self.state}
+        return {"spec": self.spec, "state": self.state}
 
     def __setstate__(self, saved: dict[str, object]) -> None:
-        self.design = saved["design"]  # type: ignore[assignment]
+        self.spec = saved["spec"]  # type: ignore[assignment]
         self._adopt(saved["state"])  # type: ignore[arg-type]

@@ -30,6 +30,10 @@ class ParameterError(StreamLVQError, ValueError):
         self.instead = instead
 
 
+class SnapshotError(StreamLVQError, ValueError):
+    """Something that is not a valid snapshot or state, or cannot be put into one."""
+
+
 class MissingExtraError(StreamLVQError, ImportError):
     """An optional package is needed."""
 

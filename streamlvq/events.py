@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Label = Hashable
 Rows = npt.NDArray[np.float64]
+Model = Literal["local", "fused"]  # who decides: the model that learns here, or the fleet's
 
 NEVER, LATELY, EVER = 0, 100, 2**62  # see `Readings.suspects`
 
@@ -102,12 +103,13 @@ class Refused(NamedTuple):
     source: int  # its index in the batch that was decoded
     reason: str  # one of REFUSALS, to count by
     text: str  # what was expected and what came
+    about: str = ""  # what was expected, without values: tells problems with one reason apart
 
 
 def failure(source: int, error: Exception) -> Refused:
     """A message that brought out a defect of ours."""
     text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
-    return Refused(source, "failure", text)
+    return Refused(source, "failure", text, type(error).__name__)
 
 
 REFUSALS = (
@@ -136,7 +138,8 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     probabilities: dict[str, float]
     t: float | None
     sequence: int | None
-    version: int  # labelled samples that the model had learnt; -n: the n-th one from the fleet
+    model: Model
+    version: int  # local: labelled samples learnt by then; fused: n for the n-th one that came
     duplicate: bool = False  # the reading came before; it was not learnt again
 
 
@@ -156,7 +159,8 @@ class Decisions:
     accepted: npt.NDArray[np.bool_]
     reasons: list[str | None]
     probabilities: Rows  # a column for each of `classes`; NaN for one that was unknown then
-    versions: npt.NDArray[np.int64]
+    models: list[Model]
+    versions: npt.NDArray[np.int64]  # see `DecisionRecord`
     duplicates: list[bool]
     sources: list[int]
 
@@ -180,6 +184,7 @@ class Decisions:
             self.probabilities.tolist(),
             self.times,
             self.sequences,
+            self.models,
             self.versions.tolist(),
             self.duplicates,
             strict=True,
@@ -195,6 +200,7 @@ class Decisions:
                 probabilities={n: p for n, p in zip(names, row, strict=True) if p == p},
                 t=t,
                 sequence=sequence,
+                model=model,
                 version=version,
                 duplicate=again,
             )
@@ -208,6 +214,7 @@ class Decisions:
                 row,
                 t,
                 sequence,
+                model,
                 version,
                 again,
             ) in columns
@@ -229,6 +236,7 @@ __all__ = [
     "Event",
     "Label",
     "LateLabel",
+    "Model",
     "Readings",
     "Refused",
     "Rows",

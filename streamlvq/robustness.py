@@ -30,9 +30,6 @@ __all__ = [
     "prototype_distance",
 ]
 
-# Rules that give a reading the label of its closest prototype.
-BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
-
 Bools = npt.NDArray[np.bool_]
 
 FARTHEST = 1e200  # as in the kernels: what a distance that cannot be computed counts as
@@ -142,10 +139,11 @@ def is_outlier(threshold: float, squared_distance: float, prototype_distance: fl
     check_range("is_outlier", "threshold", threshold, 0, 1)
     check_range("is_outlier", "squared_distance", squared_distance, 0)
     check_range("is_outlier", "prototype_distance", prototype_distance, 0)
-    return _is_beyond(threshold, squared_distance, prototype_distance)
+    return is_beyond(threshold, squared_distance, prototype_distance)
 
 
-def _is_beyond(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
+def is_beyond(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
+    """As `is_outlier`, without a look at the numbers."""
     away = _ball(threshold, prototype_distance).away
     return prototype_distance > 0.0 and math.sqrt(squared_distance) > away
 
@@ -179,14 +177,14 @@ def prototype_distance(
     50.0
 
     """
-    engine = insight._learnt(model._engine)
-    insight._check_index(engine, winner)
-    insight._check_index(engine, runner_up)
+    engine = insight.learnt(model.engine)
+    insight.check_index(engine, winner)
+    insight.check_index(engine, runner_up)
     w = engine.state["w"]
     z = (w[runner_up] - w[winner]) * engine.state["inverse"]
     if x is not None:
-        z[np.isnan(model._vectorizer.vector(x))] = np.nan
-    return math.sqrt(_squared_length(insight._lambda(engine, winner), z))
+        z[np.isnan(model.vector(x))] = np.nan
+    return math.sqrt(_squared_length(insight.metric_of(engine, winner), z))
 
 
 def _squared_length(metric: Floats, z: Floats) -> float:
@@ -276,7 +274,8 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
       ICML 2022, 22361-22383.
 
     """
-    engine = insight._learnt(_decides_by_distance(model)._answer(x))
+    _check_decides_by_distance(model).predict_labels_one(x)
+    engine = insight.learnt(model.engine)
     code = int(engine.probabilities.argmax())
     count = engine.state.size(at.PROTOTYPES)
     mine = engine.state["label"][:count] == code
@@ -291,8 +290,8 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     return Certificate(model.classes[code], *bounds)
 
 
-def _decides_by_distance(model: Any) -> LVQClassifier:
-    if not isinstance(model, LVQClassifier) or model._rule not in BY_DISTANCE:
+def _check_decides_by_distance(model: Any) -> LVQClassifier:
+    if not isinstance(model, LVQClassifier) or not model.decides_by_distance():
         name = type(model).__name__
         raise TypeError(f"expected a model that decides by the closest prototype, got {name}")
     return model
@@ -315,14 +314,14 @@ def _look(engine: Engine, x: Floats, chosen: slice) -> _View:
     offset = x - engine.state["w"][chosen]
     known = ~np.isnan(offset)
     offset[~known] = 0.0
-    if not engine.design.local and (known == known[0]).all():
+    if not engine.spec.local and (known == known[0]).all():
         known = known[:1]
     omega = _omega(engine, chosen)
     weight = (omega**2).sum(axis=1)
     there = (weight * known).sum(axis=1)
     factor = np.divide(weight.sum(axis=1), there, out=np.zeros_like(there), where=there > 0.0)
     roots = np.sqrt(factor)[:, None, None] * omega * (known * engine.state["inverse"])[:, None]
-    diagonal = engine.design.kind != at.MATRIX
+    diagonal = engine.spec.kind != at.MATRIX
     seen = _forth(roots, offset[:, None], diagonal)[:, 0]
     distances = np.where(factor > 0.0, (seen**2).sum(axis=1), 1.0)  # 1: nothing in common
     distances = np.where(distances < FARTHEST, distances, FARTHEST)
@@ -338,10 +337,10 @@ def _blur(roots: Floats, offset: Floats, distances: Floats, diagonal: bool) -> F
 
 def _omega(engine: Engine, chosen: slice) -> Floats:
     """The metrics of these prototypes, or the one that they share, as the kernels keep them."""
-    if engine.design.kind == at.EUCLIDEAN:
+    if engine.spec.kind == at.EUCLIDEAN:
         d = engine.state.size(at.FEATURES)
         return np.full((1, 1, d), max(d, 1) ** -0.5)
-    omega: Floats = engine.state["omega"][chosen if engine.design.local else slice(1)]
+    omega: Floats = engine.state["omega"][chosen if engine.spec.local else slice(1)]
     return omega
 
 

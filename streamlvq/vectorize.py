@@ -49,6 +49,7 @@ class Vectorizer:
     def __init__(self, features: Sequence[Hashable]) -> None:
         self.features = tuple(features)
         self._index = {name: i for i, name in enumerate(self.features)}
+        self._familiar: Sequence[Hashable] = self.features  # the last names that were all known
         _distinct(list(self.features))
         self._make_fast_path()
 
@@ -70,6 +71,15 @@ class Vectorizer:
                 f"expected a dictionary of features, got {x!r}; for a list of values make one with "
                 f"dict(zip(names, values))"
             )
+
+    def knows_all(self, names: Sequence[Hashable]) -> bool:
+        """Whether none of these features is new here; quick for names that were asked last."""
+        if names == self._familiar:
+            return True
+        if all(name in self._index for name in names):
+            self._familiar = names
+            return True
+        return False
 
     def unknown(self, x: Reading) -> list[Hashable]:
         """Features of a reading that are new here."""

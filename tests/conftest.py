@@ -32,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[name for name in MODELS if MODELS[name]._has_relsim], ids=str)
+@pytest.fixture(params=[name for name in MODELS if MODELS[name].has_relsim], ids=str)
 def with_relsim(request: pytest.FixtureRequest) -> str:
     """The name of every model that has one RelSim, in turn."""
     return str(request.param)

@@ -28,7 +28,7 @@ import yaml
 from brokers import BrokerProcess
 from streamlvq.config import Config, load
 from streamlvq.connect import Message
-from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.snapshot import Store
@@ -271,7 +271,7 @@ def readings(
 def undisturbed(config: Config | Path, messages: list[Message]) -> bytes:
     """The state after these messages if nothing ever happens."""
     config = config if isinstance(config, Config) else load(config)
-    intake = Intake(Decoder(config), Monitor(config))
+    processor = MessageProcessor(Decoder(config), Monitor(config))
     for i in range(0, len(messages), 500):
-        intake.take(messages[i : i + 500])
-    return intake.monitor.checkpoint()
+        processor.process(messages[i : i + 500])
+    return processor.monitor.checkpoint()

@@ -15,7 +15,7 @@ from daemons import CLASSES, Daemon, settings, until
 from streamlvq.config import load
 from streamlvq.connect import Message
 from streamlvq.daemon.fleet import shared_bytes
-from streamlvq.daemon.intake import Intake
+from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.fleet import Sealed, unseal
 from streamlvq.fusion import fuse
 from streamlvq.monitor import Monitor
@@ -81,9 +81,9 @@ def truth(name: str, message: Message) -> str:
 def learnt_alone(path: Path, messages: list[Message], node: str) -> Snapshot:
     """What a node has learnt from messages, without any daemon, broker or fleet."""
     config = load(path)
-    intake = Intake(Decoder(config), Monitor(config))
-    intake.take(messages)
-    return Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), node))
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+    processor.process(messages)
+    return Snapshot.from_bytes(shared_bytes(processor.monitor.local(""), node))
 
 
 def fused_in_memory(snapshots: Iterable[Snapshot]) -> dict[str, bytes]:

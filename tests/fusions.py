@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import streamlvq
 from naive import Node
 from samples import readings
 from streamlvq import Snapshot
+from streamlvq.snapshot import to_arrays
 
 Floats = npt.NDArray[np.float64]
 MODELS: dict[str, Callable[[], Any]] = {
@@ -26,7 +28,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "PairwiseLVQ": streamlvq.PairwiseLVQ,
     "LVQCommittee": streamlvq.LVQCommittee,
 }
-PLAIN: dict[str, Any] = {"screen": False, "liars": None, "drift": "none"}
+PLAIN: dict[str, Any] = {"screen": False, "byzantine": None, "drift": "none"}
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,17 @@ def to_node(snapshot: Snapshot) -> Node:
 
 def copied(snapshot: Snapshot, node: str | None = None) -> Snapshot:
     """An independent one, to be changed."""
-    file = snapshot._file
-    name = file.node if node is None else node
-    twin = type(file)(name, file.created, file.readings, file.classifier)
-    return Snapshot({key: array.copy() for key, array in snapshot._arrays.items()}, twin)
+    return Snapshot(
+        copy.deepcopy(snapshot.estimator_state()),
+        snapshot.node if node is None else node,
+        readings=snapshot.has_readings,
+        created=snapshot.created_seconds,
+    )
+
+
+def arrays_of(snapshot: Snapshot) -> dict[str, Any]:
+    """Its own arrays by their names in a file."""
+    return to_arrays(snapshot.estimator_state())[0]
 
 
 def first(model: Any) -> Any:

@@ -12,9 +12,8 @@ from typing import Any, Literal
 from paho.mqtt.enums import _ConnectionState
 
 from streamlvq.config import Broker
-from streamlvq_connectors.mqtt.fast import FastClient
-from streamlvq_connectors.mqtt.packets import varint
-from streamlvq_connectors.mqtt.stock import StockClient
+from streamlvq_connectors.mqtt.fast_client import FastClient, varint
+from streamlvq_connectors.mqtt.paho_client import PahoClient
 
 Protocol = Literal["5", "3.1.1"]
 
@@ -62,7 +61,7 @@ class Outcome:
     raised: str | None = None
 
 
-def connected(kind: type[StockClient], broker: Broker, network: Chunks) -> StockClient:
+def connected(kind: type[PahoClient], broker: Broker, network: Chunks) -> PahoClient:
     """A client in the middle of a connection over `network`."""
     client = kind(broker)
     client.generation = 1
@@ -72,7 +71,7 @@ def connected(kind: type[StockClient], broker: Broker, network: Chunks) -> Stock
     return client
 
 
-def outcome(kind: type[StockClient], broker: Broker, chunks: list[bytes]) -> Outcome:
+def outcome(kind: type[PahoClient], broker: Broker, chunks: list[bytes]) -> Outcome:
     """Let a client read all of a stream, or as far as it goes."""
     network = Chunks(chunks)
     client = connected(kind, broker, network)
@@ -102,7 +101,7 @@ def outcome(kind: type[StockClient], broker: Broker, chunks: list[bytes]) -> Out
 def both(protocol: Protocol, chunks: list[bytes], largest: int = 1000) -> tuple[Outcome, Outcome]:
     """What stock paho and the fast client make of the same stream."""
     broker = Broker(protocol=protocol, client_id="test", max_payload_bytes=largest)
-    return outcome(StockClient, broker, chunks), outcome(FastClient, broker, chunks)
+    return outcome(PahoClient, broker, chunks), outcome(FastClient, broker, chunks)
 
 
 class Packets:

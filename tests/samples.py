@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import streamlvq
+from streamlvq.estimator import DEFAULT_LIMITS, StateLimits, build_estimator
+from streamlvq.snapshot import capture, from_arrays, to_arrays
 
 Sample = tuple[dict[str, float], Any]
 
@@ -80,3 +82,17 @@ def knowledge(model: Any) -> tuple[Any, ...]:
 
 def frozen(model: Any) -> bytes:
     return pickle.dumps(model)
+
+
+def described(
+    classifier: Any, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state of a classifier as arrays and JSON."""
+    return to_arrays(capture(classifier, readings=readings, limits=limits))
+
+
+def rebuilt(
+    arrays: dict[str, Any], meta: dict[str, Any], *, limits: StateLimits = DEFAULT_LIMITS
+) -> Any:
+    """The opposite of `described`."""
+    return build_estimator(from_arrays(arrays, meta), limits=limits)

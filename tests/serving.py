@@ -9,13 +9,13 @@ import numpy as np
 from msgspec import structs
 
 import streamlvq
+from samples import described
 from streamlvq.config import Config, ModelSection, loads
 from streamlvq.events import LateLabel, Readings
 from streamlvq.monitor import Monitor
-from streamlvq.snapshot import describe
 from streams import NAMES, cut, facts, readings
 
-VERSION, CERTAINTY, LABEL = (NAMES.index(name) for name in ("version", "certainty", "label"))
+MODEL, VERSION, CERTAINTY, LABEL = map(NAMES.index, ("model", "version", "certainty", "label"))
 
 FEATURES = tuple(f"sensor {i}" for i in range(5))
 CENTRES = np.random.default_rng(99).standard_normal((6, 5)) * 2.0
@@ -121,7 +121,7 @@ def late(whole: Readings, k: int, label: str) -> LateLabel:
 
 def fingerprint(classifier: Any) -> tuple[Any, dict[str, bytes]]:
     """All that a classifier and its wrappers know, bit by bit."""
-    arrays, meta = describe(classifier)
+    arrays, meta = described(classifier)
     return meta, {name: array.tobytes() for name, array in arrays.items()}
 
 

@@ -77,7 +77,7 @@ def report_of(snapshots: Sequence[Snapshot]) -> FusionReport:
         labels=LABELS,
         features=FEATURES,
         weighting="samples",
-        rule="mean",
+        aggregator="mean",
         drift="least_squares",
         why="least_squares: it predicts a class mean to 0.12 deviations, no correction to 3.10",
         trials={"none": 3.1, "least_squares": 0.12, "scale_shift": 0.2},

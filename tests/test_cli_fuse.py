@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -18,11 +19,10 @@ from pages import read
 from replays import plain_config, rows, write_csv
 from small_fleet import FEATURES, LABELS, OFF, accuracy, fleet, learnt
 from streamlvq.cli import main
-from streamlvq.cli.fuse import DRIFTS, RULES, WEIGHTINGS, _file_name
+from streamlvq.cli.fuse import WEIGHTINGS, _file_name, add_arguments
 from streamlvq.fusion import FusionReport, fuse
-from streamlvq.fusion.fusing import DRIFTS as ALL_DRIFTS
-from streamlvq.fusion.fusing import WEIGHTINGS as ALL_WEIGHTINGS
-from streamlvq.fusion.rules import RULES as ALL_RULES
+from streamlvq.fusion.fuse import WEIGHTINGS as ALL_WEIGHTINGS
+from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.replay import load_monitor, load_snapshots, replay, save_monitor
 from streamlvq.snapshot import Snapshot, Store, decode, encode
 
@@ -122,13 +122,13 @@ def test_numbers_to_standard_output_and_nothing_else(
     assert (folder / "all.slvq").exists()
 
 
-@pytest.mark.parametrize("drift", [name for name in DRIFTS if name != "auto"])
+@pytest.mark.parametrize("drift", CORRECTIONS.names)
 def test_what_is_asked_for_is_done(
     drift: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(said(capsys, *FILES, "--drift", drift, "--weighting", "uniform", "--rule",
-                            "median", "--json", "-"))  # fmt: skip
-    assert (found["drift"], found["weighting"], found["rule"]) == (drift, "uniform", "median")
+    found = json.loads(said(capsys, *FILES, "--drift", drift, "--weighting", "uniform",
+                            "--aggregator", "median", "--json", "-"))  # fmt: skip
+    assert (found["drift"], found["weighting"], found["aggregator"]) == (drift, "uniform", "median")
 
 
 @pytest.mark.parametrize("rank", ["keep", "full", "1"])
@@ -139,9 +139,15 @@ def test_rank_of_metrics(rank: str, folder: Path, capsys: pytest.CaptureFixture[
 
 
 def test_all_that_fusion_can_do_can_be_asked_for() -> None:
-    assert set(DRIFTS) == set(ALL_DRIFTS)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    choices = {action.dest: action.choices for action in parser._actions}
+    assert choices["drift"] == ("auto", *CORRECTIONS)
+    assert choices["aggregator"] == AGGREGATORS.names
     assert set(WEIGHTINGS) == set(ALL_WEIGHTINGS)
-    assert set(RULES) == set(ALL_RULES)
+    text = " ".join(parser.format_help().split())
+    for registry in (CORRECTIONS, AGGREGATORS):
+        assert all(registry.summary(name) in text for name in registry)
 
 
 def test_fused_files_can_be_fused_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,8 +303,10 @@ def test_other_transforms_are_refused(folder: Path, capsys: pytest.CaptureFixtur
 def test_a_class_that_too_few_have_is_withheld_and_that_is_said(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = said(capsys, *FILES, "--rule", "median", "--each", "own")
-    words = "'worn': only 2 nodes have it and rule median needs 3; it was not given to the others"
+    out = said(capsys, *FILES, "--aggregator", "median", "--each", "own")
+    words = (
+        "'worn': only 2 nodes have it and aggregator median needs 3; it was not given to the others"
+    )
     assert f"warning      {words}" in out
     assert "worn" not in Snapshot.load("own/york.slvq").labels
     assert "was not given" not in said(capsys, *FILES)
@@ -324,7 +332,12 @@ def test_wishes_that_cannot_be_fulfilled(
 
 
 def test_unknown_words_are_refused(folder: Path) -> None:
-    for option in (["--drift", "tre"], ["--rule", "max"], ["--weighting", "me"], ["--rank", "0"]):
+    for option in (
+        ["--drift", "tre"],
+        ["--aggregator", "max"],
+        ["--weighting", "me"],
+        ["--rank", "0"],
+    ):
         with pytest.raises(SystemExit) as done:
             main(["fuse", *FILES, *option])
         assert done.value.code == 2

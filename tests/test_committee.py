@@ -151,3 +151,66 @@ def test_members_start_afresh() -> None:
 def test_strangers_are_refused() -> None:
     with pytest.raises(ValueError, match="expected a model of streamlvq"):
         streamlvq.LVQCommittee(learner=linear_model.LogisticRegression())
+
+
+NAMES = ["learner", "follower", "old", "pairs"]
+
+
+def four() -> streamlvq.LVQCommittee:
+    return streamlvq.LVQCommittee(
+        learner=streamlvq.LGMLVQ(rank=4, rehearsal=2, buffer_size=50),
+        follower=streamlvq.GLVQ(half_life=50, rehearsal=2, buffer_size=20),
+        others={
+            "pairs": streamlvq.PairwiseLVQ(rehearsal=2, buffer_size=20),
+            "old": streamlvq.LVQ1(rehearsal=2, buffer_size=20),
+        },
+    )
+
+
+def test_further_members_have_their_say() -> None:
+    model = four()
+    for x, y in segments(150):
+        model.learn_one(x, y)
+    assert list(model.parts) == list(model.weights) == NAMES
+    x, _ = segments(151)[-1]
+    expected = pooled(
+        [member.predict_proba_one(x) for member in model.members], list(model.weights.values())
+    )
+    assert model.predict_proba_one(x) == pytest.approx(expected, rel=1e-9)
+    assert model.predict_proba_array([x])[0].tolist() == list(model.predict_proba_one(x).values())
+
+
+def test_four_members_learn_arrays_as_they_learn_readings() -> None:
+    one, other = four(), four()
+    for x, y in segments(120):
+        one.learn_one(x, y)
+    other.learn_array([x for x, _ in segments(120)], [y for _, y in segments(120)])
+    assert one.weights == pytest.approx(other.weights, rel=1e-9)
+
+
+def test_further_members_are_kept_in_snapshots_and_clones() -> None:
+    model = four()
+    for x, y in segments(80):
+        model.learn_one(x, y)
+    data = streamlvq.Snapshot.of(model).to_bytes()
+    snapshot = streamlvq.Snapshot.from_bytes(data)
+    assert list(snapshot.members) == list(snapshot.node_models()) == NAMES
+    assert snapshot.weights == model.weights
+    twin = snapshot.classifier()
+    assert streamlvq.Snapshot.of(twin).to_bytes() == data
+    for x, y in segments(120)[80:]:
+        assert twin.predict_proba_one(x) == model.predict_proba_one(x)
+        twin.learn_one(x, y)
+        model.learn_one(x, y)
+    assert list(model.clone().parts) == NAMES
+
+
+@pytest.mark.parametrize("others", [{"learner": streamlvq.GLVQ()}, {"a/b": streamlvq.GLVQ()}, 7])
+def test_names_of_further_members_are_checked(others: object) -> None:
+    with pytest.raises(ValueError, match=r"LVQCommittee\(others=...\): expected"):
+        streamlvq.LVQCommittee(others=others)  # type: ignore[arg-type]
+
+
+def test_further_members_are_models() -> None:
+    with pytest.raises(ValueError, match=r"expected a model of streamlvq, got None"):
+        streamlvq.LVQCommittee(others={"third": None})  # type: ignore[dict-item]

@@ -335,7 +335,7 @@ def test_damaged_files(mosquitto: Mosquitto, tmp_path: Path) -> None:  # noqa: F
         newest = max(state.glob("snapshot-*"))
         newest.write_bytes(newest.read_bytes()[:-1] + b"?")
         last = max(state.glob("journal-*"))
-        last.write_bytes(last.read_bytes() + b"SLJ1 torn")
+        last.write_bytes(last.read_bytes() + b"SLJ2 torn")
         daemon.start()
         assert "is of no use" in daemon.log
         assert "cut a torn record of 9 bytes" in daemon.log

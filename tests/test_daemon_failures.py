@@ -33,20 +33,17 @@ from streamlvq.config import (
 from streamlvq.connect import Message, Outgoing
 from streamlvq.daemon.connection import Connection
 from streamlvq.daemon.daemon import Daemon
-from streamlvq.daemon.decodings import Decodings
-from streamlvq.daemon.discovery import fit
 from streamlvq.daemon.http import MOST, HealthServer, PortError
 from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.intake import Effect, Intake
-from streamlvq.daemon.journal import JournalError
-from streamlvq.daemon.keeper import Keeper
-from streamlvq.daemon.publisher import Publisher
+from streamlvq.daemon.journal import DecodingHistory, JournalError, Received
+from streamlvq.daemon.processor import BatchResult
+from streamlvq.daemon.publisher import Publisher, safe_name
 from streamlvq.daemon.signals import Signals
+from streamlvq.daemon.state_store import StateStore
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Refused
 from streamlvq.monitor import Monitor
-from streamlvq.payloads import Decoder
 from streamlvq_connectors.memory import MemoryLink, Session
 from test_daemon_parts import decisions, instruments
 
@@ -61,11 +58,11 @@ def test_a_name_that_cannot_be_encoded_costs_nothing_else() -> None:
     )
     measured = instruments()
     publisher = Publisher(config, measured)
-    publisher.messages(Effect([decisions([HALF])]), [])
-    sent = publisher.messages(Effect([decisions(["p1"])]), [])
+    publisher.messages(BatchResult([decisions([HALF])]), [])
+    sent = publisher.messages(BatchResult([decisions(["p1"])]), [])
     assert [m.topic for m in sent if m.topic.startswith("d/")] == ["d/p1"]
     assert len([m for m in sent if m.topic.startswith("ha/")]) == 2
-    assert len(list(publisher.greetings())) >= 2
+    assert len(list(publisher.announcements())) >= 2
     assert measured.readings.value() == 2
 
 
@@ -82,20 +79,20 @@ def test_a_defect_costs_the_part_that_has_it(
     for part, name in broken.items():
         monkeypatch.setattr(part, name, lambda *_: 1 // 0)
     messages = [Message("sensors/p0/readings", b"\xff", 1.0)]
-    effect = Effect([decisions(["p0", "p1"])], [Refused(0, "payload", "bad")], 1)
-    sent = publisher.messages(effect, messages)
+    result = BatchResult([decisions(["p0", "p1"])], [Refused(0, "payload", "bad")], 1)
+    sent = publisher.messages(result, messages)
     assert [m.topic for m in sent] == ["d/p0", "d/p1", "streamlvq/streamlvq/dead"]
     assert measured.publish_failures.value() == 2
     assert measured.learnt.value() == 1
     assert caplog.text.count("ZeroDivisionError") >= 2
     monkeypatch.setattr(publisher._encoder, "encode", lambda _: 1 // 0, raising=False)
-    assert [m.topic for m in publisher.messages(effect, messages)] == ["streamlvq/streamlvq/dead"]
-    assert list(publisher.greetings()) == []
+    assert [m.topic for m in publisher.messages(result, messages)] == ["streamlvq/streamlvq/dead"]
+    assert list(publisher.announcements()) == []
 
 
 def test_different_halves_stay_different() -> None:
-    assert fit("a\ud800") != fit("a\ud801")
-    assert fit("a\ud800").isascii()
+    assert safe_name("a\ud800") != safe_name("a\ud801")
+    assert safe_name("a\ud800").isascii()
 
 
 def test_one_odd_name_does_not_take_the_metrics_away() -> None:
@@ -162,9 +159,9 @@ def simple(folder: Path, **sections: Any) -> Config:
 # --- a configuration that changes while messages wait in the journal ------------------------------
 
 
-def kept(config: Config) -> Keeper:
+def kept(config: Config) -> StateStore:
     vitals = Vitals(config.health)
-    return Keeper(config, vitals, Instruments(vitals, 10))
+    return StateStore(config, vitals, Instruments(vitals, 10))
 
 
 def some(count: int, first: int = 0, topic: str = "r/d{}") -> list[Message]:
@@ -176,15 +173,15 @@ def some(count: int, first: int = 0, topic: str = "r/d{}") -> list[Message]:
 
 def killed(config: Config, *batches: list[Message]) -> bytes:
     """Take batches as the daemon does, then vanish without a snapshot; what was known."""
-    keeper = kept(config)
+    store = kept(config)
     try:
-        intake = Intake(Decoder(config), keeper.restore(config, print))
+        processor = store.restore(config, print)
         for batch in batches:
-            keeper.record(batch)
-            intake.take(batch)
+            store.append(Received(batch))
+            processor.process(batch)
     finally:
-        keeper.close()
-    return intake.monitor.checkpoint()
+        store.close()
+    return processor.monitor.checkpoint()
 
 
 def readings_section(**changed: Any) -> ReadingsSection:
@@ -209,16 +206,16 @@ def test_the_journal_is_decoded_as_it_was_meant(
     before = killed(simple(tmp_path), some(100), some(100, 100))
     new = simple(tmp_path, **CHANGES[what])
     with caplog.at_level("INFO", "streamlvq"):
-        keeper = kept(new)
-        monitor = keeper.restore(new, print)
+        store = kept(new)
+        monitor = store.restore(new, print).monitor
     assert monitor.config == new
     assert monitor.checkpoint() == Monitor.restore(new, before).checkpoint()
     assert len(monitor.models()) == 1
-    assert keeper.instruments.replayed.value() == 200
+    assert store.instruments.replayed.value() == 200
     assert "they are decoded as then" in caplog.text
     assert "refused" not in caplog.text
-    assert keeper.store.positions() == [2], "saved at once"
-    keeper.close()
+    assert store.files.positions() == [2], "saved at once"
+    store.close()
 
 
 def test_payloads_that_were_small_enough_are_so_still(tmp_path: Path) -> None:
@@ -231,9 +228,9 @@ def test_payloads_that_were_small_enough_are_so_still(tmp_path: Path) -> None:
 def test_several_changes_and_a_damaged_snapshot(tmp_path: Path) -> None:
     """The journal reaches back to the oldest snapshot, so it may span configurations."""
     first, second = simple(tmp_path), simple(tmp_path, **CHANGES["topic"])
-    keeper = kept(first)
-    assert keeper.store.write(keeper.restore(first, print).checkpoint(), 0)
-    keeper.close()
+    store = kept(first)
+    assert store.files.write(store.restore(first, print).monitor.checkpoint(), 0)
+    store.close()
     killed(first, some(20), some(20, 20))
     before = killed(second, some(20, 40, "other/d{}/x"))
     _, newest = sorted(Path(first.state.folder).glob("snapshot-*"))
@@ -254,10 +251,10 @@ def test_refusals_of_the_journal_are_counted_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     killed(simple(tmp_path), [*some(3), *(Message("r/d", b"{", 1.0) for _ in range(4))])
-    keeper = kept(simple(tmp_path))
-    keeper.restore(simple(tmp_path), print)
-    keeper.close()
-    assert keeper.instruments.replay_refused.value("payload") == 4
+    store = kept(simple(tmp_path))
+    store.restore(simple(tmp_path), print)
+    store.close()
+    assert store.instruments.replay_refused.value("payload") == 4
     assert caplog.text.count("refused 4 messages of the journal (payload: 4)") == 1
 
 
@@ -275,18 +272,18 @@ def test_a_damaged_file_is_no_reason_to_guess(tmp_path: Path) -> None:
 
 
 def test_the_file_is_written_when_something_changes_and_stays_small(tmp_path: Path) -> None:
-    decodings = Decodings(tmp_path)
+    history = DecodingHistory(tmp_path)
     configs = [simple(tmp_path), simple(tmp_path, **CHANGES["topic"])]
     for n in range(10):
-        decodings.note(configs[n % 2], 10 * n, oldest=10 * n - 15)
-    found = [Decodings(tmp_path).at(n, configs[0]) for n in (79, 80, 89, 90)]
+        history.record(configs[n % 2], 10 * n, oldest=10 * n - 15)
+    found = [DecodingHistory(tmp_path).config_at(n, configs[0]) for n in (79, 80, 89, 90)]
     assert found == [configs[1], configs[0], configs[0], configs[1]]
-    assert len(msgspec.json.decode((tmp_path / "decoding.json").read_bytes())) == 3
+    assert len(msgspec.json.decode((tmp_path / "decoding.json").read_bytes())["content"]) == 3
     stamp = (tmp_path / "decoding.json").stat().st_mtime_ns
-    decodings.note(configs[1], 95, oldest=75)
+    history.record(configs[1], 95, oldest=75)
     assert (tmp_path / "decoding.json").stat().st_mtime_ns == stamp
-    decodings.note(configs[1], 0)  # someone has emptied the folder
-    assert decodings.at(0, configs[0]) == configs[1]
+    history.record(configs[1], 0)  # someone has emptied the folder
+    assert history.config_at(0, configs[0]) == configs[1]
 
 
 # --- HTTP ----------------------------------------------------------------------------------------
@@ -384,21 +381,28 @@ def test_a_reload_may_move_to_another_host_with_the_same_port(tmp_path: Path) ->
 def test_what_the_folder_holds_is_not_for_everybody(tmp_path: Path) -> None:
     config, before = simple(tmp_path), os.umask(0)
     try:
-        keeper = kept(config)
-        monitor = keeper.restore(config, print)
-        keeper.record(some(3))
-        keeper.vitals.unsaved = True
-        assert keeper.save(monitor)
-        keeper.record(some(3, 3))
-        Connection(config, keeper.folder, keeper.vitals)
-        keeper.close()
+        store = kept(config)
+        monitor = store.restore(config, print).monitor
+        store.append(Received(some(3)))
+        store.vitals.unsaved = True
+        assert store.save(monitor)
+        store.append(Received(some(3, 3)))
+        Connection(config, store.folder, store.vitals)
+        store.close()
     finally:
         os.umask(before)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in keeper.folder.iterdir()}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in store.folder.iterdir()}
     assert set(modes.values()) == {0o640}, modes
     names = {name.partition("-")[0] for name in modes}
-    assert names == {"lock", "snapshot", "journal", "decoding.json", "subscriptions.json"}
-    assert keeper.folder.stat().st_mode & 0o777 == 0o750
+    assert names == {
+        "lock",
+        "snapshot",
+        "journal",
+        "journal.json",
+        "decoding.json",
+        "subscriptions.json",
+    }
+    assert store.folder.stat().st_mode & 0o777 == 0o750
 
 
 def test_subscriptions_are_never_half_written(
@@ -412,5 +416,5 @@ def test_subscriptions_are_never_half_written(
         Connection(other, tmp_path, vitals)
     assert "cannot be written" in caplog.text
     assert msgspec.json.decode((tmp_path / "subscriptions.json").read_bytes()) == ["r/+"]
-    assert Connection(other, tmp_path, vitals).link.former == ["r/+"]
-    assert Connection(other, tmp_path, vitals).link.former == ["other/+/x", "r/+"]
+    assert Connection(other, tmp_path, vitals).link.previous_filters == ["r/+"]
+    assert Connection(other, tmp_path, vitals).link.previous_filters == ["other/+/x", "r/+"]

@@ -43,18 +43,21 @@ from streamlvq.config import (
 from streamlvq.connect import Message
 from streamlvq.daemon import logs
 from streamlvq.daemon.connection import Connection, make_link, subscriptions
-from streamlvq.daemon.decision_file import DecisionFile
-from streamlvq.daemon.discovery import MOST, Discovery
 from streamlvq.daemon.http import HealthServer, PortError
 from streamlvq.daemon.instruments import OTHER, Instruments
-from streamlvq.daemon.intake import Effect, Intake
-from streamlvq.daemon.keeper import Keeper
-from streamlvq.daemon.lock import FolderError, FolderLock
 from streamlvq.daemon.metrics import Counter, Gauge, Histogram, Registry
 from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.probe import Probe
-from streamlvq.daemon.publisher import STRANGERS, Publisher
+from streamlvq.daemon.processor import BatchResult, MessageProcessor
+from streamlvq.daemon.publisher import (
+    MAX_ANNOUNCED_DEVICES,
+    MAX_LABEL_WARNINGS,
+    DecisionFile,
+    HomeAssistantDiscovery,
+    Publisher,
+)
 from streamlvq.daemon.reload import changes, fixed, reconnects
+from streamlvq.daemon.state_store import FolderError, FolderLock, StateStore
 from streamlvq.daemon.status import Status
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
@@ -114,6 +117,7 @@ def decisions(devices: list[str], reasons: list[str | None] | None = None) -> De
         accepted=np.array([reason is None for reason in reasons]),
         reasons=reasons,
         probabilities=np.full((n, 2), 0.5),
+        models=["local"] * n,
         versions=np.arange(n),
         duplicates=[False] * n,
         sources=list(range(n)),
@@ -177,7 +181,7 @@ def test_histograms_count_like_a_loop(values: list[float]) -> None:
 def test_the_meaning_of_every_metric_stands_by_itself(tmp_path: Path) -> None:
     measured = instruments()
     config = Config(state=StateSection(folder=str(tmp_path)))
-    Keeper(config, Vitals(HealthSection()), measured).close()
+    StateStore(config, Vitals(HealthSection()), measured).close()
     measured.watch_link(dict)
     texts = re.findall(r"^# HELP (\S+) (.*)$", measured.registry.text(), flags=re.MULTILINE)
     assert len(texts) >= 30
@@ -399,7 +403,7 @@ def test_logs_as_json_lines() -> None:
     assert "RuntimeError: broken" in second["exception"]
 
 
-def listening(sparing: logs.Sparing) -> io.StringIO:
+def listening(sparing: logs.RateLimitFilter) -> io.StringIO:
     stream = io.StringIO()
     handler = logs.set_up(LoggingSection(level="warning"), stream)
     handler.filters[:] = [sparing]
@@ -412,7 +416,7 @@ def said(stream: io.StringIO) -> list[str]:
 
 @pytest.mark.usefixtures("own_logging")
 def test_logs_for_people_and_what_repeats() -> None:
-    stream = listening(logs.Sparing(burst=2, seconds=0.2))
+    stream = listening(logs.RateLimitFilter(burst=2, seconds=0.2))
     logger = logging.getLogger("streamlvq_connectors.x")
     logger.info("not shown")
     for i in range(10):
@@ -427,7 +431,7 @@ def test_logs_for_people_and_what_repeats() -> None:
 
 @pytest.mark.usefixtures("own_logging")
 def test_what_was_left_out_is_said_when_time_is_up_and_at_the_end() -> None:
-    stream = listening(logs.Sparing(burst=1, seconds=0.2))
+    stream = listening(logs.RateLimitFilter(burst=1, seconds=0.2))
     logger = logging.getLogger("streamlvq.x")
     for i in range(4):
         logger.warning("refused %d", i, extra={"device": i})
@@ -445,7 +449,7 @@ def test_what_was_left_out_is_said_when_time_is_up_and_at_the_end() -> None:
 
 @pytest.mark.usefixtures("own_logging")
 def test_the_number_of_kinds_is_limited() -> None:
-    stream = listening(logs.Sparing(burst=1, seconds=60, most=3))
+    stream = listening(logs.RateLimitFilter(burst=1, seconds=60, most=3))
     logger = logging.getLogger("streamlvq.x")
     for i in range(100):
         logger.warning("refused %d", i, extra={"alike": i})
@@ -461,10 +465,11 @@ def test_an_old_complaint_does_not_hide_a_new_one() -> None:
     logs.set_up(LoggingSection(), stream)
     publisher = Publisher(Config(), instruments())
     messages = [Message("sensors/p/readings", b"", 1.0)]
-    texts = [("value", f"x{i}: expected a finite number, got {i}") for i in range(50)]
-    texts += [("value", "x: expected a smaller number, got 1e300"), ("device", "no usable name")]
-    for reason, text in texts:
-        publisher.messages(Effect(refused=[Refused(0, reason, text)]), messages)
+    texts = [("value", f"x{i}: expected a finite number, got {i}", "finite") for i in range(50)]
+    texts += [("value", "x: expected a smaller number, got 1e300", "smaller")]
+    texts += [("device", "no usable name", "name")]
+    for why in texts:
+        publisher.messages(BatchResult(refused=[Refused(0, *why)]), messages)
     logs.settle()
     lines = said(stream)
     assert len(lines) == 5 + 1 + 1 + 1
@@ -480,14 +485,14 @@ def test_labels_that_nothing_waits_for_do_not_flood_the_log() -> None:
     measured = instruments()
     publisher = Publisher(Config(), measured)
     strangers = [Refused(0, "label", f"no reading {n} waits for it") for n in range(1000)]
-    sent = publisher.messages(Effect(refused=strangers), [Message("l/p", b"{}", 1.0)])
-    publisher.messages(Effect(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
-    assert len(said(stream)) == STRANGERS + 1
+    sent = publisher.messages(BatchResult(refused=strangers), [Message("l/p", b"{}", 1.0)])
+    publisher.messages(BatchResult(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
+    assert len(said(stream)) == MAX_LABEL_WARNINGS + 1
     assert "only counted (streamlvq_refused_total), dead-lettered" in stream.getvalue()
     assert len(sent) == 1000
     assert measured.refused.value("label") == 1001
     logs.set_up(LoggingSection(level="debug"), stream).filters.clear()
-    publisher.messages(Effect(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
+    publisher.messages(BatchResult(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
     assert said(stream)[-1].startswith("debug   refused a message on l/p (label): no reading 0")
 
 
@@ -495,8 +500,8 @@ def test_the_size_of_what_was_cut_is_not_made_up() -> None:
     config = Config(broker=Broker(max_payload_bytes=100))
     for size, words in ((101, "more than 100 bytes"), (150, "150")):
         message = Message("sensors/p/readings", b"x" * size, 1.0)
-        effect = Intake(Decoder(config), Monitor(config)).take([message])
-        (letter,) = Publisher(config, instruments()).messages(effect, [message])
+        result = MessageProcessor(Decoder(config), Monitor(config)).process([message])
+        (letter,) = Publisher(config, instruments()).messages(result, [message])
         assert json.loads(letter.payload)["text"] == f"expected at most 100 bytes, got {words}"
 
 
@@ -506,7 +511,8 @@ def test_the_size_of_what_was_cut_is_not_made_up() -> None:
 def test_a_folder_has_one_user_and_the_dead_hold_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     script = (
-        "import sys, time; from pathlib import Path; from streamlvq.daemon.lock import FolderLock;"
+        "import sys, time; from pathlib import Path;"
+        "from streamlvq.daemon.state_store import FolderLock;"
         f"FolderLock(Path({str(folder)!r})); print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as holder:
@@ -530,9 +536,9 @@ def test_the_decision_file_can_be_moved_away(tmp_path: Path) -> None:
     assert file.write([b"1", b"2"]) == 0
     path.rename(tmp_path / "old")
     assert file.write([b"3"]) == 0
-    file.look()
+    file.close_if_moved()
     assert file.write([b"4"]) == 0
-    file.look()
+    file.close_if_moved()
     assert file.write([b"5"]) == 0
     file.close()
     assert ((tmp_path / "old").read_text(), path.read_text()) == ("1\n2\n3\n", "4\n5\n")
@@ -563,7 +569,7 @@ def test_a_decision_file_that_cannot_be_written_is_noticed_at_the_start(
     assert str(folder / "decisions.jsonl") in (publisher.trouble or "")
     assert "(decisions.file)" in caplog.text
     folder.unlink()  # somebody mends it
-    publisher.messages(Effect([decisions(["a"])]), [Message("sensors/a/readings", b"", 1.0)])
+    publisher.messages(BatchResult([decisions(["a"])]), [Message("sensors/a/readings", b"", 1.0)])
     assert publisher.trouble is None
     assert len((folder / "decisions.jsonl").read_bytes().splitlines()) == 1
     assert Publisher(config, instruments()).trouble is None
@@ -610,7 +616,7 @@ def test_home_assistant_finds_devices() -> None:
         status=StatusSection(home_assistant="ha"),
         decisions=DecisionsSection(topic="plant/{device}/decision"),
     )
-    discovery = Discovery(config)
+    discovery = HomeAssistantDiscovery(config)
     label, certainty = discovery.announce(["pump 7/a"])
     assert re.fullmatch(r"ha/sensor/streamlvq/pump_7_a_[0-9a-f]+_label/config", label.topic)
     assert label.retain
@@ -620,8 +626,9 @@ def test_home_assistant_finds_devices() -> None:
     assert said["availability_topic"] == "streamlvq/streamlvq/status"
     assert said["unique_id"] != json.loads(certainty.payload)["unique_id"]
     assert said["device"] == json.loads(certainty.payload)["device"]
-    assert list(discovery.again()) == [label, certainty]
-    assert len(list(discovery.announce(f"d{i}" for i in range(2 * MOST)))) == 2 * (MOST - 1)
+    assert list(discovery.all_devices()) == [label, certainty]
+    most = MAX_ANNOUNCED_DEVICES
+    assert len(list(discovery.announce(f"d{i}" for i in range(2 * most)))) == 2 * (most - 1)
 
 
 def test_home_assistant_finds_devices_of_the_same_name_at_two_sites() -> None:
@@ -630,7 +637,7 @@ def test_home_assistant_finds_devices_of_the_same_name_at_two_sites() -> None:
         status=StatusSection(home_assistant="ha"),
         decisions=DecisionsSection(topic="plant/{site}/{device}/decision"),
     )
-    found = list(Discovery(config).announce(["leeds/pump 1", "york/pump 1"]))
+    found = list(HomeAssistantDiscovery(config).announce(["leeds/pump 1", "york/pump 1"]))
     said = [json.loads(message.payload) for message in found]
     assert [each["state_topic"] for each in said[::2]] == [
         "plant/leeds/pump%201/decision",
@@ -644,7 +651,9 @@ def test_home_assistant_finds_devices_of_the_same_name_at_two_sites() -> None:
 @pytest.mark.parametrize("topic", [None, "plant/{site}/{device}/decision"])
 def test_home_assistant_needs_a_topic_per_device(topic: str | None) -> None:
     status = StatusSection(home_assistant="ha")
-    discovery = Discovery(Config(status=status, decisions=DecisionsSection(topic=topic)))
+    discovery = HomeAssistantDiscovery(
+        Config(status=status, decisions=DecisionsSection(topic=topic))
+    )
     assert not discovery.active
     assert list(discovery.announce(["a"])) == []
 
@@ -655,8 +664,8 @@ def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
     measured = instruments()
     publisher = Publisher(config, measured)
     messages = [Message(f"sensors/p{i}/readings", b"\xff", 1.0) for i in range(3)]
-    effect = Effect([decisions(["p0", "p1"])], [Refused(2, "payload", "bad")], 1, 1, 4)
-    sent = publisher.messages(effect, messages)
+    result = BatchResult([decisions(["p0", "p1"])], [Refused(2, "payload", "bad")], 1, 1, 4)
+    sent = publisher.messages(result, messages)
     assert [m.topic for m in sent] == ["d/p0", "d/p1", "streamlvq/streamlvq/dead"]
     assert path.read_bytes() == sent[0].payload + b"\n" + sent[1].payload + b"\n"
     assert json.loads(sent[2].payload)["reason"] == "payload"
@@ -664,7 +673,7 @@ def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
     assert read["streamlvq_refused_total", (("reason", "payload"),)] == 1
     assert read["streamlvq_skipped_total", ()] == 4
     quiet = msgspec.structs.replace(config, decisions=DecisionsSection(topic=None, file=str(path)))
-    assert len(Publisher(quiet, instruments()).messages(effect, messages)) == 1
+    assert len(Publisher(quiet, instruments()).messages(result, messages)) == 1
     assert len(path.read_bytes().splitlines()) == 4
 
 
@@ -812,7 +821,7 @@ def test_what_needs_a_restart_is_named() -> None:
     assert fixed(old, renamed) == ["broker.client_id"]
 
 
-# --- from messages to their effect ----------------------------------------------------------------
+# --- from messages to their result ----------------------------------------------------------------
 
 
 class Allergic(Monitor):
@@ -840,25 +849,25 @@ def reading(n: int, x: float, y: str | None = None) -> Message:
 def test_an_event_that_brings_out_a_defect_is_refused_and_the_others_are_not() -> None:
     label = Message("l/d", b'{"y": "a", "n": 1}', 1.0)
     batch = [reading(1, 0.5), label, reading(2, 13.0, "a"), reading(3, 0.5, "b")]
-    intake = Intake(Decoder(CONFIG), Allergic(CONFIG))
-    effect = intake.take(batch)
-    assert [(r.source, r.reason) for r in effect.refused] == [(2, "failure"), (3, "failure")]
-    assert "please report it: ZeroDivisionError: thirteen" in effect.refused[0].text
-    assert effect.learnt == 1
-    again = intake.take([reading(4, 0.5, "b")])
+    processor = MessageProcessor(Decoder(CONFIG), Allergic(CONFIG))
+    result = processor.process(batch)
+    assert [(r.source, r.reason) for r in result.refused] == [(2, "failure"), (3, "failure")]
+    assert "please report it: ZeroDivisionError: thirteen" in result.refused[0].text
+    assert result.learnt == 1
+    again = processor.process([reading(4, 0.5, "b")])
     assert (again.refused, again.learnt) == ([], 1)
-    good = Intake(Decoder(CONFIG), Monitor(CONFIG))
-    good.take([*batch[:2], reading(4, 0.5, "b")])
-    assert intake.monitor.checkpoint() == good.monitor.checkpoint()
+    good = MessageProcessor(Decoder(CONFIG), Monitor(CONFIG))
+    good.process([*batch[:2], reading(4, 0.5, "b")])
+    assert processor.monitor.checkpoint() == good.monitor.checkpoint()
 
 
 def test_a_label_that_brings_out_a_defect_is_refused() -> None:
-    intake = Intake(Decoder(CONFIG), Allergic(CONFIG))
+    processor = MessageProcessor(Decoder(CONFIG), Allergic(CONFIG))
     label = Message("l/d", b'{"y": "bad", "n": 1}', 1.0)
-    effect = intake.take([reading(1, 0.5), label, reading(2, 0.5, "a")])
-    assert [(r.source, r.reason) for r in effect.refused] == [(1, "failure")]
-    assert "please report it: ZeroDivisionError: a bad label" in effect.refused[0].text
-    assert effect.learnt == 1
+    result = processor.process([reading(1, 0.5), label, reading(2, 0.5, "a")])
+    assert [(r.source, r.reason) for r in result.refused] == [(1, "failure")]
+    assert "please report it: ZeroDivisionError: a bad label" in result.refused[0].text
+    assert result.learnt == 1
 
 
 @steady
@@ -879,15 +888,15 @@ def test_how_messages_are_cut_into_batches_does_not_matter(
     """The journal is replayed in other batches than the broker delivers again."""
     batch = [_odd_message(n, *kind) for n, kind in enumerate(kinds)]
     whole, parts = (
-        Intake(Decoder(CONFIG), Monitor(CONFIG)),
-        Intake(Decoder(CONFIG), Monitor(CONFIG)),
+        MessageProcessor(Decoder(CONFIG), Monitor(CONFIG)),
+        MessageProcessor(Decoder(CONFIG), Monitor(CONFIG)),
     )
-    expected, refused, said = whole.take(batch), 0, []
+    expected, refused, said = whole.process(batch), 0, []
     while batch:
         n = rng.randint(1, len(batch))
-        effect = parts.take(batch[:n])
-        refused += len(effect.refused)
-        said += [r for d in effect.decisions for r in d.records()]
+        result = parts.process(batch[:n])
+        refused += len(result.refused)
+        said += [r for d in result.decisions for r in d.records()]
         batch = batch[n:]
     assert said == [r for d in expected.decisions for r in d.records()]
     assert refused == len(expected.refused)

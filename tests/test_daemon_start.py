@@ -17,12 +17,14 @@ from brokers import Mosquitto, mosquitto  # noqa: F401
 from daemons import Client, Daemon, readings, settings, until
 from streamlvq.config import Config, ModelSection, ReadingsSection
 from streamlvq.connect import Message
-from streamlvq.daemon.acquaintance import ENOUGH, SOON
 from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.intake import Intake
-from streamlvq.daemon.keeper import Keeper
+from streamlvq.daemon.processor import (
+    GIVE_UP_AFTER_READINGS,
+    WARN_AFTER_READINGS,
+    MessageProcessor,
+)
+from streamlvq.daemon.state_store import StateStore
 from streamlvq.daemon.vitals import Vitals
-from streamlvq.payloads import Decoder
 from streamlvq.snapshot import Snapshot
 
 # Compiling as the real thing does it, in the main thread: here in C, where no handler can run, or
@@ -121,7 +123,7 @@ def trained(path: Path, *features: str) -> Path:
     return path
 
 
-def meeting(folder: Path, *features: str) -> Intake:
+def meeting(folder: Path, *features: str) -> MessageProcessor:
     """What a daemon makes of a model of these features; its readings have x0 to x3."""
     config = Config(
         model=ModelSection(type="GLVQ", start=str(trained(folder / "first.slvq", *features))),
@@ -131,59 +133,59 @@ def meeting(folder: Path, *features: str) -> Intake:
         state=type(Config().state)(folder=str(folder / "state")),
     )
     vitals = Vitals(config.health)
-    keeper = Keeper(config, vitals, Instruments(vitals, 10))
-    monitor = keeper.restore(config, print)
-    keeper.close()
-    return Intake(Decoder(config), monitor, keeper.acquaintance)
+    store = StateStore(config, vitals, Instruments(vitals, 10))
+    processor = store.restore(config, print)
+    store.close()
+    return processor
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """What is amiss with the model; that kernels are compiled meanwhile is another matter."""
-    return [record for record in caplog.records if record.name.endswith(".acquaintance")]
+    return [record for record in caplog.records if record.name.endswith(".processor")]
 
 
 def test_the_model_to_begin_with_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "streamlvq"):
-        intake = meeting(tmp_path, "x0", "x1", "x2", "x3")
+        processor = meeting(tmp_path, "x0", "x1", "x2", "x3")
     assert "begins with first.slvq (GLVQ, 30 samples, 4 features)" in caplog.text
-    intake.take(readings(1))
-    assert intake.acquaintance is None  # all is well, as the first reading shows
-    intake.take(readings(2 * ENOUGH))
+    processor.process(readings(1))
+    assert processor.feature_check is None  # all is well, as the first reading shows
+    processor.process(readings(2 * GIVE_UP_AFTER_READINGS))
     assert said(caplog) == []
 
 
 def test_readings_that_have_nothing_in_common_with_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    intake = meeting(tmp_path, *(f"sensor{i}" for i in range(10)))
-    intake.take(readings(SOON - 1))
+    processor = meeting(tmp_path, *(f"sensor{i}" for i in range(10)))
+    processor.process(readings(WARN_AFTER_READINGS - 1))
     assert said(caplog) == []
-    intake.take(readings(2 * ENOUGH))
+    processor.process(readings(2 * GIVE_UP_AFTER_READINGS))
     (record,) = said(caplog)
     assert record.levelname == "WARNING"
     assert "no feature in common with first.slvq (model.start)" in record.getMessage()
-    assert "sensor7 and 2 more, what comes is x0, x1, x2, x3" in record.getMessage()
+    assert "sensor7 and 2 more, the readings have x0, x1, x2, x3" in record.getMessage()
 
 
 def test_features_of_it_that_never_come(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    intake = meeting(tmp_path, "x0", "x1", "humidity", "power")
-    for n in range(0, ENOUGH - 10, 10):
-        intake.take(readings(10, first=n))
+    processor = meeting(tmp_path, "x0", "x1", "humidity", "power")
+    for n in range(0, GIVE_UP_AFTER_READINGS - 10, 10):
+        processor.process(readings(10, first=n))
     assert said(caplog) == []
-    intake.take(readings(100, first=ENOUGH))
+    processor.process(readings(100, first=GIVE_UP_AFTER_READINGS))
     (record,) = said(caplog)
     assert record.getMessage().startswith(
         "2 of the 4 features of first.slvq (model.start) have not"
     )
     assert record.getMessage().endswith("humidity, power")
-    assert intake.acquaintance is None
+    assert processor.feature_check is None
 
 
 def test_features_may_come_one_by_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    intake = meeting(tmp_path, "x0", "x1")
+    processor = meeting(tmp_path, "x0", "x1")
     for n, name in enumerate(["x0"] * 100 + ["x1"]):
-        intake.take([Message("plant/d/readings", f'{{"{name}": 1, "n": {n}}}'.encode(), 1.0)])
-    assert intake.acquaintance is None
+        processor.process([Message("plant/d/readings", f'{{"{name}": 1, "n": {n}}}'.encode(), 1.0)])
+    assert processor.feature_check is None
     assert said(caplog) == []
 
 

@@ -146,8 +146,8 @@ def test_more_features_than_a_model_may_have_are_refused() -> None:
     assert [event.sources for event in readings_in(decoded)] == [[0]]
     expected = "expected at most 100 features (model.max_features), got "
     assert decoded.refused == [
-        Refused(1, "model", f"{expected}101"),
-        Refused(2, "model", f"{expected}5000"),
+        Refused(1, "model", f"{expected}101", "features"),
+        Refused(2, "model", f"{expected}5000", "features"),
     ]
 
 
@@ -201,7 +201,7 @@ def test_the_device_may_be_a_field() -> None:
     [event] = readings_in(decoded)
     assert event.devices == event.groups == ["pump", "7", "x y"]
     assert decoded.refused == [
-        Refused(3, "device", "who.name: expected a device's name, got nothing")
+        Refused(3, "device", "who.name: expected a device's name, got nothing", "field")
     ]
 
 
@@ -426,37 +426,40 @@ def test_messages_that_say_nothing_are_refused_in_their_order() -> None:
     assert [event.sources for event in readings_in(decoded)] == [[0, 4, 9]]
     template = "plant/{site}/{device}/readings or plant/{site}/{device}/label"
     assert decoded.refused == [
-        Refused(1, "topic", f"expected a topic like {template}, got 'elsewhere'"),
+        Refused(1, "topic", f"expected a topic like {template}, got 'elsewhere'", "topic"),
         Refused(2, "device", "expected a topic with a device's name, all names of at most 256 "
-                "characters, got 'plant/leeds//readings'"),
-        Refused(3, "field", "expected at least one feature (any number), got {'x': 'hot'}"),
-        Refused(5, "payload", f"expected at most 100 bytes, got {len(batch[5].payload)}"),
+                "characters, got 'plant/leeds//readings'", "topic"),
+        Refused(3, "field", "expected at least one feature (any number), got {'x': 'hot'}",
+                "no feature"),
+        Refused(5, "payload", f"expected at most 100 bytes, got {len(batch[5].payload)}", "size"),
         Refused(6, "field", "expected n or t to say which reading the label is for, got "
-                "{'label': 'ok'}"),
-        Refused(7, "field", "label: expected a label, got nothing"),
-        Refused(8, "payload", f"expected at most 100 bytes, got {len(batch[8].payload)}"),
+                "{'label': 'ok'}", "which reading"),
+        Refused(7, "field", "label: expected a label, got nothing", "a label"),
+        Refused(8, "payload", f"expected at most 100 bytes, got {len(batch[8].payload)}", "size"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("payload", "reason", "text"),
+    ("payload", "reason", "text", "about"),
     [
         (b"ok", "payload", "expected a JSON object, got b'ok': JSON is malformed: invalid "
-         "character (byte 0)"),
-        (b'"ok"', "payload", "expected a JSON object, got 'ok'"),
-        (b'{"n": 1, "label": null}', "field", "label: expected a label, got None"),
-        (b'{"n": 1, "label": ""}', "field", "label: expected a label, got ''"),
+         "character (byte 0)", "syntax"),
+        (b'"ok"', "payload", "expected a JSON object, got 'ok'", "a JSON object"),
+        (b'{"n": 1, "label": null}', "field", "label: expected a label, got None", "a label"),
+        (b'{"n": 1, "label": ""}', "field", "label: expected a label, got ''", "a label"),
         (b'{"n": 1, "label": 1.5}', "field", "label: expected a label (text, a whole number, true "
-         "or false), got 1.5"),
-        (b'{"n": "x", "label": 1}', "field", "n: expected a whole number, got 'x'"),
+         "or false), got 1.5", "a label (text, a whole number, true or false)"),
+        (b'{"n": "x", "label": 1}', "field", "n: expected a whole number, got 'x'",
+         "a whole number"),
         (b'{"t": 1e15, "label": 1}', "value", "t: expected a time in s within the years 1 to 9999 "
-         "(is `time_unit` right?), got 1000000000000000.0"),
+         "(is `time_unit` right?), got 1000000000000000.0",
+         "a time in s within the years 1 to 9999 (is `time_unit` right?)"),
     ],
 )  # fmt: skip
-def test_late_labels_that_say_nothing(payload: bytes, reason: str, text: str) -> None:
+def test_late_labels_that_say_nothing(payload: bytes, reason: str, text: str, about: str) -> None:
     decoded = Decoder(config_of()).decode([Message("plant/leeds/a/label", payload, 1.0)])
     assert not decoded.events
-    assert decoded.refused == [Refused(0, reason, text)]
+    assert decoded.refused == [Refused(0, reason, text, about)]
 
 
 def test_late_labels_may_name_their_device_and_be_msgpack() -> None:
@@ -472,7 +475,8 @@ def test_late_labels_may_name_their_device_and_be_msgpack() -> None:
     [late] = decoded.events
     assert isinstance(late, LateLabel)
     assert late[:6] == ("leeds/pump", "leeds/pump", "worn", 2.0, 5, 0)
-    assert decoded.refused == [Refused(1, "device", "d: expected a device's name, got nothing")]
+    text = "d: expected a device's name, got nothing"
+    assert decoded.refused == [Refused(1, "device", text, "label")]
 
 
 def test_a_defect_of_ours_is_about_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +490,8 @@ def test_a_defect_of_ours_is_about_one_message(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Routes, "_find", broken)
     decoded = decoder.decode([message("a", x=1), message("cursed", x=2), message("b", x=3)])
-    assert decoded.refused == [Refused(1, "failure", "ZeroDivisionError: 'ours'")]
+    text = "ZeroDivisionError: 'ours'"
+    assert decoded.refused == [Refused(1, "failure", text, "ZeroDivisionError")]
     assert [event.sources for event in readings_in(decoded)] == [[0], [2]]
 
 

@@ -221,7 +221,11 @@ def test_the_second_round_waits_for_the_fleet(monkeypatch: pytest.MonkeyPatch) -
 
 
 def record(sequence: int, label: str, version: int) -> DecisionMessage:
-    return DecisionMessage("press", label, True, None, 0.8, None, sequence, version)
+    """A decision; below zero: of a model of the fleet."""
+    model = "fused" if version < 0 else "local"
+    return DecisionMessage(
+        "press", label, True, None, 0.8, None, sequence, abs(version), model=model
+    )
 
 
 def decided(

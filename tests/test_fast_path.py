@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import streamlvq
-from streamlvq.monitor.columns import Columns
-from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.models.batch import Batch
+from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline
 from streamlvq.wrappers.rejector import Rejector
 from streams import cut, readings
 
@@ -52,17 +52,17 @@ def chain(model: str, integrator: str, rejector: str) -> Pipeline:
 
 
 def slow(pipeline: Pipeline) -> Pipeline:
-    pipeline._fast = None
+    pipeline.batch_parts = None
     return pipeline
 
 
-def assert_same(a: Columns, b: Columns) -> None:
+def assert_same(a: DecisionBuffer, b: DecisionBuffer) -> None:
     for name in ("codes", "certainties", "thresholds", "accepted", "probabilities", "versions"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
     assert a.reasons == b.reasons
 
 
-def step(pipeline: Pipeline, part: Any, again: list[bool]) -> Columns:
+def step(pipeline: Pipeline, part: Any, again: list[bool]) -> DecisionBuffer:
     return pipeline.step(part, again)
 
 
@@ -85,15 +85,15 @@ def test_kernel_does_what_the_wrappers_do(model: str, integrator: str, rejector:
     np.testing.assert_array_equal(ours.ints, theirs.ints)
     for ours, theirs in ((fast.integrator, plain.integrator), (fast.rejector, plain.rejector)):
         if ours is not None:
-            assert str(ours._memory()) == str(theirs._memory())
+            assert str(ours.memory_state()) == str(theirs.memory_state())
 
 
 def test_both_ways_may_alternate() -> None:
     """The kernel works on the memory of the wrappers, so nothing is lost in between."""
     mixed, plain = chain("GLVQ", "window", "rate"), slow(chain("GLVQ", "window", "rate"))
-    fast = mixed._fast
+    fast = mixed.batch_parts
     for k, part in enumerate(cut(readings(300, seed=5), seed=6)):
-        mixed._fast = fast if k % 2 else None
+        mixed.batch_parts = fast if k % 2 else None
         assert_same(step(mixed, part, [False] * len(part)), step(plain, part, [False] * len(part)))
 
 
@@ -129,6 +129,9 @@ def test_committees_and_thresholds_of_classes_take_the_other_way() -> None:
     committee = Pipeline(streamlvq.TimeIntegrator(streamlvq.LVQCommittee()))
     rejector = streamlvq.RelSimRejector(streamlvq.GLVQ(), target_rate=0.1, per_class=True)
     for pipeline in (committee, Pipeline(rejector)):
-        assert pipeline._fast is None
-        columns = step(pipeline, readings(60), [False] * 60)
-        assert columns.codes[-1] >= 0
+        part, again = readings(60), [False] * 60
+        assert step(pipeline, part, again).codes[-1] >= 0
+        assert pipeline.rows_ready(Batch(part, again, learns=True)) == 0
+    model = Pipeline(streamlvq.GLVQ())
+    step(model, part, again)
+    assert model.rows_ready(Batch(part, again, learns=True)) == 60

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from river import checks, naive_bayes, preprocessing
 
 import streamlvq
-from samples import frozen, knowledge
+from samples import described, frozen, knowledge, rebuilt
 from streamlvq import FeatureTransform, ProbabilityRejector, RelSimRejector, TimeIntegrator
 from streamlvq.kernels.layout import LARGEST
-from streamlvq.snapshot import Snapshot, SnapshotError, describe, inspect_text, rebuild
+from streamlvq.snapshot import Snapshot, SnapshotError, inspect_text
 from streamlvq.wrappers.monotone import MONOTONE
 from streamlvq.wrappers.transform import Transform
 
@@ -294,12 +294,12 @@ def test_answers_that_a_centred_window_owes() -> None:
     assert wrapped.starts_segment("a", 2.0)
 
 
-def test_thresholds_hear_late_labels_through_it() -> None:
+def test_thresholds_record_outcome_labels_through_it() -> None:
     X, y = positive()
     wrapped = FeatureTransform(RelSimRejector(small(), target_accuracy=0.8, memory=20))
     learnt(wrapped, X, y)
     before = frozen(wrapped)
-    wrapped.hear_late("class 0", 0.9, "class 1")
+    wrapped.record_outcome("class 0", 0.9, "class 1")
     assert frozen(wrapped) != before
 
 
@@ -341,7 +341,7 @@ def test_a_rejector_behind_a_scaler_is_found() -> None:
 
 
 def test_it_offers_what_is_inside_and_nothing_else() -> None:
-    of_rejectors = {"decide_one", "threshold_for", "hear_late"}
+    of_rejectors = {"decide_one", "threshold_for", "record_outcome"}
     of_integrators = {"integrated_one", "starts_segment", "finish", "reset"}
     of_models = {"relsim_one", "prototypes"}
     of_arrays = {"learn_array", "predict_array", "predict_proba_array", "learn_many", "train"}
@@ -685,7 +685,7 @@ def test_transform_of_a_snapshot(name: str) -> None:
 
 def test_names_of_features_keep_their_type_in_files() -> None:
     model = FeatureTransform(streamlvq.GLVQ(), features=(1, "1", 1.5, None))
-    twin = rebuild(*describe(model))
+    twin = rebuilt(*described(model))
     assert twin.features == [1, "1", 1.5, None]
     again = FeatureTransform(streamlvq.GLVQ(), features=["1", None, 1.5, 1])
     assert Snapshot.of(model).transform == Snapshot.of(again).transform
@@ -721,23 +721,23 @@ LIES: dict[str, tuple[Lie, str]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_transforms_are_refused(lie: str) -> None:
-    arrays, meta = describe(FeatureTransform(streamlvq.GLVQ(), features=["a"]))
+    arrays, meta = described(FeatureTransform(streamlvq.GLVQ(), features=["a"]))
     tell, message = LIES[lie]
     tell(meta)
     with pytest.raises(SnapshotError, match=message):
-        rebuild(arrays, meta)
+        rebuilt(arrays, meta)
 
 
 def test_nesting_that_cannot_be_is_refused() -> None:
-    _, meta = describe(FeatureTransform(streamlvq.GLVQ()))
+    _, meta = described(FeatureTransform(streamlvq.GLVQ()))
     nested = {**meta, "classifier": meta}
     with pytest.raises(SnapshotError, match="as the outermost wrapper"):
-        rebuild({}, nested)
-    blank = describe(chain())[1]
+        rebuilt({}, nested)
+    blank = described(chain())[1]
     for _ in range(9):
         blank = {**blank, "classifier": blank}
     with pytest.raises(SnapshotError, match="expected at most 3 wrappers"):
-        rebuild({}, blank)
+        rebuilt({}, blank)
 
 
 def test_inspection_shows_sensor_units_and_says_so() -> None:

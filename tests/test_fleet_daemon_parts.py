@@ -35,11 +35,12 @@ from streamlvq.daemon.fleet_schedule import Schedule
 from streamlvq.daemon.fleet_status import NoFleetError, judge, look
 from streamlvq.daemon.greeting import Greeting
 from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.intake import Intake, to_serve
-from streamlvq.daemon.keeper import Keeper
+from streamlvq.daemon.journal import Received, Record, Serve
 from streamlvq.daemon.metrics import GaugeTable, Registry
 from streamlvq.daemon.probe import as_guest
+from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.daemon.reload import fixed
+from streamlvq.daemon.state_store import StateStore
 from streamlvq.daemon.status import Status
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, seal, unseal
@@ -73,8 +74,8 @@ def config(
 
 def learnt(name: str, count: int = 60) -> Snapshot:
     """What a node has learnt alone."""
-    intake = Intake(Decoder(config(name=name)), Monitor(config(name=name)))
-    intake.take(node_readings(name, count))
+    intake = MessageProcessor(Decoder(config(name=name)), Monitor(config(name=name)))
+    intake.process(node_readings(name, count))
     return Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), name))
 
 
@@ -405,9 +406,9 @@ class Node:
         self.config = config
         self.registry = Registry()
         self.fleet = Fleet(config, folder, self.registry)
-        self.intake = Intake(Decoder(config), Monitor(config))
+        self.intake = MessageProcessor(Decoder(config), Monitor(config))
         self.link = make_link(config, None)
-        self.installed: list[bytes] = []
+        self.installed: list[bytes | None] = []
         self.fleet.begin(self.intake.monitor)
 
     @property
@@ -415,12 +416,12 @@ class Node:
         model = self.intake.monitor.serving("")
         return None if model is None else shared_bytes(model, self.fleet.node)
 
-    def install(self, data: bytes) -> bool:
+    def install(self, data: bytes | None) -> bool:
         self.installed.append(data)
-        return not self.intake.take([to_serve(data)]).refused
+        return self.intake.serve("", data)
 
     def learn(self, messages: list[Message]) -> None:
-        self.intake.take(messages)
+        self.intake.process(messages)
 
     def turn(self, now: float) -> list[Message]:
         """Once round the loop; what is not the fleet's is given back."""
@@ -490,9 +491,9 @@ def test_nodes_share_what_their_models_see(tmp_path: Path, transform: str) -> No
     broker = memory("transform")
     node = Node(with_transform(config(broker="transform"), transform), tmp_path)
     node.link.read(0.0)
-    intake = Intake(node.intake.decoder, Monitor(node.config))
+    intake = MessageProcessor(node.intake.decoder, Monitor(node.config))
     readings = [lifted(message) for message in node_readings("a", 80)]
-    intake.take(readings[20:])
+    intake.process(readings[20:])
     other = Snapshot.from_bytes(shared_bytes(intake.monitor.local(""), "b"))
     broker.publish(f"{ROOT}/nodes/b", sealed(other))
     node.learn(readings[:60])
@@ -648,7 +649,7 @@ def test_readings_that_are_too_large_stay_cut_for_the_decoder(tmp_path: Path) ->
     long = Message("plant/a/d/readings", bytes(500_000), 1.0)
     [cut] = node.fleet.take([long], node.link)
     assert len(cut.payload) == largest + 1
-    [refused] = node.intake.take([cut]).refused
+    [refused] = node.intake.process([cut]).refused
     assert "262144" in refused.text
 
 
@@ -916,44 +917,48 @@ def test_a_crash_changes_no_bit_of_what_was_served(
     settings = config(tmp_path)
     readings = node_readings("a", 300)
     model = fused_in_memory(snapshots.values())["a"]
-    batches = [
-        readings[:100],
-        [to_serve(model)],
-        readings[100:150],
-        [to_serve(b"rubbish")],  # refused in the same way each time
-        readings[150:200],
-        [to_serve(b"")],
-        readings[200:],
+    records: list[Record] = [
+        Received(readings[:100]),
+        Serve("", model),
+        Received(readings[100:150]),
+        Serve("", b"rubbish"),  # refused in the same way each time
+        Received(readings[150:200]),
+        Serve("", None),
+        Received(readings[200:]),
     ]
-    intake = Intake(Decoder(settings), Monitor(settings))
+    processor = MessageProcessor(Decoder(settings), Monitor(settings))
     vitals = Vitals(settings.health)
-    keeper = Keeper(settings, vitals, Instruments(vitals, 10))
-    for k, batch in enumerate(batches):
-        keeper.record(batch)
-        intake.take(batch)
+    store = StateStore(settings, vitals, Instruments(vitals, 10))
+    for k, record in enumerate(records):
+        store.append(record)
+        if isinstance(record, Serve):
+            assert processor.serve(record.group, record.snapshot) == (k != 3)
+        else:
+            processor.process(record.messages)
         vitals.unsaved = True
         if k == 2:
-            assert keeper.save(intake.monitor)  # a snapshot while it is served
-    keeper.close()
+            assert store.save(processor.monitor)  # a snapshot while it is served
+    store.close()
     vitals = Vitals(settings.health)
-    keeper = Keeper(settings, vitals, Instruments(vitals, 10))
-    restored = keeper.restore(settings, lambda _: None)
-    keeper.close()
-    assert restored.checkpoint() == intake.monitor.checkpoint()
-    alone = Intake(Decoder(settings), Monitor(settings))
-    alone.take(readings)
+    store = StateStore(settings, vitals, Instruments(vitals, 10))
+    restored = store.restore(settings, lambda _: None).monitor
+    store.close()
+    assert restored.checkpoint() == processor.monitor.checkpoint()
+    assert store.instruments.replay_refused.value("failure") == 1
+    alone = MessageProcessor(Decoder(settings), Monitor(settings))
+    alone.process(readings)
     assert shared_bytes(restored.local(""), "a") == shared_bytes(alone.monitor.local(""), "a")
 
 
-def test_no_broker_can_serve_a_model(snapshots: dict[str, Snapshot]) -> None:
-    """The topic of our own messages means nothing in a message that was received."""
-    intake = Intake(Decoder(config()), Monitor(config()))
-    message = to_serve(fused_in_memory(snapshots.values())["a"])
-    effect = intake.take([message._replace(received=1.7e9)])
-    assert effect.refused
-    assert intake.monitor.serving("") is None
-    assert not intake.take([message]).refused
-    assert intake.monitor.serving("") is not None
+@pytest.mark.parametrize("received", [1.7e9, 0.0, -1.0])
+def test_no_broker_can_serve_a_model(received: float, snapshots: dict[str, Snapshot]) -> None:
+    """Only a record of its own kind does; whatever a message says, it is a message."""
+    processor = MessageProcessor(Decoder(config()), Monitor(config()))
+    model = fused_in_memory(snapshots.values())["a"]
+    assert processor.process([Message("$streamlvq/serve", model, received)]).refused
+    assert processor.monitor.serving("") is None
+    assert processor.serve("", model)
+    assert processor.monitor.serving("") is not None
 
 
 # --- greeting ------------------------------------------------------------------------------------

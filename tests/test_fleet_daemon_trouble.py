@@ -255,9 +255,9 @@ def test_the_command_shows_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture
         # A hub has no readings to show, and changes hardly anything while it runs.
         assert main(["run", str(hub.path), "--test"]) == 2
         assert "a hub has no readings" in capsys.readouterr().err
-        hub.write({**hub.config, "fleet": {**hub.config["fleet"], "rule": "median"}})
+        hub.write({**hub.config, "fleet": {**hub.config["fleet"], "aggregator": "median"}})
         hub.reload()
-        until(lambda: "fleet.rule can only change with a restart" in hub.log)
+        until(lambda: "fleet.aggregator can only change with a restart" in hub.log)
         assert hub.health() == (200, [])
         assert hub.stop() == 0
 

@@ -117,7 +117,7 @@ def test_a_local_model_that_is_clearly_better_decides_again(
     assert said(caplog, start="the fleet decides") == ["the fleet decides from now on"]
     model = node.serving
     node.learn(node_readings("a", 60, first=100))
-    now = node.intake.monitor.standing("")
+    now = node.intake.monitor.serving_score("")
     node.turn(161.0)
     assert now["decides"] == "local" == node.fleet.figures.serving
     assert node.serving == model
@@ -283,7 +283,7 @@ def test_news_are_said_at_once(tmp_path: Path) -> None:
     instruments, monitor = Instruments(vitals, 10), Monitor(wanted)
 
     class Silent:
-        def greetings(self) -> tuple[()]:
+        def announcements(self) -> tuple[()]:
             return ()
 
     def count() -> int:

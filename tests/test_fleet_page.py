@@ -13,15 +13,28 @@ import pytest
 
 from pages import read
 from small_fleet import FEATURES, LABELS, OFF, UNITS, fleet, report_of
-from streamlvq.fleet.page import page
-from streamlvq.fleet.page_graph import NAMED, graph_drawing, graph_words
-from streamlvq.fleet.page_prototypes import CLASSES, NODES, POINTS, prototype_drawings
-from streamlvq.fleet.page_shifts import COLUMNS, ROWS, gains_drawing, offsets_drawing
-from streamlvq.fleet.page_units import deviations, natural, shift_offsets
-from streamlvq.fusion import fuse
-from streamlvq.fusion.report import Edge, FusionReport, NodeReport
-from streamlvq.fusion.text import node_notes, node_rows, unprotected
-from streamlvq.plot.rings import ring_spots, upper_nodes
+from streamlvq.fusion import Clipping, fuse
+from streamlvq.fusion.report import (
+    Edge,
+    FusionReport,
+    NodeReport,
+    node_notes,
+    node_rows,
+    unprotected_note,
+)
+from streamlvq.plot.graphs import ring_spots, upper_nodes
+from streamlvq.report.fusion_graph import NAMED, graph_drawing, graph_words
+from streamlvq.report.fusion_maps import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    deviations,
+    gains_drawing,
+    natural,
+    offsets_drawing,
+    shift_offsets,
+)
+from streamlvq.report.fusion_page import fusion_html
+from streamlvq.report.fusion_prototypes import CLASSES, NODES, POINTS, prototype_drawings
 
 replace = msgspec.structs.replace
 EVIL = '<script>alert("x")</script>&\'"'
@@ -58,7 +71,7 @@ def many_nodes(count: int, features: int = 3, classes: int = 2) -> FusionReport:
 
 
 def test_the_page_shows_everything(report: FusionReport) -> None:
-    reader = read(page(report, fleet(), fuse(fleet())))
+    reader = read(fusion_html(report, fleet(), fuse(fleet())))
     words = " ".join(reader.words)
     for wanted in (
         "Fusion of 3 nodes", "GMLVQ", "Who shares classes with whom", "Prototypes before and after",
@@ -70,14 +83,14 @@ def test_the_page_shows_everything(report: FusionReport) -> None:
 
 
 def test_the_page_needs_nothing_else(report: FusionReport) -> None:
-    text = page(report, fleet(), fuse(fleet()))
+    text = fusion_html(report, fleet(), fuse(fleet()))
     assert read(text).references == []
     assert not re.search(r"https?:|//[a-z]+\.|@import|<script|<link|<iframe", text)
     assert set(re.findall(r"url\((.*?)\)", text)) <= {"#hatch"}
 
 
 def test_light_and_dark(report: FusionReport) -> None:
-    text = page(report, fleet(), fuse(fleet()))
+    text = fusion_html(report, fleet(), fuse(fleet()))
     light, _, dark = text.partition("prefers-color-scheme: dark")
     for name in set(re.findall(r"var\((--[a-z]+)\)", text)) - {"--share", "--red"}:
         assert f"{name}:" in light
@@ -86,11 +99,19 @@ def test_light_and_dark(report: FusionReport) -> None:
 
 def test_the_same_report_gives_the_same_page(report: FusionReport) -> None:
     again = msgspec.json.decode(msgspec.json.encode(report), type=FusionReport)
-    assert page(again, fleet(), fuse(fleet())) == page(report, fleet()[::-1], fuse(fleet()[::-1]))
+    assert fusion_html(again, fleet(), fuse(fleet())) == fusion_html(
+        report, fleet()[::-1], fuse(fleet()[::-1])
+    )
 
 
 def test_names_cannot_break_the_page(report: FusionReport) -> None:
-    node = replace(report.nodes["york"], node=EVIL, gained=(EVIL,), left_out=EVIL, clipped=(EVIL,))
+    node = replace(
+        report.nodes["york"],
+        node=EVIL,
+        gained=(EVIL,),
+        left_out=EVIL,
+        clipped=(Clipping("class_left_out", label=EVIL, deviations=9.0),),
+    )
     evil = replace(
         report,
         nodes={"bath": report.nodes["bath"], EVIL: node},
@@ -103,20 +124,20 @@ def test_names_cannot_break_the_page(report: FusionReport) -> None:
         drift=EVIL,
         trials={EVIL: 1.0},
     )
-    reader = read(page(evil, fleet()))
+    reader = read(fusion_html(evil, fleet()))
     assert "script" not in reader.tags
     assert any(EVIL in word for word in reader.words)
 
 
 def test_without_snapshots_it_shows_what_is_in_the_report(report: FusionReport) -> None:
-    words = " ".join(read(page(report)).words)
+    words = " ".join(read(fusion_html(report)).words)
     assert "york" in words
     assert "Prototypes before" not in words
 
 
 def test_nothing_corrected(report: FusionReport) -> None:
     alone = replace(report, drift="none", trials={}, why="no correction: asked for")
-    words = " ".join(read(page(alone, fleet())).words)
+    words = " ".join(read(fusion_html(alone, fleet())).words)
     assert "Nothing was corrected." in words
     assert words.count("no correction: asked for") == 2
 
@@ -124,7 +145,7 @@ def test_nothing_corrected(report: FusionReport) -> None:
 @pytest.mark.parametrize("name", ["GLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "PairwiseLVQ"])
 def test_every_kind_of_model_has_a_page(name: str) -> None:
     fused = fuse(fleet(name))
-    text = page(fused.report, fleet(name), fused)
+    text = fusion_html(fused.report, fleet(name), fused)
     assert name in " ".join(read(text).words)
     for label, drawing in prototype_drawings(fused.report, fleet(name), fused):
         assert set(lines(drawing, 1)) == {*OFF, "fused"} - ({"york"} if label == "worn" else set())
@@ -149,7 +170,7 @@ def test_names_that_are_numbers() -> None:
 
 def test_large_fleets_stay_readable() -> None:
     report = many_nodes(200, features=1000, classes=30)
-    text = page(report)
+    text = fusion_html(report)
     assert len(text) < 3_000_000
     words = " ".join(read(text).words)
     assert "Point at a node for its name" in words
@@ -165,7 +186,7 @@ def elements(drawing: str, tag: str) -> list[ElementTree.Element]:
 
 def test_graph_tells_nodes_and_edges_apart(report: FusionReport) -> None:
     report = changed(report, "leeds", left_out="it contradicts all others")
-    report = changed(report, "bath", clipped=("its count was cut",))
+    report = changed(report, "bath", clipped=(Clipping("scale_cut"),))
     drawing = graph_drawing(report)
     kinds = {e.findtext("title").split(":")[0]: e.get("class") for e in elements(drawing, "circle")}
     assert kinds == {"bath": "node clipped", "leeds": "node out", "york": "node"}
@@ -334,20 +355,20 @@ def test_names_of_features_are_level_where_they_fit() -> None:
 
 
 def test_map_of_many_features_shows_the_furthest_of_neighbours() -> None:
-    values = np.full(10 * COLUMNS, 0.1)
+    values = np.full(10 * MAX_COLUMNS, 0.1)
     values[7] = -3.0
     drawing = offsets_drawing([f"band {k}" for k in range(len(values))], {"a": values})
     shown = cells(drawing, "a")
-    assert len(shown) == COLUMNS
+    assert len(shown) == MAX_COLUMNS
     assert shown[0].findtext("title") == "a, band 7: -3.00 within-class deviations"
     assert len(elements(drawing, "text")) <= 32
 
 
 def test_map_of_many_nodes_shows_those_that_are_furthest_off() -> None:
-    offsets = {f"n{k:03}": np.array([k / 10.0]) for k in range(2 * ROWS)}
+    offsets = {f"n{k:03}": np.array([k / 10.0]) for k in range(2 * MAX_ROWS)}
     drawing = offsets_drawing(["x"], offsets)
-    assert len(elements(drawing, "rect")) == ROWS
-    assert cells(drawing, f"n{2 * ROWS - 1:03}")
+    assert len(elements(drawing, "rect")) == MAX_ROWS
+    assert cells(drawing, f"n{2 * MAX_ROWS - 1:03}")
     assert not cells(drawing, "n000")
 
 
@@ -357,9 +378,9 @@ def test_gains_are_shown_as_ratios(report: FusionReport) -> None:
     assert two.findtext("title") == "a, x: times 2.000"
     assert two.get("fill-opacity") == half.get("fill-opacity")
     assert (two.get("class"), half.get("class")) == ("above", "below")
-    assert "<h2>Gains</h2>" not in page(report, fleet())
+    assert "<h2>Gains</h2>" not in fusion_html(report, fleet())
     other = changed(report, "york", gain=dict.fromkeys(FEATURES, 1.2))
-    assert "<h2>Gains</h2>" in page(other, fleet())
+    assert "<h2>Gains</h2>" in fusion_html(other, fleet())
 
 
 # --- prototypes ----------------------------------------------------------------------------------
@@ -441,7 +462,7 @@ def test_many_features_are_averaged_and_many_nodes_are_not_all_drawn() -> None:
     shown = lines(drawing, 0)
     assert len(shown) == NODES
     assert {len(line) for rows in shown.values() for line in rows} == {POINTS}
-    assert f"and {NODES} more, not drawn" in page(report, snapshots)
+    assert f"and {NODES} more, not drawn" in fusion_html(report, snapshots)
 
 
 def test_parts_that_share_nothing_have_a_fused_line_each() -> None:
@@ -461,14 +482,16 @@ def test_parts_that_share_nothing_have_a_fused_line_each() -> None:
     for label, nodes in {"x": {"a", "b"}, "v": {"c", "d"}}.items():
         assert set(lines(drawings[label], 1)) == {*nodes, "fused"}
         assert len(lines(drawings[label], 1)["fused"]) == 1
-    assert "2 parts that share no class" in page(fused.report, snapshots, fused)
+    assert "2 parts that share no class" in fusion_html(fused.report, snapshots, fused)
 
 
 def test_features_are_drawn_in_the_order_of_their_numbers(report: FusionReport) -> None:
     names = [f"band {k}" for k in range(120)]
     assert natural(sorted(names)) == tuple(names)
     assert natural(["a1b2", "a1", "", "7", "a1b10"]) == ("", "7", "a1", "a1b2", "a1b10")
-    assert page(replace(report, features=FEATURES[::-1]), fleet()) == page(report, fleet())
+    assert fusion_html(replace(report, features=FEATURES[::-1]), fleet()) == fusion_html(
+        report, fleet()
+    )
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -476,7 +499,7 @@ def test_features_are_drawn_in_the_order_of_their_numbers(report: FusionReport) 
 
 def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     report = changed(report, "leeds", left_out="it lies", weights={})
-    report = changed(report, "bath", clipped=("its weight was cut to a third",))
+    report = changed(report, "bath", clipped=(Clipping("metric_cut"),))
     head, *rows = node_rows(report)
     by_node = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
     assert by_node["york"]["gained"] == "worn"
@@ -484,10 +507,10 @@ def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     assert by_node["leeds"]["remarks"] == "left out"
     assert by_node["leeds"]["weight"] == "0.0 %"
     assert by_node["bath"]["remarks"] == "clipped"
-    assert unprotected(report) == "too few nodes to tell a mistake from the truth about worn"
-    assert unprotected(replace(report, unprotected=())) == ""
-    words = " ".join(read(page(report)).words)
-    assert words.count("node 'bath': its weight was cut to a third") == 1
+    assert unprotected_note(report) == "too few nodes to tell a mistake from the truth about worn"
+    assert unprotected_note(replace(report, unprotected=())) == ""
+    words = " ".join(read(fusion_html(report)).words)
+    assert words.count("node 'bath': a metric that is larger than all others was cut") == 1
     assert len(node_notes(report)) == 1
     assert "part" not in head
     apart = replace(report, components=(("bath", "leeds"), ("york",)))

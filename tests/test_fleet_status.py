@@ -159,7 +159,7 @@ def test_a_table_fits_as_long_as_it_can() -> None:
 def test_nothing_is_said_twice() -> None:
     clipped = "its counts were capped at a third"
     lines = shown(
-        node(clipped=(clipped, "something else")),
+        node(clipped=(clipped, "something else"), notes=("something else",)),
         node("oven-4", left_out="it is too far from all others"),
         warnings=[
             f"oven-3: {clipped}",

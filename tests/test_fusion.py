@@ -25,14 +25,14 @@ from fusions import (
 from samples import MODELS as EVERY_MODEL
 from samples import build
 from streamlvq import Snapshot, fuse
-from streamlvq.fusion import rules
-from streamlvq.fusion.brought import unpack
-from streamlvq.fusion.drift import CORRECTIONS
-from streamlvq.fusion.metric import factor
+from streamlvq.fusion import aggregators
+from streamlvq.fusion.aggregators import capped_weights, get_aggregator
+from streamlvq.fusion.class_tables import MAX_SWAY, RELIABLE_COUNT, Axes, ClassTables
+from streamlvq.fusion.combine import factor_metric
+from streamlvq.fusion.corrections import fit_additive, get_correction
+from streamlvq.fusion.node_models import unpack
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.fusion.tables import ENOUGH, SWAY, Axes, Tables
-from streamlvq.fusion.two_way import two_way
-from streamlvq.fusion.weights import capped
+from streamlvq.registry import AGGREGATORS
 
 modest = settings(derandomize=True, max_examples=25, deadline=None, database=None)
 few = settings(modest, max_examples=6)
@@ -54,9 +54,9 @@ def some_fleet(name: str, seed: int, **options: Any) -> tuple[World, list[Snapsh
     return world, nodes
 
 
-def table_of(nodes: list[Snapshot]) -> Tables:
-    brought = unpack(nodes)
-    return Tables.of(brought, Axes.of([node.first for node in brought]))
+def table_of(nodes: list[Snapshot]) -> ClassTables:
+    models = unpack(nodes)
+    return ClassTables.of(models, Axes.of([node.first for node in models]))
 
 
 # --- prototypes, metrics, statistics --------------------------------------------------------------
@@ -244,11 +244,11 @@ def test_rank_is_kept_or_made_full() -> None:
 def test_a_factor_gives_its_matrix_back(seed: int, d: int, rank: int) -> None:
     rows = np.random.default_rng(seed).normal(size=(rank, d))
     matrix = rows.T @ rows
-    full, lost = factor(matrix, d)
+    full, lost = factor_metric(matrix, d)
     assert lost == 0.0 and full.T @ full == pytest.approx(matrix)
     assert full == pytest.approx(full.T)  # the principal root
     if rank < d:
-        found, lost = factor(matrix, rank)
+        found, lost = factor_metric(matrix, rank)
         assert found.shape == (rank, d) and found.T @ found == pytest.approx(matrix)
         assert lost == pytest.approx(0.0, abs=1e-12)
 
@@ -299,20 +299,22 @@ def test_several_prototypes_of_a_class_are_matched(name: str, growth: dict[str, 
 
 
 def oracle_of(
-    tables: Tables, feature: int
+    tables: ClassTables, feature: int
 ) -> tuple[list[dict[int, float]], list[dict[int, float]]]:
     """The means of one feature and how much each of them is worth."""
-    spread = tables.spread()
+    spread = tables.spread
     means: list[dict[int, float]] = []
     worth: list[dict[int, float]] = []
     for i in range(len(tables.nodes)):
         held = [k for k in range(spread.shape[0]) if tables.count[i, k, feature] > 0]
         means.append({k: float(tables.mean[i, k, feature]) for k in held})
-        worth.append({k: naive.worth_of_mean(tables.samples[i, k], ENOUGH, 1.0) for k in held})
+        worth.append(
+            {k: naive.worth_of_mean(tables.samples[i, k], RELIABLE_COUNT, 1.0) for k in held}
+        )
     for k in range(spread.shape[0]):
         holders = [each for each in worth if k in each]
         if len(holders) > 2:  # counts can be lied about
-            most = max(SWAY, 1 / len(holders))
+            most = max(MAX_SWAY, 1 / len(holders))
             cut = naive.capped_weights([each[k] for each in holders], 1, most)
             for each, value in zip(holders, cut, strict=True):
                 each[k] = value
@@ -329,7 +331,7 @@ def test_shifts_along_a_tree(seed: int) -> None:
     tables = table_of(nodes)
     edges = spanning_tree(evidence(tables.samples))
     assert len(edges) == 3  # connected, see `random_known`
-    found = CORRECTIONS["tree"](tables, tables.spread()).shift
+    found = get_correction("tree").estimate(tables).shift
     for feature in range(4):
         expected = naive.tree_shifts(*oracle_of(tables, feature), edges)
         assert found[:, feature].tolist() == pytest.approx(expected, abs=1e-9)
@@ -341,7 +343,7 @@ def test_shifts_by_least_squares(seed: int) -> None:
     shift = np.random.default_rng(seed).normal(size=(4, 4))
     _, nodes = some_fleet("GLVQ", seed, shift=shift)
     tables = table_of(nodes)
-    found, _ = two_way(tables.mean, tables.reliability(tables.spread()))
+    found, _ = fit_additive(tables.mean, tables.reliability())
     for feature in range(4):
         expected = naive.least_squares_shifts(*oracle_of(tables, feature))
         here = found[:, feature] - found[:, feature].mean()
@@ -353,7 +355,7 @@ def test_honest_nodes_are_all_believed() -> None:
     world = World.of(1, classes=4)
     nodes = fleet(MODELS["GLVQ"], world, 6, 200, shift=np.arange(6.0)[:, None])
     tables = table_of(nodes)
-    found = CORRECTIONS["least_squares"](tables, tables.spread()).shift
+    found = get_correction("least_squares").estimate(tables).shift
     for feature in range(4):
         expected = naive.least_squares_shifts(*oracle_of(tables, feature))
         assert found[:, feature].tolist() == pytest.approx(expected, abs=1e-8)
@@ -374,7 +376,7 @@ def test_components_are_those_of_the_oracle(
     assert found == naive.components([set(np.flatnonzero(row).tolist()) for row in held])
 
 
-# --- weights and rules ----------------------------------------------------------------------------
+# --- weights and aggregators ----------------------------------------------------------------------
 
 counts = st.lists(
     st.one_of(st.integers(1, 1000), st.sampled_from([10**6, 10**9])), min_size=2, max_size=9
@@ -382,20 +384,20 @@ counts = st.lists(
 
 
 @modest
-@given(weights=counts, liars=st.integers(1, 4), share=st.sampled_from([1 / 3, 1 / 2]))
+@given(weights=counts, byzantine=st.integers(1, 4), share=st.sampled_from([1 / 3, 1 / 2]))
 def test_weights_are_cut_to_the_highest_level_that_keeps_the_share(
-    weights: list[int], liars: int, share: float
+    weights: list[int], byzantine: int, share: float
 ) -> None:
-    liars = min(liars, len(weights))
-    most = max(share, liars / len(weights))
-    found = capped(np.array(weights, float), liars, share)
-    expected = naive.capped_weights([float(w) for w in weights], liars, most)
+    byzantine = min(byzantine, len(weights))
+    most = max(share, byzantine / len(weights))
+    found = capped_weights(np.array(weights, float), byzantine, share)
+    expected = naive.capped_weights([float(w) for w in weights], byzantine, most)
     assert found.tolist() == pytest.approx(expected, rel=1e-6)
-    assert np.sort(found)[-liars:].sum() <= most * found.sum() * (1 + 1e-9)
+    assert np.sort(found)[-byzantine:].sum() <= most * found.sum() * (1 + 1e-9)
 
 
 def test_caps_withstand_counts_beyond_all_measure() -> None:
-    found = capped(np.array([1e300, 30.0, 20.0, 25.0, 25.0]), 1)
+    found = capped_weights(np.array([1e300, 30.0, 20.0, 25.0, 25.0]), 1)
     assert found.max() <= found.sum() / 3 * (1 + 1e-9) and found[1:].sum() > 0
 
 
@@ -409,9 +411,11 @@ values = st.lists(
 def test_weighted_median_and_trimmed_mean(pairs: list[tuple[float, float]]) -> None:
     points, weights = [v for v, _ in pairs], [w for _, w in pairs]
     column, share = np.array(points)[:, None], np.array(weights)[:, None]
-    assert rules.median(column, share)[0] == pytest.approx(naive.weighted_median(points, weights))
-    expected = naive.trimmed_mean(points, weights, rules.TRIMMED)
-    assert rules.trimmed_mean(column, share)[0] == pytest.approx(expected)
+    assert aggregators.weighted_median(column, share)[0] == pytest.approx(
+        naive.weighted_median(points, weights)
+    )
+    expected = naive.trimmed_mean(points, weights, aggregators.TRIMMED_SHARE)
+    assert aggregators.trimmed_mean(column, share)[0] == pytest.approx(expected)
 
 
 @modest
@@ -424,14 +428,14 @@ def test_no_point_near_the_geometric_median_is_closer_to_all(seed: int, n: int) 
     def cost(at: Any) -> float:
         return float((weights[:, 0] * np.linalg.norm(points - at, axis=1)).sum())
 
-    here = rules.geometric_median(points, weights)
+    here = aggregators.geometric_median(points, weights)
     for step in random.normal(size=(20, 3)) * 0.05:
         assert cost(here) <= cost(here + step) + 1e-3
 
 
-@pytest.mark.parametrize("rule", list(rules.RULES))
-def test_rules_skip_what_is_missing(rule: str) -> None:
+@pytest.mark.parametrize("name", AGGREGATORS.names)
+def test_aggregators_skip_what_is_missing(name: str) -> None:
     column = np.array([[1.0, np.nan], [np.nan, np.nan], [1.0, np.nan], [50.0, np.nan]])
     weights = np.array([[1.0], [1.0], [1.0], [0.0]])
-    found = rules.RULES[rule](column, weights)
+    found = get_aggregator(name).combine(column, weights)
     assert found[0] == pytest.approx(1.0) and np.isnan(found[1])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streamlvq
-from fusions import MODELS, World, accuracy, copied, first, fleet, learnt
+from fusions import MODELS, World, accuracy, arrays_of, copied, first, fleet, learnt
 from samples import readings
 from streamlvq import (
     FeatureTransform,
@@ -343,7 +343,11 @@ def test_a_report_says_who_gave_and_got_what(fused: Fused, world: World) -> None
     assert list(report.nodes) == ["n0", "n1", "n2", "n3"] and fused.nodes == tuple(report.nodes)
     assert report.components == (("n0", "n1", "n2", "n3"),)
     assert report.labels == tuple(world.labels) and len(report.features) == 4
-    assert (report.weighting, report.rule, report.drift) == ("samples", "mean", "least_squares")
+    assert (report.weighting, report.aggregator, report.drift) == (
+        "samples",
+        "mean",
+        "least_squares",
+    )
     assert set(report.trials) == {"none", "least_squares", "scale_shift"}
     assert report.trials["least_squares"] < report.trials["none"]
     assert report.cycle_residual is not None and report.cycle_residual < 0.5
@@ -404,7 +408,7 @@ def test_what_a_shift_does_not_explain_is_said() -> None:
             Snapshot.of(learnt(streamlvq.GLVQ(), *world.read(i, 60)), f"n{i}", readings=False)
         )
     report = fuse(nodes, drift="least_squares", screen=False).report
-    assert any("does not explain" in text for text in report.warnings)
+    assert any("shifts of sensors do not explain" in text for text in report.warnings)
     raw = fuse(nodes, drift="none", screen=False).report
     assert any("measure different things" in text for text in raw.warnings)
 
@@ -429,7 +433,7 @@ def test_nothing_to_fuse() -> None:
 def test_a_node_that_counted_nothing_cannot_be_fused_alone(world: World) -> None:
     (node,) = fleet(MODELS["GLVQ"], world, 1)
     liar = copied(node)
-    liar._arrays["class_count"][:] = 0.0
+    arrays_of(liar)["class_count"][:] = 0.0
     with pytest.raises(FusionError, match="counted"):
         fuse([liar])
     assert fuse([liar, copied(node, "other")]).for_node("n0").classes == node.labels
@@ -449,13 +453,16 @@ def test_other_types(fleets: dict[str, list[Snapshot]]) -> None:
     [
         ({"weighting": "size"}, "weighting: expected one of samples, uniform, got 'size'"),
         ({"drift": None}, "drift: expected one of auto, none, tree"),
-        ({"rule": ["mean"]}, "rule: expected one of mean, median"),
+        ({"aggregator": ["mean"]}, "aggregator: expected one of mean, median"),
         ({"rank": 0}, "rank: expected 'keep', 'full' or a whole number of at least 1, got 0"),
         ({"rank": True}, "rank: expected .* got True"),
         ({"rank": "most"}, "rank: expected .* got 'most'"),
-        ({"liars": -1}, "liars: expected 'auto', None or a whole number of at least 0, got -1"),
-        ({"liars": "some"}, "liars: expected"),
-        ({"liars": 1.5}, "liars: expected"),
+        (
+            {"byzantine": -1},
+            "byzantine: expected 'auto', None or a whole number of at least 0, got -1",
+        ),
+        ({"byzantine": "some"}, "byzantine: expected"),
+        ({"byzantine": 1.5}, "byzantine: expected"),
         ({"quorum": 0}, "quorum: expected None or a whole number of at least 1, got 0"),
         ({"quorum": "all"}, "quorum: expected"),
     ],
@@ -500,6 +507,6 @@ def test_a_node_gets_the_features_that_it_has() -> None:
     assert few.for_node("x").predict_one(reading) == 1
     wide = fuse([*honest, node("x", [*names, *(f"z{k}" for k in range(300))], rank=1)])
     assert set(wide.for_node("n0").features) == set(wide.for_node("x").features) == set(names)
-    assert any("300 features" in text for text in wide.report.nodes["x"].clipped)
+    assert any("300 features" in str(each) for each in wide.report.nodes["x"].clipped)
     plain = fuse(honest)
     assert len(wide.snapshot("n0").to_bytes()) < 2 * len(plain.snapshot("n0").to_bytes())

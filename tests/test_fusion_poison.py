@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import streamlvq
+from fusions import arrays_of
 from streamlvq import Snapshot, fuse
 from streamlvq.fusion.sharing import components_by_feature
-from streamlvq.snapshot.container import encode
-from streamlvq.snapshot.verify import BOUNDS
+from streamlvq.models.validation import BOUNDS
+from streamlvq.snapshot.container import decode, encode
 
 FEATURES = [f"f{k}" for k in range(5)]
 CLASSES = 4.0 * np.random.default_rng(1).normal(size=(3, 5))
@@ -34,10 +35,10 @@ def learnt(node: int, name: str) -> Any:
 
 def changed(snapshot: Snapshot, **values: Any) -> Snapshot:
     """The same with other numbers, read as one that came from somebody else."""
-    arrays = {name: array.copy() for name, array in snapshot._arrays.items()}
+    arrays = {name: array.copy() for name, array in arrays_of(snapshot).items()}
     for name, value in values.items():
         arrays[name][...] = value
-    return Snapshot.from_bytes(encode(arrays, msgspec.structs.asdict(snapshot._file)))
+    return Snapshot.from_bytes(encode(arrays, decode(snapshot.to_bytes())[1]))
 
 
 def accuracy(model: Any, node: int) -> float:
@@ -61,7 +62,7 @@ def test_the_largest_numbers_that_a_snapshot_may_have(name: str) -> None:
     honest = [Snapshot.of(learnt(k, name), f"n{k}", readings=False) for k in range(4)]
     hostile = Snapshot.of(learnt(4, name), "hostile", readings=False)
     tried = set()
-    for array in hostile._arrays.keys() & BOUNDS.keys() - {"start"}:
+    for array in arrays_of(hostile).keys() & BOUNDS.keys() - {"start"}:
         try:
             poisoned = changed(hostile, **{array: BOUNDS[array][1]})
         except streamlvq.snapshot.SnapshotError:
@@ -81,7 +82,7 @@ def test_a_class_of_its_own_does_not_hide_lies_about_the_others(variance: float)
     snapshot = Snapshot.of(model, "hostile", readings=False)
     own = snapshot.labels.index("own")
     others = [k for k in range(4) if k != own]
-    arrays = {name: array.copy() for name, array in snapshot._arrays.items()}
+    arrays = {name: array.copy() for name, array in arrays_of(snapshot).items()}
     arrays["class_variance"][own] = variance
     turned = dict(zip(others, others[1:] + others[:1], strict=True)) | {own: own}
     arrays["class_mean"][[turned[k] for k in others]] = arrays["class_mean"][others]

@@ -7,11 +7,11 @@ import pytest
 
 import streamlvq
 from small_fleet import LABELS, OFF, fleet, learnt, report_of
-from streamlvq.fusion import FusionReport, fuse
-from streamlvq.fusion.fused import COMMON
-from streamlvq.fusion.text import node_notes, node_rows, total_weights
+from streamlvq.fusion import Clipping, FusionReport, fuse
+from streamlvq.fusion.fused import COMMON_NODE
+from streamlvq.fusion.report import node_notes, node_rows, total_weights
 from streamlvq.snapshot import Snapshot, inspect_text
-from streamlvq.snapshot.table import FUSED
+from streamlvq.snapshot.inspect import FUSED
 
 replace = msgspec.structs.replace
 ROBUST = ("median", "trimmed_mean", "geometric_median")
@@ -52,9 +52,9 @@ def test_wide_characters_do_not_shift_columns(report: FusionReport) -> None:
     assert lines[3].index("240") + 2 == lines[2].index("240")  # they take two columns each
 
 
-@pytest.mark.parametrize("rule", ["mean", *ROBUST])
-def test_weights_add_up(rule: str) -> None:
-    found = fuse(fleet(), rule=rule).report
+@pytest.mark.parametrize("aggregator", ["mean", *ROBUST])
+def test_weights_add_up(aggregator: str) -> None:
+    found = fuse(fleet(), aggregator=aggregator).report
     weights = total_weights(found)
     assert sum(weights.values()) == pytest.approx(1.0)
     shown = [float(row[-2].removesuffix(" %")) for row in node_rows(found)[1:]]
@@ -69,9 +69,14 @@ def test_weights_of_nobody(report: FusionReport) -> None:
 
 
 def test_what_was_cut_is_told_once(report: FusionReport) -> None:
+    clipped = (Clipping("metric_cut"), Clipping("class_left_out", label="worn", deviations=7.0))
     cut = "a metric that is larger than all others was cut"
-    out = "class 'worn' was left out: its mean is 7.0 deviations away"
-    found = replace(changed(report, "bath", clipped=(cut, out)), warnings=(f"node 'bath': {out}",))
+    out = (
+        "class 'worn' was left out: its mean is 7.0 deviations away from where all other nodes "
+        "have it"
+    )
+    assert [str(each) for each in clipped] == [cut, out]
+    found = replace(changed(report, "bath", clipped=clipped), warnings=(f"node 'bath': {out}",))
     assert node_notes(found) == [f"node 'bath': {cut}"]
     text = found.text()
     assert f"note         node 'bath': {cut}" in text
@@ -82,11 +87,12 @@ def test_what_was_cut_is_told_once(report: FusionReport) -> None:
 # --- warnings ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", ROBUST)
-def test_a_class_that_too_few_nodes_have(rule: str) -> None:
-    found = fuse(fleet(), rule=rule)
+@pytest.mark.parametrize("aggregator", ROBUST)
+def test_a_class_that_too_few_nodes_have(aggregator: str) -> None:
+    found = fuse(fleet(), aggregator=aggregator)
     assert withheld(found.report) == [
-        f"'worn': only 2 nodes have it and rule {rule} needs 3; it was not given to the others"
+        f"'worn': only 2 nodes have it and aggregator {aggregator} needs 3; "
+        "it was not given to the others"
     ]
     assert set(found.snapshot("york").labels) == {"idle", "running"}
     assert found.report.nodes["york"].gained == ()
@@ -96,11 +102,11 @@ def test_several_classes_that_too_few_nodes_have() -> None:
     snapshots = [
         Snapshot.of(learnt(node, lacks=None if node == "bath" else "worn"), node) for node in OFF
     ]
-    assert withheld(fuse(snapshots, rule="median").report) == [
-        "'worn': only 1 node has it and rule median needs 3; it was not given to the others"
+    assert withheld(fuse(snapshots, aggregator="median").report) == [
+        "'worn': only 1 node has it and aggregator median needs 3; it was not given to the others"
     ]
     four = [*fleet(), Snapshot.of(learnt("bath"), "hull")]
-    assert withheld(fuse(four, rule="median").report) == []  # three have it
+    assert withheld(fuse(four, aggregator="median").report) == []  # three have it
     assert withheld(fuse(four, quorum=4).report) == [
         "'worn': only 3 nodes have it and the quorum is 4; it was not given to the others"
     ]
@@ -111,7 +117,7 @@ def test_several_classes_that_too_few_nodes_have() -> None:
 
 def test_nothing_is_withheld_from_those_who_have_all() -> None:
     everybody = fleet(lacks=())
-    assert withheld(fuse(everybody[:2], rule="median").report) == []
+    assert withheld(fuse(everybody[:2], aggregator="median").report) == []
     assert withheld(fuse(everybody, quorum=3).report) == []
     assert withheld(fuse(fleet()).report) == []
 
@@ -128,7 +134,7 @@ def test_a_single_node_is_told_so() -> None:
 
 
 def test_a_fused_snapshot_says_so() -> None:
-    assert FUSED == COMMON
+    assert FUSED == COMMON_NODE
     fused = fuse(fleet())
     assert "fused from several nodes" in inspect_text(fused.snapshot())
     assert "fused" not in inspect_text(fused.snapshot("york"))

@@ -15,8 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import Journal, JournalError
-from streamlvq.daemon.records import MAGIC, find, pack, unpack
+from streamlvq.daemon.journal import (
+    RECORD_MAGIC,
+    Journal,
+    JournalError,
+    Received,
+    Record,
+    Serve,
+    find,
+    pack,
+    unpack,
+)
 
 messages = st.builds(
     Message,
@@ -26,11 +35,18 @@ messages = st.builds(
     st.booleans(),
     st.none(),
 )
-batches = st.lists(st.lists(messages, max_size=5), max_size=8)
+records = st.lists(
+    st.builds(Received, st.lists(messages, max_size=5))
+    | st.builds(Serve, st.text(max_size=5), st.none() | st.binary(max_size=60)),
+    max_size=8,
+)
 
 
-def batch(n: int) -> list[Message]:
-    return [Message(f"oven/{n}", f"payload {n}".encode() * 3, n + 0.5, n % 2 == 1)]
+START = 20  # where the first record of a file begins
+
+
+def batch(n: int) -> Received:
+    return Received([Message(f"oven/{n}", f"payload {n}".encode() * 3, n + 0.5, n % 2 == 1)])
 
 
 def filled(folder: Path, count: int, *, rotate_at: tuple[int, ...] = ()) -> Journal:
@@ -42,12 +58,12 @@ def filled(folder: Path, count: int, *, rotate_at: tuple[int, ...] = ()) -> Jour
     return journal
 
 
-def content(folder: Path, start: int = 0) -> list[tuple[int, list[Message]]]:
-    return list(Journal(folder).replay(start))
+def content(folder: Path, start: int = 0) -> list[tuple[int, Record]]:
+    return list(Journal(folder).read(start))
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.glob("journal-*"))
 
 
 @pytest.fixture
@@ -63,10 +79,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @settings(derandomize=True, max_examples=60, deadline=None, database=None)
-@given(batches, st.sets(st.integers(0, 8)), st.integers(0, 8))
+@given(records, st.sets(st.integers(0, 8)), st.integers(0, 8))
 def test_gives_back_what_was_appended(
     tmp_path_factory: pytest.TempPathFactory,
-    parts: list[list[Message]],
+    parts: list[Record],
     rotations: set[int],
     start: int,
 ) -> None:
@@ -76,17 +92,17 @@ def test_gives_back_what_was_appended(
         if n in rotations:
             journal.rotate()
         journal.append(part)
-    assert list(journal.replay(start)) == list(enumerate(parts))[start:]
+    assert list(journal.read(start)) == list(enumerate(parts))[start:]
     journal.close()
     again = Journal(folder)
     assert again.next == len(parts)
-    assert list(again.replay(start)) == list(enumerate(parts))[start:]
-    assert again.size == sum(path.stat().st_size for path in folder.iterdir())
+    assert list(again.read(start)) == list(enumerate(parts))[start:]
+    assert again.size == sum(path.stat().st_size for path in folder.glob("journal-*"))
 
 
 def test_the_key_of_the_link_is_left_out(tmp_path: Path) -> None:
-    Journal(tmp_path).append([Message("a", b"b", 1.0, True, key=object())])
-    assert content(tmp_path) == [(0, [Message("a", b"b", 1.0, True, None)])]
+    Journal(tmp_path).append(Received([Message("a", b"b", 1.0, True, key=object())]))
+    assert content(tmp_path) == [(0, Received([Message("a", b"b", 1.0, True, None)]))]
 
 
 def test_goes_on_in_a_new_file(tmp_path: Path) -> None:
@@ -94,16 +110,16 @@ def test_goes_on_in_a_new_file(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     assert journal.append(batch(3)) == 3
     assert files(tmp_path) == ["journal-0000000000000000.log", "journal-0000000000000003.log"]
-    assert [position for position, _ in journal.replay(2)] == [2, 3]
+    assert [position for position, _ in journal.read(2)] == [2, 3]
 
 
 def test_a_record_torn_at_any_byte_is_cut_off(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled(tmp_path, 3).close()
+    filled(tmp_path, 3)  # killed: a journal that was closed is known to be complete
     path = tmp_path / files(tmp_path)[0]
     whole = path.read_bytes()
-    second = unpack(whole, 0).end  # type: ignore[union-attr]
+    second = unpack(whole, START).end  # type: ignore[union-attr]
     third = unpack(whole, second).end  # type: ignore[union-attr]
     for length in range(third, len(whole)):
         path.write_bytes(whole[:length])
@@ -114,26 +130,28 @@ def test_a_record_torn_at_any_byte_is_cut_off(
         assert path.stat().st_size == third
 
 
-@pytest.mark.parametrize("tail", [b"\0" * 5000, MAGIC, MAGIC + b"\xff" * 40, b"noise" * 100])
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 5000, RECORD_MAGIC, RECORD_MAGIC + b"\xff" * 40, b"noise" * 100]
+)
 def test_what_a_power_cut_leaves_behind_is_cut_off(tmp_path: Path, tail: bytes) -> None:
     filled(tmp_path, 2).close()
     path = tmp_path / files(tmp_path)[0]
     path.write_bytes(path.read_bytes() + tail)
     journal = Journal(tmp_path)
     assert journal.append(batch(2)) == 2
-    assert [position for position, _ in journal.replay(0)] == [0, 1, 2]
+    assert [position for position, _ in journal.read(0)] == [0, 1, 2]
 
 
 def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
     filled(tmp_path, 3).close()
     path = tmp_path / files(tmp_path)[0]
     whole = path.read_bytes()
-    last = unpack(whole, unpack(whole, 0).end).end  # type: ignore[union-attr]
-    for place in range(0, last, 7):
+    last = unpack(whole, unpack(whole, START).end).end  # type: ignore[union-attr]
+    for place in range(START, last, 7):
         damaged = bytearray(whole)
         damaged[place] ^= 0x40
         path.write_bytes(damaged)
-        with pytest.raises(JournalError, match=r"expected batch [01] at byte \d+ of .*damaged"):
+        with pytest.raises(JournalError, match=r"expected record [01] at byte \d+ of .*damaged"):
             Journal(tmp_path)
 
 
@@ -142,40 +160,42 @@ def test_damage_in_an_older_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / files(tmp_path)[0]
     path.write_bytes(path.read_bytes()[:-1])
     journal = Journal(tmp_path)
-    with pytest.raises(JournalError, match="expected batch 1"):
-        list(journal.replay(0))
-    assert [position for position, _ in journal.replay(2)] == [2, 3]
+    with pytest.raises(JournalError, match=r"expected record 1 at byte .* of .*damaged"):
+        list(journal.read(0))
+    assert [position for position, _ in journal.read(2)] == [2, 3]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     filled(tmp_path, 6, rotate_at=(2, 4)).close()
+    first = (tmp_path / files(tmp_path)[0]).read_bytes()
     (tmp_path / files(tmp_path)[0]).unlink()
     journal = Journal(tmp_path)
     with pytest.raises(JournalError, match=r"begins at position 2, but .* needs it from 1 on"):
-        list(journal.replay(1))
+        list(journal.read(1))
     (tmp_path / "journal-0000000000000002.log").rename(tmp_path / "elsewhere")
-    (tmp_path / "journal-0000000000000000.log").write_bytes(pack(0, batch(0)))
-    with pytest.raises(JournalError, match="expected batch 1"):
-        list(Journal(tmp_path).replay(0))
+    cut = first[: unpack(first, START).end]  # type: ignore[union-attr]
+    (tmp_path / "journal-0000000000000000.log").write_bytes(cut)
+    with pytest.raises(JournalError, match=r"journal-0{16}.log, got none from record 1 on"):
+        list(Journal(tmp_path).read(0))
 
 
 def test_a_record_is_only_valid_at_its_own_position() -> None:
     data = bytearray(pack(5, batch(5)))
     data[8] ^= 1
     assert unpack(bytes(data), 0) is None
-    assert find(b"SLJ1 is not a record" + pack(3, batch(3)), 0).position == 3  # type: ignore[union-attr]
+    assert find(b"SLJ2 is not a record" + pack(3, batch(3)), 0).position == 3  # type: ignore[union-attr]
 
 
 def test_forgets_only_files_that_no_snapshot_needs(tmp_path: Path) -> None:
     journal = filled(tmp_path, 6, rotate_at=(2, 4))
-    journal.forget(3)
-    assert [position for position, _ in journal.replay(2)] == [2, 3, 4, 5]
-    journal.forget(100)
+    journal.trim(3)
+    assert [position for position, _ in journal.read(2)] == [2, 3, 4, 5]
+    journal.trim(100)
     assert files(tmp_path) == ["journal-0000000000000004.log"]  # it is written to
     journal.rotate()
-    journal.forget(5)
+    journal.trim(5)
     assert len(files(tmp_path)) == 1
-    journal.forget(6)
+    journal.trim(6)
     assert files(tmp_path) == []
     assert journal.size == 0
     assert journal.append(batch(6)) == 6
@@ -189,7 +209,9 @@ def test_skips_what_a_snapshot_knows_and_the_disk_lost(tmp_path: Path) -> None:
     journal.skip_to(8)
     assert journal.append(batch(8)) == 8
     assert [position for position, _ in content(tmp_path, 8)] == [8]
-    with pytest.raises(JournalError, match="expected batch 3"):
+    with pytest.raises(
+        JournalError, match=r"expected records up to 7 .* got none from record 3 on"
+    ):
         content(tmp_path, 2)
 
 
@@ -197,7 +219,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> None:
     journal = filled(small_disk, 3)
     path = small_disk / files(small_disk)[0]
     before = path.read_bytes()
-    large = [Message("oven", b"x" * 200_000, 1.0)]
+    large = Received([Message("oven", b"x" * 200_000, 1.0)])
     for _ in range(3):
         with pytest.raises(JournalError, match="cannot be written: No space left"):
             journal.append(large)
@@ -212,9 +234,9 @@ def test_a_full_disk_when_a_file_begins(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 56_000)
     with pytest.raises(JournalError):
-        journal.append([Message("oven", b"x" * 20_000, 1.0)])
+        journal.append(Received([Message("oven", b"x" * 20_000, 1.0)]))
     ballast.unlink()
-    assert journal.append([Message("oven", b"x" * 20_000, 1.0)]) == 2
+    assert journal.append(Received([Message("oven", b"x" * 20_000, 1.0)])) == 2
     assert [position for position, _ in content(small_disk)] == [0, 1, 2]
 
 
@@ -234,20 +256,22 @@ def test_a_file_size_limit_counts_as_full(tmp_path: Path) -> None:
 import resource, signal
 from pathlib import Path
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import Journal, JournalError
+from streamlvq.daemon.journal import Journal, JournalError, Received
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 journal = Journal(Path({str(tmp_path)!r}))
-journal.append([Message("a", b"1", 1.0)])
+journal.append(Received([Message("a", b"1", 1.0)]))
 size = journal.size
 try:
-    journal.append([Message("a", b"x" * 20_000, 1.0)])
+    journal.append(Received([Message("a", b"x" * 20_000, 1.0)]))
 except JournalError:
-    assert journal.size == size == next(Path({str(tmp_path)!r}).iterdir()).stat().st_size
-    journal.append([Message("a", b"2", 1.0)])
+    assert journal.size == size == next(Path({str(tmp_path)!r}).glob("journal-*")).stat().st_size
+    journal.append(Received([Message("a", b"2", 1.0)]))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
-    assert [part[0].payload for _, part in content(tmp_path)] == [b"1", b"2"]
+    assert [
+        part.messages[0].payload for _, part in content(tmp_path) if isinstance(part, Received)
+    ] == [b"1", b"2"]
 
 
 def test_survives_kill_at_any_moment(tmp_path: Path) -> None:
@@ -255,11 +279,11 @@ def test_survives_kill_at_any_moment(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import Journal
+from streamlvq.daemon.journal import Journal, Received
 journal = Journal(Path({str(tmp_path)!r}), sync=False)
 n = journal.next
 while True:
-    journal.append([Message("a", str(n).encode() * 500, 1.0)] * 3)
+    journal.append(Received([Message("a", str(n).encode() * 500, 1.0)] * 3))
     if n % 50 == 0:
         journal.rotate()
     n += 1

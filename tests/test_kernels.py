@@ -18,7 +18,7 @@ import streamlvq
 from agreement import assert_close, assert_same_state
 from naive import Array, NaiveLVQ, oracle_of
 from samples import MODELS, blobs, build, knowledge, readings
-from streamlvq.engine import Design, Engine, kernels
+from streamlvq.engine import Engine, ModelSpec, kernels
 from streamlvq.kernels import layout as at
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
@@ -281,7 +281,7 @@ class Snapshot:
         self.labels = state["label"][: self.n].copy()
         self.omegas = state["omega"][: self.n].copy()
         self.rule, self.kind, _ = naive.MODELS[type(model).__name__]
-        self.metric_of = model._engine.design.metric_of
+        self.metric_of = model._engine.spec.metric_of
         self.parameter = getattr(model, "sigma", 0.0)
 
     def cost(self, x: Array, c: int, V: Array, omegas: Array) -> float:
@@ -364,7 +364,7 @@ def test_narrow_components_still_learn_from_errors(name: str) -> None:
 
 def test_array_kernels_equal_the_single_ones() -> None:
     def engine() -> Engine:
-        design = Design(at.RULE_GLVQ, at.MATRIX, True, 2, True, 20, 1, 3)
+        design = ModelSpec(at.RULE_GLVQ, at.MATRIX, True, 2, True, 20, 1, 3)
         built = Engine(design, D, 2.0)
         built.set_parameters(model._parameters(), model._switches())
         return built
@@ -395,7 +395,7 @@ def test_learn_reports_an_infinite_feature_and_changes_nothing() -> None:
 
 
 def test_needs_slot_changes_nothing() -> None:
-    engine = Engine(Design(at.RULE_GLVQ, at.EUCLIDEAN, False, None, True, 0, 1, 1), D, 2.0)
+    engine = Engine(ModelSpec(at.RULE_GLVQ, at.EUCLIDEAN, False, None, True, 0, 1, 1), D, 2.0)
     model = streamlvq.GLVQ()
     engine.set_parameters(model._parameters(), model._switches())
     engine.make_room_for_classes(9)

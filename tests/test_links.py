@@ -90,7 +90,7 @@ def wait_until(condition: Callable[[], bool], *reading: Link) -> list[Message]:
     found: list[Message] = []
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, [link.trouble for link in reading]
+        assert time.monotonic() < deadline, [link.error for link in reading]
         for link in reading:
             found += link.read(0.02)
     return found
@@ -225,7 +225,7 @@ def test_subscriptions_survive_a_restart_of_the_broker(world: World) -> None:
     settle(receiver)
     sender.publish(numbered(3))
     assert payloads(collect(receiver, 3, sender)) == [b"0", b"1", b"2"]
-    assert receiver.trouble is None
+    assert receiver.error is None
 
 
 def test_qos_1_is_kept_while_the_broker_is_away(world: World) -> None:
@@ -373,7 +373,7 @@ def test_filters_that_left_the_configuration_are_forgotten(world: World) -> None
     first = world.link("receiver", "plant/#", "old/#")
     first.close()
     second = world.link("receiver", "plant/#", connect=False)
-    second.former = ("plant/#", "old/#")
+    second.previous_filters = ("plant/#", "old/#")
     wait_until(lambda: second.connected, second)
     settle(second)
     second.read(0.2)

@@ -13,7 +13,7 @@ import streamlvq
 from streamlvq.config import Config, loads
 from streamlvq.events import EVER, LATELY, NEVER, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
-from streamlvq.monitor.duplicates import Duplicates
+from streamlvq.monitor.memory import DuplicateFilter
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streams import cut, facts, readings
 
@@ -146,25 +146,25 @@ def test_counters_start_over_and_redeliveries_are_told_apart() -> None:
 
 
 def test_what_comes_again_is_remembered_anew() -> None:
-    memory = Duplicates(4)
-    assert [memory.came_before(key, NEVER) for key in (7, 1, 2, 3, 7, 4)] == [False] * 6
-    assert memory.came_before(7, EVER)
-    assert not memory.came_before(1, EVER)
-    again = Duplicates(4)
-    again.restore(np.array(memory.copy()))
-    assert again.copy() == memory.copy() == [3, 7, 4, 1]
-    assert [again.came_before(key, EVER) for key in (3, 7, 4, 1)] == [True] * 4
+    memory = DuplicateFilter(4)
+    assert [memory.seen_before(key, NEVER) for key in (7, 1, 2, 3, 7, 4)] == [False] * 6
+    assert memory.seen_before(7, EVER)
+    assert not memory.seen_before(1, EVER)
+    again = DuplicateFilter(4)
+    again.restore(np.array(memory.keys()))
+    assert again.keys() == memory.keys() == [3, 7, 4, 1]
+    assert [again.seen_before(key, EVER) for key in (3, 7, 4, 1)] == [True] * 4
 
 
 @given(st.lists(st.integers(1, 12), max_size=60), st.integers(1, 6), st.integers(0, 8))
 def test_duplicates_are_those_of_a_list(keys: list[int], room: int, span: int) -> None:
-    memory, came = Duplicates(room), []
+    memory, came = DuplicateFilter(room), []
     for key in keys:
         expected = span > 0 and key in came[-min(span, room) :]
-        assert memory.came_before(key, span) == expected
+        assert memory.seen_before(key, span) == expected
         if not expected:
             came.append(key)
-    assert memory.copy() == came[-room:]
+    assert memory.keys() == came[-room:]
 
 
 def test_memory_of_duplicates_is_bounded() -> None:
@@ -369,7 +369,7 @@ def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None
     monitor, clean = Monitor(config()), Monitor(config())
     for each in (monitor, clean):
         run(each, readings(20))
-        each._pipelines[""]._fast = None
+        each._groups[""].local.batch_parts = None
     stream = readings(30, seed=4)
     stream.keys = [key + 500 for key in stream.keys]
     run(clean, stream.select([k for k in range(30) if k != 17]))
@@ -387,8 +387,8 @@ def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None
     assert "ZeroDivisionError: for a test" in outcome.refused[0].text
     assert len(outcome.decisions) == 29
     before, after = (Monitor.restore(m.config, m.checkpoint()) for m in (clean, monitor))
-    assert before.models()[""]._memory()[0]["came"].tobytes() == (
-        after.models()[""]._memory()[0]["came"].tobytes()
+    assert before.models()[""].memory_state()[0]["came"].tobytes() == (
+        after.models()[""].memory_state()[0]["came"].tobytes()
     )
     assert before.models()[""].classifier.classifier.samples == (
         after.models()[""].classifier.classifier.samples

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamlvq
+from samples import described, rebuilt
 from serving import (
     CERTAINTY,
     FEATURES,
@@ -32,12 +33,11 @@ from serving import (
 )
 from streamlvq.config import build_classifier, loads
 from streamlvq.events import Readings
+from streamlvq.models.batch import Batch
 from streamlvq.monitor import Monitor
-from streamlvq.monitor.carrying import carried
-from streamlvq.monitor.servable import same
-from streamlvq.monitor.served_pipeline import ServedPipeline
-from streamlvq.snapshot import describe, rebuild
-from streamlvq.wrappers.chain import links
+from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.monitor.serving import same
+from streamlvq.wrappers.chain import unwrap
 
 # --- the local model stays local -----------------------------------------------------------------
 
@@ -130,7 +130,7 @@ def test_local_mode_decides_as_if_nothing_were_served_and_keeps_an_eye_on_the_ot
     alone, serving = Monitor(config("local")), Monitor(config("local"))
     serving.serve("", other())
     assert say(serving, stream(200), seed=1) == say(alone, stream(200), seed=2)
-    standing = serving.standing("")
+    standing = serving.serving_score("")
     assert standing["decides"] == "local"
     assert standing["fused"] > 0.5
     assert standing["labels"] == sum(y is not None for y in stream(200).labels)
@@ -141,7 +141,7 @@ def test_local_mode_decides_as_if_nothing_were_served_and_keeps_an_eye_on_the_ot
 
 def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
     """What wrappers say that hear of labels as if they came late: the model never learns."""
-    *outer, _ = links(classifier)
+    *outer, _ = unwrap(classifier)
     rejects = hasattr(classifier, "decide_one")
     seen = set()
     for k, row in enumerate(whole.rows.tolist()):
@@ -159,7 +159,7 @@ def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
         if outer and not again:
             classifier.observe_one(x, scales=False, **keywords)
             if rejects and whole.labels[k] is not None:
-                classifier.hear_late(decision.label, decision.certainty, whole.labels[k])
+                classifier.record_outcome(decision.label, decision.certainty, whole.labels[k])
 
 
 @pytest.mark.parametrize("rejector", REJECTORS)
@@ -182,8 +182,8 @@ def test_the_kernel_does_what_the_wrappers_do(integrator: str, rejector: str) ->
     fast, slow = Monitor(wanted), Monitor(wanted)
     for each in (fast, slow):
         each.serve("", other())
-    assert fast._served[""].pipeline._fast is not None
-    slow._served[""].pipeline._fast = None
+    assert fast._groups[""].served.pipeline.batch_parts is not None
+    slow._groups[""].served.pipeline.batch_parts = None
     whole = stream(250, twice=0.05)
     assert say(fast, whole) == say(slow, whole)
     assert fast.checkpoint() == slow.checkpoint()
@@ -255,7 +255,7 @@ def story(monitor: Monitor, seed: int, stop: bool = False) -> tuple[list[Any], M
             monitor = Monitor.restore(monitor.config, monitor.checkpoint())
         unlabelled = [i for i, y in enumerate(whole.labels) if y is None]
         said += [monitor.step(late(whole, i, "class 1")).learnt for i in unlabelled[::3]]
-        said.append(monitor.standing(""))
+        said.append(monitor.serving_score(""))
     return said, monitor
 
 
@@ -297,10 +297,11 @@ def test_a_centred_window_is_served_without_the_kernel() -> None:
     """Nobody can configure one, but a classifier with one may be adopted."""
     alone, serving = Monitor(config(rejector="none")), Monitor(config(rejector="none"))
     for each in (alone, serving):
-        each.adopt("", streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5, centered=True))
+        each.set_classifier("", streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5, centered=True))
         say(each, stream(60))
     serving.serve("", other())
-    assert serving._served[""].pipeline._fast is None
+    served, part = serving._groups[""].served.pipeline, stream(60, seed=1)
+    assert served.rows_ready(Batch(part, [False] * 60, learns=False)) == 0
     say(alone, stream(60, seed=1))
     assert {row[1] for row in say(serving, stream(60, seed=1))} >= {"class 0", "class 1"}
     assert fingerprint(serving.models()[""]) == fingerprint(alone.models()[""])
@@ -324,7 +325,7 @@ def test_groups_are_as_many_monitors(mode: str) -> None:
         assert fingerprint(alone.local(device)) == fingerprint(together.local(device))
     twin = Monitor.restore(wanted, together.checkpoint())
     assert twin.serving("device 2") is None
-    assert twin.standing("device 1") == together.standing("device 1")
+    assert twin.serving_score("device 1") == together.serving_score("device 1")
     assert twin.checkpoint() == together.checkpoint()
 
 
@@ -430,7 +431,7 @@ def test_the_first_windows_are_those_of_the_local_model() -> None:
 
 def permuted(model: Any, order: Sequence[int]) -> Any:
     """The same model with its classes in another order."""
-    arrays, meta = describe(model)
+    arrays, meta = described(model)
     place = np.argsort(np.array(order))
     meta = copy.deepcopy(meta)
     meta["labels"] = [meta["labels"][c] for c in order]
@@ -441,7 +442,7 @@ def permuted(model: Any, order: Sequence[int]) -> Any:
         rows = arrays[name].copy()
         rows[: len(order)] = arrays[name][list(order)]
         arrays[name] = rows
-    return rebuild(arrays, meta)
+    return rebuilt(arrays, meta)
 
 
 @pytest.mark.parametrize("rejector", REJECTORS)
@@ -469,9 +470,9 @@ def test_thresholds_live_on() -> None:
     monitor = Monitor(config(rejector="rate"))
     monitor.serve("", other())
     say(monitor, stream(100))
-    before = monitor._served[""].pipeline.rejector.threshold_for("class 1")
+    before = monitor._groups[""].served.pipeline.rejector.threshold_for("class 1")
     monitor.serve("", other((1, 2, 0), seed=9))
-    assert monitor._served[""].pipeline.rejector.threshold_for("class 1") == before > 0.0
+    assert monitor._groups[""].served.pipeline.rejector.threshold_for("class 1") == before > 0.0
     assert monitor.models()[""].threshold_for("class 1") != before
 
 
@@ -480,9 +481,9 @@ def test_thresholds_of_a_class_that_vanished_are_dropped() -> None:
     monitor.serve("", other())
     whole = stream(200, classes=(0, 1, 2, 3))
     say(monitor, whole)
-    assert "class 3" in monitor._served[""].pipeline.rejector._thresholds._recent
+    assert "class 3" in monitor._groups[""].served.pipeline.rejector._thresholds._recent
     monitor.serve("", other((2, 1, 0)))
-    kept = monitor._served[""].pipeline.rejector._thresholds._recent
+    kept = monitor._groups[""].served.pipeline.rejector._thresholds._recent
     assert set(kept) <= {"class 0", "class 1", "class 2"}
     for k in [i for i, y in enumerate(whole.labels) if y is None]:  # some were called class 3
         assert monitor.step(late(whole, k, "class 1")).learnt == 1
@@ -496,7 +497,7 @@ def test_what_is_carried_is_a_copy() -> None:
     say(monitor, stream(100))
     local = monitor.models()[""]
     before = fingerprint(local)
-    twin = ServedPipeline(carried(local, other()), 1)
+    twin = Pipeline(local.moved_to(other()), learns=False)
     twin.step(stream(100, seed=1), [False] * 100)
     assert fingerprint(local) == before
 
@@ -511,28 +512,33 @@ def test_devices_are_forgotten_in_the_same_order(integrator: str) -> None:
     say(monitor, stream(30, seed=1))
     assert monitor.devices == 3
     local = monitor.models()[""]._windows._places
-    assert list(monitor._served[""].pipeline.integrator._windows._places) == list(local)
+    assert list(monitor._groups[""].served.pipeline.integrator._windows._places) == list(local)
 
 
 # --- versions -------------------------------------------------------------------------------------
 
 
-def test_the_version_tells_who_decides() -> None:
+def deciders(monitor: Monitor, whole: Readings) -> list[tuple[str, int]]:
+    return [(row.model, row.version) for row in monitor_records(monitor, whole)]
+
+
+def test_model_and_version_tell_who_decides() -> None:
     monitor = Monitor(config())
-    assert [row.version for row in monitor_records(monitor, stream(3, labelled=1.0))] == [0, 1, 2]
+    said = deciders(monitor, stream(3, labelled=1.0))
+    assert said == [("local", 0), ("local", 1), ("local", 2)]
     monitor.serve("", other())
-    assert {row.version for row in monitor_records(monitor, stream(20, seed=1))} == {-1}
+    assert set(deciders(monitor, stream(20, seed=1))) == {("fused", 1)}
     monitor.serve("", other())  # just the same
-    assert {row.version for row in monitor_records(monitor, stream(20, seed=2))} == {-1}
+    assert set(deciders(monitor, stream(20, seed=2))) == {("fused", 1)}
     monitor.serve("", other(seed=5))
-    assert {row.version for row in monitor_records(monitor, stream(20, seed=3))} == {-2}
+    assert set(deciders(monitor, stream(20, seed=3))) == {("fused", 2)}
     monitor.serve("", None)
-    assert monitor_records(monitor, stream(1, seed=4))[0].version == monitor.local("").samples - (
-        stream(1, seed=4).labels[0] is not None
-    )
+    [(model, version)] = deciders(monitor, stream(1, seed=4))
+    assert model == "local"
+    assert version == monitor.local("").samples - (stream(1, seed=4).labels[0] is not None)
     monitor = Monitor.restore(monitor.config, monitor.checkpoint())
     monitor.serve("", other())
-    assert {row.version for row in monitor_records(monitor, stream(20, seed=5))} == {-3}
+    assert set(deciders(monitor, stream(20, seed=5))) == {("fused", 3)}
 
 
 def test_what_is_served_already_changes_nothing() -> None:
@@ -571,7 +577,7 @@ def test_late_labels_teach_the_local_model_and_inform_both(mode: str) -> None:
     ]
     assert fingerprint(monitor.models()[""]) == fingerprint(alone.models()[""])
     assert fingerprint(monitor.serving("")) == served
-    assert monitor.standing("")["labels"] == 60
+    assert monitor.serving_score("")["labels"] == 60
     if mode == "fused":  # what the thresholds heard is what was said
         came = both(monitor)[1].rejector._thresholds.recent(None).came()[:, -60:]
         np.testing.assert_array_equal(came[0][-40:], [row[CERTAINTY] for row in said][-40:])
@@ -580,7 +586,7 @@ def test_late_labels_teach_the_local_model_and_inform_both(mode: str) -> None:
 
 
 def both(monitor: Monitor) -> tuple[Any, Any]:
-    return monitor._pipelines[""], monitor._served[""].pipeline
+    return monitor._groups[""].local, monitor._groups[""].served.pipeline
 
 
 def test_what_was_decided_before_says_nothing_about_what_is_served_now() -> None:
@@ -590,4 +596,4 @@ def test_what_was_decided_before_says_nothing_about_what_is_served_now() -> None
     monitor.serve("", other())
     for k in [i for i, y in enumerate(whole.labels) if y is None]:
         assert monitor.step(late(whole, k, "class 1")).learnt == 1
-    assert monitor.standing("")["labels"] == 0
+    assert monitor.serving_score("")["labels"] == 0

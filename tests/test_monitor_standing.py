@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import streamlvq
 from serving import (
     LABEL,
+    MODEL,
     MODES,
     TEXT,
     VERSION,
@@ -27,9 +28,15 @@ from serving import (
 )
 from streamlvq.config import build_classifier, loads
 from streamlvq.monitor import Monitor
-from streamlvq.monitor.served_pipeline import ServedPipeline
-from streamlvq.monitor.standing import KEEP_LEAD, LEAD, LEAST, SPAN, Standing
-from streamlvq.snapshot import OWN_LIMIT, Snapshot, SnapshotError, decode, encode
+from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.monitor.serving import (
+    LEAD_TO_KEEP,
+    LEAD_TO_TAKE_OVER,
+    SCORE_MIN_LABELS,
+    SCORE_SPAN_LABELS,
+    ServingScore,
+)
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot, SnapshotError, decode, encode
 
 # --- better --------------------------------------------------------------------------------------
 
@@ -40,11 +47,12 @@ def test_the_better_one_decides() -> None:
     monitor.serve("", liar())
     whole = stream(200, labelled=1.0)
     said, expected = say(monitor, whole, seed=3), say(alone, whole)
-    versions = [row[VERSION] for row in said]
-    assert versions[:LEAST] == [-1] * LEAST  # found out after so many labels
-    assert versions[LEAST:] == list(range(LEAST, 200))
-    assert said[LEAST:] == expected[LEAST:]
-    standing = monitor.standing("")
+    deciders = [(row[MODEL], row[VERSION]) for row in said]
+    first = deciders[:SCORE_MIN_LABELS]
+    assert first == [("fused", 1)] * SCORE_MIN_LABELS  # found out after so many labels
+    assert deciders[SCORE_MIN_LABELS:] == [("local", n) for n in range(SCORE_MIN_LABELS, 200)]
+    assert said[SCORE_MIN_LABELS:] == expected[SCORE_MIN_LABELS:]
+    standing = monitor.serving_score("")
     assert (standing["decides"], standing["labels"]) == ("local", 200)
     assert standing["local"] > 0.7
     assert standing["fused"] < 0.3
@@ -56,12 +64,12 @@ def test_who_was_worse_may_become_better() -> None:
     monitor = Monitor(config("better", model=f"{{type: GLVQ, parameters: {slow}}}"))
     monitor.serve("", liar())
     say(monitor, stream(200, labelled=1.0))
-    assert monitor.standing("")["decides"] == "local"
+    assert monitor.serving_score("")["decides"] == "local"
     whole = stream(300, seed=1, labelled=1.0)
     whole.labels = [f"class {(int(str(y)[-1]) + 1) % 3}" for y in whole.labels]
-    versions = [row[VERSION] for row in say(monitor, whole)]
-    assert (versions[0], versions[-1]) == (200, -1)
-    assert monitor.standing("")["decides"] == "fused"
+    deciders = [(row[MODEL], row[VERSION]) for row in say(monitor, whole)]
+    assert (deciders[0], deciders[-1]) == (("local", 200), ("fused", 1))
+    assert monitor.serving_score("")["decides"] == "fused"
 
 
 def test_both_may_decide_on_readings_of_one_batch() -> None:
@@ -73,7 +81,9 @@ def test_both_may_decide_on_readings_of_one_batch() -> None:
     outcome = monitor.step(whole)
     assert set(outcome.decisions.classes) == {f"class {c}" for c in (0, 1, 2, 4, 5)}
     for k, record in enumerate(outcome.decisions.records()):
-        known = {"class 5", "class 4"} if k < LEAST else {"class 0", "class 1", "class 2"}
+        known = (
+            {"class 5", "class 4"} if k < SCORE_MIN_LABELS else {"class 0", "class 1", "class 2"}
+        )
         assert set(record.probabilities) == known
         assert record.label in known
 
@@ -86,7 +96,7 @@ class History:
         self.fused: list[bool] = []
 
     def recent(self, right: list[bool]) -> float:
-        keep = 1.0 - 1.0 / SPAN
+        keep = 1.0 - 1.0 / SCORE_SPAN_LABELS
         weights = [keep**age for age in range(len(right))]
         hits = sum(w * hit for w, hit in zip(weights, reversed(right), strict=True))
         return hits / sum(weights)
@@ -97,37 +107,37 @@ class History:
 def test_standing_is_that_of_all_labels_of_which_old_ones_fade(
     answers: list[tuple[bool, bool]],
 ) -> None:
-    standing, history = Standing(), History()
+    standing, history = ServingScore(), History()
     for k, (local, fused) in enumerate(answers):
-        if k < LEAST:
+        if k < SCORE_MIN_LABELS:
             assert standing.prefers_fused()
         before = standing.prefers_fused()
         standing.count(local, fused)
         history.local.append(local)
         history.fused.append(fused)
-        if k + 1 < LEAST:
+        if k + 1 < SCORE_MIN_LABELS:
             continue
         lead = history.recent(history.local) - history.recent(history.fused)
-        if lead > LEAD + 1e-9:
+        if lead > LEAD_TO_TAKE_OVER + 1e-9:
             assert not standing.prefers_fused()
-        elif lead < KEEP_LEAD - 1e-9:
+        elif lead < LEAD_TO_KEEP - 1e-9:
             assert standing.prefers_fused()
-        elif KEEP_LEAD + 1e-9 < lead < LEAD - 1e-9:
+        elif LEAD_TO_KEEP + 1e-9 < lead < LEAD_TO_TAKE_OVER - 1e-9:
             assert standing.prefers_fused() == before  # nobody takes over for so little
     expected = history.recent(history.local), history.recent(history.fused)
     assert standing.accuracies() == pytest.approx(expected)
 
 
-@given(st.lists(st.booleans(), min_size=LEAST, max_size=100))
+@given(st.lists(st.booleans(), min_size=SCORE_MIN_LABELS, max_size=100))
 def test_who_is_alike_is_no_better(right: list[bool]) -> None:
-    standing = Standing()
+    standing = ServingScore()
     for each in right:
         standing.count(each, each)
     assert standing.prefers_fused()
 
 
 def test_who_is_ahead_by_a_hair_is_no_better_and_who_was_clearly_better_stays_for_a_while() -> None:
-    standing = Standing()
+    standing = ServingScore()
     for k in range(1000):
         standing.count(True, k % 100 != 99)  # all but one in a hundred
         assert standing.prefers_fused()
@@ -135,14 +145,14 @@ def test_who_is_ahead_by_a_hair_is_no_better_and_who_was_clearly_better_stays_fo
         standing.count(True, False)
     local, fused = standing.accuracies()
     assert local is not None and fused is not None
-    assert LEAD <= local - fused < 1.3 * LEAD
+    assert LEAD_TO_TAKE_OVER <= local - fused < 1.3 * LEAD_TO_TAKE_OVER
     turns = 0
     while not standing.prefers_fused():
         standing.count(True, True)
         turns += 1
     local, fused = standing.accuracies()
     assert local is not None and fused is not None
-    assert 0.99 * KEEP_LEAD < local - fused < KEEP_LEAD
+    assert 0.99 * LEAD_TO_KEEP < local - fused < LEAD_TO_KEEP
     assert turns > 50  # until half of the lead was forgotten
 
 
@@ -152,7 +162,7 @@ def test_a_class_that_no_label_tells_of_is_shown() -> None:
     say(monitor, stream(300, labelled=1.0))
     monitor.serve("", other((3, 1, 0, 2), count=2000))
     say(monitor, stream(300, seed=1, labelled=1.0))
-    standing = monitor.standing("")
+    standing = monitor.serving_score("")
     assert standing["decides"] == "fused"
     fourth = say(monitor, stream(100, seed=2, classes=(3,), labelled=0.0))
     assert sum(row[LABEL] == "class 3" for row in fourth) > 80
@@ -162,14 +172,14 @@ def test_another_model_begins_anew_and_so_does_what_is_known_of_the_local_one() 
     monitor = Monitor(config("better"))
     monitor.serve("", liar())
     say(monitor, stream(200, labelled=1.0))
-    assert monitor.standing("")["decides"] == "local"
+    assert monitor.serving_score("")["decides"] == "local"
     monitor.serve("", other())
     nothing = {"local": None, "fused": None, "labels": 0, "decides": "fused"}
-    assert monitor.standing("") == nothing
+    assert monitor.serving_score("") == nothing
     twin = Monitor.restore(monitor.config, monitor.checkpoint())
     whole = stream(100, seed=1, labelled=1.0)
     assert say(monitor, whole, seed=1) == say(twin, whole, seed=2)
-    assert monitor.standing("")["labels"] == 100
+    assert monitor.serving_score("")["labels"] == 100
     assert monitor.checkpoint() == twin.checkpoint()
 
 
@@ -186,7 +196,7 @@ def test_late_labels_about_what_a_former_model_said_count_for_nobody() -> None:
         for whole, count in ((before, 0), (after, 30)):
             for k in range(len(whole)):
                 assert each.step(late(whole, k, "class 1")).learnt == 1
-            assert each.standing("")["labels"] == count
+            assert each.serving_score("")["labels"] == count
     assert monitor.checkpoint() == twin.checkpoint()
 
 
@@ -198,8 +208,8 @@ def test_standing_follows_rows_one_by_one_or_together(
     judged: list[tuple[int, bool, bool]], cut_at: int
 ) -> None:
     rows = sorted({row: (row, a, b) for row, a, b in judged}.values())
-    whole, parts, start = Standing(), Standing(), Standing()
-    for _ in range(LEAST):
+    whole, parts, start = ServingScore(), ServingScore(), ServingScore()
+    for _ in range(SCORE_MIN_LABELS):
         for each in (whole, parts, start):
             each.count(True, True)
     together = whole.follow(61, rows)
@@ -213,18 +223,18 @@ def test_standing_follows_rows_one_by_one_or_together(
 def test_a_standing_of_nobody() -> None:
     monitor = Monitor(config())
     nothing = {"local": None, "fused": None, "labels": 0, "decides": "local"}
-    assert monitor.standing("") == nothing
+    assert monitor.serving_score("") == nothing
     monitor.serve("", other())
-    assert monitor.standing("") == {**nothing, "decides": "fused"}
-    assert monitor.standing("nobody") == nothing
+    assert monitor.serving_score("") == {**nothing, "decides": "fused"}
+    assert monitor.serving_score("nobody") == nothing
 
 
 def test_the_longest_run_does_not_outgrow_its_span() -> None:
-    standing = Standing()
+    standing = ServingScore()
     for _ in range(20_000):
         standing.count(True, False)
     assert standing.accuracies() == (1.0, 0.0)
-    assert SPAN - 1e-6 < standing.weight <= SPAN
+    assert SCORE_SPAN_LABELS - 1e-6 < standing.weight <= SCORE_SPAN_LABELS
 
 
 # --- what cannot be served -----------------------------------------------------------------------
@@ -262,7 +272,7 @@ def test_the_local_model_is_not_served_to_itself() -> None:
     with pytest.raises(ValueError, match="pass None"):
         monitor.serve("", monitor.local(""))
     monitor.serve("", copy.deepcopy(monitor.local("")))
-    assert monitor.standing("")["decides"] == "fused"
+    assert monitor.serving_score("")["decides"] == "fused"
 
 
 def test_there_are_no_more_groups_than_allowed() -> None:
@@ -289,7 +299,7 @@ def test_a_defect_of_what_is_served_hits_one_reading_and_not_the_learner(
 ) -> None:
     monitor, alone = Monitor(config()), Monitor(config())
     monitor.serve("", other())
-    monitor._served[""].pipeline._fast = None
+    monitor._groups[""].served.pipeline.batch_parts = None
     whole = stream(50, labelled=1.0)
     say(alone, whole)
     observe, device = streamlvq.TimeIntegrator.observe_one, whole.devices[17]
@@ -312,10 +322,14 @@ def test_a_served_model_that_breaks_down_altogether_does_not_keep_the_learner_fr
     monitor, alone = Monitor(config()), Monitor(config())
     monitor.serve("", other())
 
-    def broken(self: Any, *arguments: Any) -> None:
-        raise ZeroDivisionError("for a test")
+    step = Pipeline.step
 
-    monkeypatch.setattr(ServedPipeline, "step", broken)
+    def broken(self: Pipeline, *arguments: Any) -> Any:
+        if not self.learns:
+            raise ZeroDivisionError("for a test")
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Pipeline, "step", broken)
     whole = stream(50, labelled=1.0)
     say(alone, whole)
     outcome = monitor.step(whole)
@@ -329,11 +343,11 @@ def test_a_served_model_that_breaks_down_altogether_does_not_keep_the_learner_fr
 def test_without_serving_a_checkpoint_is_what_it_was() -> None:
     monitor = Monitor(config())
     say(monitor, stream(50))
-    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     assert [set(group) for group in meta["groups"]] == [{"name", "classifier"}]
     assert set(meta["pending"]) == {"features", "waiting"}
     monitor.serve("", other())
-    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     assert [set(group) for group in meta["groups"]] == [{"name", "classifier", "served", "given"}]
 
 
@@ -341,7 +355,7 @@ def test_a_monitor_without_a_fleet_serves_what_it_is_given() -> None:
     text = f"{TEXT}\nmodel: {{type: GLVQ}}"
     monitor = Monitor(loads(text))
     monitor.serve("", other())
-    assert monitor.standing("")["decides"] == "fused"
+    assert monitor.serving_score("")["decides"] == "fused"
 
 
 def test_another_mode_goes_on_with_the_same_state() -> None:
@@ -349,7 +363,9 @@ def test_another_mode_goes_on_with_the_same_state() -> None:
     monitor.serve("", liar())
     say(monitor, stream(100))
     data = monitor.checkpoint()
-    decides = {mode: Monitor.restore(config(mode), data).standing("")["decides"] for mode in MODES}
+    decides = {
+        mode: Monitor.restore(config(mode), data).serving_score("")["decides"] for mode in MODES
+    }
     assert decides == {"fused": "fused", "local": "local", "better": "local"}
 
 
@@ -365,9 +381,10 @@ def test_other_wrappers_begin_anew_around_both_models() -> None:
     assert fingerprint(wider.local("")) == fingerprint(monitor.local(""))
     braver = Monitor.restore(config(rejector="rate"), data)
     assert braver.devices == monitor.devices
-    assert braver._served[""].pipeline.rejector.target_rate == 0.2
+    assert braver._groups[""].served.pipeline.rejector.target_rate == 0.2
     for each in (wider, braver):
-        assert {row[VERSION] for row in say(each, stream(20, seed=2))} == {-1}
+        said = say(each, stream(20, seed=2))
+        assert {(row[MODEL], row[VERSION]) for row in said} == {("fused", 1)}
 
 
 @pytest.mark.parametrize(
@@ -379,7 +396,7 @@ def test_other_wrappers_begin_anew_around_both_models() -> None:
         lambda group: group["served"]["standing"].update(local=1e9),
         lambda group: group["served"]["standing"].update(fused=-1.0),
         lambda group: group["served"]["standing"].update(labels=-1),
-        lambda group: group["served"]["standing"].update(labels=LEAST - 1, ahead=True),
+        lambda group: group["served"]["standing"].update(labels=SCORE_MIN_LABELS - 1, ahead=True),
         lambda group: group["served"].pop("standing"),
         lambda group: group["served"].pop("classifier"),
         lambda group: group.pop("served"),
@@ -389,9 +406,9 @@ def test_a_damaged_checkpoint_is_refused(change: Callable[[dict[str, Any]], Any]
     monitor = Monitor(config())
     monitor.serve("", other())
     say(monitor, stream(50))
-    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     change(meta["groups"][0])
-    data = encode(dict(arrays), meta, kind="checkpoint", limit=OWN_LIMIT)
+    data = encode(dict(arrays), meta, kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     with pytest.raises(SnapshotError):
         Monitor.restore(monitor.config, data)
 
@@ -400,9 +417,11 @@ def test_a_trained_classifier_that_is_adopted_decides() -> None:
     monitor = Monitor(config())
     monitor.serve("", other())
     say(monitor, stream(20))
-    monitor.adopt("", build_classifier(config(), other(seed=4)))
+    monitor.set_classifier("", build_classifier(config(), other(seed=4)))
     assert monitor.serving("") is None
-    assert min(row[VERSION] for row in say(monitor, stream(20, seed=1))) > 0
+    said = say(monitor, stream(20, seed=1))
+    assert {row[MODEL] for row in said} == {"local"}
+    assert min(row[VERSION] for row in said) > 0
 
 
 def test_the_local_model_of_a_group_that_nobody_heard_of() -> None:
@@ -417,9 +436,9 @@ def test_the_local_model_of_a_group_that_nobody_heard_of() -> None:
 def test_a_checkpoint_from_before_there_were_transforms_and_fleets() -> None:
     monitor = Monitor(config())
     say(monitor, stream(50))
-    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=OWN_LIMIT)
+    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     del meta["made_of"]["model"]["transform"]
-    data = encode(dict(arrays), meta, kind="checkpoint", limit=OWN_LIMIT)
+    data = encode(dict(arrays), meta, kind="checkpoint", limit=TRUSTED_MAX_BYTES)
     old = Monitor.restore(monitor.config, data)
     assert old.checkpoint() == monitor.checkpoint()
     assert say(old, stream(50, seed=1)) == say(monitor, stream(50, seed=1))
@@ -431,7 +450,7 @@ def test_what_was_fused_can_be_served() -> None:
     }
     fused = streamlvq.fuse([Snapshot.of(model, node=node) for node, model in nodes.items()])
     monitor = Monitor(config("better"))
-    monitor.adopt("", build_classifier(config("better"), nodes["node 0"]))
+    monitor.set_classifier("", build_classifier(config("better"), nodes["node 0"]))
     monitor.serve("", fused.for_node("node 0"))
     before = fingerprint(monitor.serving(""))
     assert set(monitor.serving("").classes) == {f"class {c}" for c in range(4)}

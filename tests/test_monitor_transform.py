@@ -43,7 +43,7 @@ def test_a_transform_is_applied_before_everything_else(mode: str) -> None:
         transformed.serve("", streamlvq.FeatureTransform(model, "log"))
         plain.serve("", other(seed=k))
         transformed = Monitor.restore(transformed.config, transformed.checkpoint())
-    assert transformed.standing("") == plain.standing("")
+    assert transformed.serving_score("") == plain.serving_score("")
     ours, theirs = transformed.local(""), plain.local("")
     assert fingerprint(ours.classifier) == fingerprint(theirs)
     assert fingerprint(transformed.models()[""].classifier) == fingerprint(plain.models()[""])
@@ -86,7 +86,7 @@ def test_a_state_of_another_transform_is_refused() -> None:
     with pytest.raises(ValueError, match=r"transform \('log', None\).*got None"):
         begun.serve("", other())
     with pytest.raises(OtherModelError, match="transform"):
-        begun.adopt("", other())
+        begun.set_classifier("", other())
     faster = config(model="{type: GLVQ, transform: log, parameters: {learning_rate: 0.1}}")
     assert Monitor.restore(faster, data).local("").classifier.learning_rate == 0.1
 
@@ -98,5 +98,5 @@ def test_the_transform_stays_around_other_wrappers(changes: dict[str, str]) -> N
     say(monitor, positive(stream(60)))
     changed = Monitor.restore(config(model=LOG, **changes), monitor.checkpoint())
     say(changed, positive(stream(20, seed=1)))
-    for classifier in (changed.models()[""], changed._served[""].pipeline.classifier):
+    for classifier in (changed.models()[""], changed._groups[""].served.pipeline.classifier):
         assert type(classifier) is streamlvq.FeatureTransform

@@ -14,12 +14,16 @@ from paho.mqtt.enums import MQTTErrorCode
 from mqtt_streams import Chunks, Outcome, Packets, Protocol, both, connected, outcome
 from streamlvq.config import Broker
 from streamlvq.connect import Outgoing
-from streamlvq_connectors.mqtt import fast
-from streamlvq_connectors.mqtt.fast import FastClient, obstacle
-from streamlvq_connectors.mqtt.link import MqttLink
-from streamlvq_connectors.mqtt.making import choose_client
-from streamlvq_connectors.mqtt.packets import read_varint, skip_properties, varint
-from streamlvq_connectors.mqtt.stock import GENERATION_SHIFT, StockClient
+from streamlvq_connectors.mqtt import fast_client
+from streamlvq_connectors.mqtt.fast_client import (
+    FastClient,
+    read_varint,
+    skip_properties,
+    unsupported_reason,
+    varint,
+)
+from streamlvq_connectors.mqtt.link import MqttLink, choose_client
+from streamlvq_connectors.mqtt.paho_client import GENERATION_SHIFT, PahoClient
 
 OLD = paho.mqtt.__version__.startswith("2.1.")
 protocols = st.sampled_from(["5", "3.1.1"])
@@ -123,7 +127,7 @@ def test_topic_that_is_no_text_arrives_to_be_refused() -> None:
 
 
 def test_topics_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast, "REMEMBERED", 5)
+    monkeypatch.setattr(fast_client, "CACHE_SIZE", 5)
     network = Chunks([publish(b"t%d" % i, b"x") for i in range(12)])
     client = connected(FastClient, broker(), network)
     for _ in range(12):
@@ -175,9 +179,9 @@ def test_properties_left_to_paho(body: bytes) -> None:
 # --- too large
 
 
-@pytest.mark.parametrize("kind", [StockClient, FastClient])
+@pytest.mark.parametrize("kind", [PahoClient, FastClient])
 @pytest.mark.parametrize("size", [1001, 5000, 200_000])
-def test_large_payloads_arrive_cut(kind: type[StockClient], size: int) -> None:
+def test_large_payloads_arrive_cut(kind: type[PahoClient], size: int) -> None:
     stream = publish(b"t", b"y" * size, 5, 0x32) + publish(b"t", b"next", 6, 0x32)
     pieces = [stream[i : i + 40_000] for i in range(0, len(stream), 40_000)]
     found = outcome(kind, broker(), pieces)
@@ -232,8 +236,8 @@ def test_acknowledgements_go_out_as_one() -> None:
     assert writes == [bytes.fromhex("40020001 40020203 4002ffff")]
 
 
-@pytest.mark.parametrize("kind", [StockClient, FastClient])
-def test_acknowledgements_of_an_earlier_connection_stay_home(kind: type[StockClient]) -> None:
+@pytest.mark.parametrize("kind", [PahoClient, FastClient])
+def test_acknowledgements_of_an_earlier_connection_stay_home(kind: type[PahoClient]) -> None:
     network = Chunks([publish(b"t", b"x", 1, 0x32)])
     client = connected(kind, broker(), network)
     client.loop_read()
@@ -243,8 +247,8 @@ def test_acknowledgements_of_an_earlier_connection_stay_home(kind: type[StockCli
     assert not network.sent
 
 
-@pytest.mark.parametrize("kind", [StockClient, FastClient])
-def test_qos_2_is_paho_s(kind: type[StockClient]) -> None:
+@pytest.mark.parametrize("kind", [PahoClient, FastClient])
+def test_qos_2_is_paho_s(kind: type[PahoClient]) -> None:
     network = Chunks([publish(b"t", b"x", 9, 0x34), Packets.framed(0x62, b"\0\x09")])
     client = connected(kind, broker(), network)
     while network.chunks:
@@ -261,7 +265,7 @@ def test_both_clients_publish_the_same_bytes(protocol: Protocol) -> None:
         Outgoing("plant/größe", b"x" * size, 0, bool(size % 2)) for size in (0, 1, 99, 285, 20_000)
     ]
     sent = []
-    for kind in (StockClient, FastClient):
+    for kind in (PahoClient, FastClient):
         network = Chunks([])
         connected(kind, broker(protocol), network).send(messages)
         sent.append(bytes(network.sent))
@@ -308,25 +312,25 @@ def test_unwritten_messages_are_counted() -> None:
 
 
 def test_the_version_here_is_one_that_was_tested() -> None:
-    assert obstacle(StockClient(broker())) is None
+    assert unsupported_reason(PahoClient(broker())) is None
     assert choose_client(broker()).fast
 
 
 def test_other_versions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paho.mqtt, "__version__", "2.9.0")
-    assert "2.9.0 is not a version" in str(obstacle(StockClient(broker())))
+    assert "2.9.0 is not a version" in str(unsupported_reason(PahoClient(broker())))
     assert not choose_client(broker()).fast
 
 
 def test_changed_private_names_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StockClient, "_packet_handle", lambda self, more: None)
-    assert "_packet_handle" in str(obstacle(StockClient(broker())))
+    monkeypatch.setattr(PahoClient, "_packet_handle", lambda self, more: None)
+    assert "_packet_handle" in str(unsupported_reason(PahoClient(broker())))
     monkeypatch.undo()
-    client = StockClient(broker())
+    client = PahoClient(broker())
     client._in_packet = {"other": 1}  # type: ignore[typeddict-item,typeddict-unknown-key]
-    assert "_in_packet" in str(obstacle(client))
+    assert "_in_packet" in str(unsupported_reason(client))
     del client._out_packet
-    assert "_out_packet" in str(obstacle(client))
+    assert "_out_packet" in str(unsupported_reason(client))
 
 
 def test_the_configuration_can_forbid_it() -> None:

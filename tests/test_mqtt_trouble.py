@@ -15,9 +15,9 @@ import pytest
 from brokers import Certificates, Mosquitto, Nats, Proxy, free_port, mosquitto  # noqa: F401
 from streamlvq.config import Broker, Tls
 from streamlvq.connect import Message, Outgoing, Subscription
-from streamlvq_connectors.mqtt import MqttLink, words
-from streamlvq_connectors.mqtt.backoff import Backoff
-from streamlvq_connectors.mqtt.stock import StockClient
+from streamlvq_connectors.mqtt import MqttLink, errors
+from streamlvq_connectors.mqtt.link import Backoff
+from streamlvq_connectors.mqtt.paho_client import PahoClient
 
 pytestmark = pytest.mark.skipif(not Mosquitto.installed(), reason="Mosquitto is not installed")
 PATIENCE = 15.0
@@ -36,7 +36,7 @@ def run_until(condition: Callable[[], bool], *links: MqttLink) -> list[Message]:
     found: list[Message] = []
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, [(link.trouble, link.counters) for link in links]
+        assert time.monotonic() < deadline, [(link.error, link.counters) for link in links]
         for link in links:
             batch = link.read(0.02)
             link.acknowledge(batch)
@@ -82,7 +82,7 @@ def test_broker_stopped_and_started(protocol: str, fast: bool) -> None:
             found += batch
         assert {m.payload for m in found} == expected
         assert link.counters["connects"] >= 2
-        assert link.trouble is None
+        assert link.error is None
         sender.close()
         link.close()
 
@@ -90,7 +90,7 @@ def test_broker_stopped_and_started(protocol: str, fast: bool) -> None:
 def test_a_broker_that_is_not_there_is_tried_again_and_again() -> None:
     link = make(f"mqtt://127.0.0.1:{free_port()}")
     run_until(lambda: link.counters["connect_failures"] >= 3, link)
-    assert "nothing listens at 127.0.0.1" in str(link.trouble)
+    assert "nothing listens at 127.0.0.1" in str(link.error)
     assert not link.connected
     assert link.counters["connects"] == 0
     link.close([Outgoing("t", b"x")])
@@ -123,7 +123,7 @@ def test_network_cut(mosquitto: Mosquitto, proxy: Proxy, fast: bool) -> None:  #
     found = run_until(lambda: link.counters["received"] >= 50, sender, link)
     proxy.cut()
     run_until(lambda: not link.connected, link)
-    assert link.trouble
+    assert link.error
     sender.publish([Outgoing("t/x", b"%d" % i, 1) for i in range(50, 100)])
     run_until(lambda: not sender.counters["outgoing"], sender)
     proxy.heal()
@@ -132,7 +132,7 @@ def test_network_cut(mosquitto: Mosquitto, proxy: Proxy, fast: bool) -> None:  #
     while {m.payload for m in found} != every and time.monotonic() < end:
         found += link.read(0.1)  # what was not acknowledged comes again, before what is new
     assert {m.payload for m in found} == every
-    assert link.trouble is None
+    assert link.error is None
     link.close()
     sender.close()
 
@@ -143,7 +143,7 @@ def test_silent_network_is_noticed_by_the_keep_alive(proxy: Proxy) -> None:
     start = time.monotonic()
     run_until(lambda: not link.connected, link)
     assert time.monotonic() - start < 6
-    assert "not answered for the keep-alive time" in str(link.trouble)
+    assert "not answered for the keep-alive time" in str(link.error)
     proxy.drop()
     proxy.heal()
     run_until(lambda: link.connected, link)
@@ -278,7 +278,7 @@ def test_packets_that_make_no_sense_lead_to_a_new_connection(
         sender.publish([Outgoing("t/x", b"fine", 1)])
         found = run_until(lambda: link.counters["received"] > 0, sender, link)
         assert [m.payload for m in found] == [b"fine"]
-        assert link.trouble is None
+        assert link.error is None
         link.close()
         sender.close()
 
@@ -292,8 +292,8 @@ def test_wrong_password(protocol: str, tmp_path: Path, monkeypatch: pytest.Monke
     with Mosquitto(users={"ada": "right"}) as broker:
         link = make(broker.url, username="ada", password_env="TEST_PASSWORD", protocol=protocol)
         run_until(lambda: link.counters["connect_failures"] >= 2, link)
-        assert "broker.username" in str(link.trouble)
-        assert "wrong" not in str(link.trouble)
+        assert "broker.username" in str(link.error)
+        assert "wrong" not in str(link.error)
         assert link.counters["connects"] == 0
         link.close()
         secret = tmp_path / "secret"
@@ -308,7 +308,7 @@ def test_the_wrong_version_of_mqtt() -> None:
     with Nats() as broker:
         link = make(broker.url, protocol="5")
         run_until(lambda: link.counters["connect_failures"] >= 1, link)
-        assert "broker.protocol" in str(link.trouble)
+        assert "broker.protocol" in str(link.error)
         link.close()
 
 
@@ -320,7 +320,7 @@ def test_session_taken_over(mosquitto: Mosquitto, fast: bool) -> None:  # noqa: 
     with Scripted(mosquitto.port, b"\xe0\x01\x8e") as broker:
         link = make(broker.url, "twin", "t/#", reconnect_max_seconds=30.0, fast_receive=fast)
         run_until(lambda: link.counters["connects"] == 1 and not link.connected, link)
-        assert "another client with the id 'twin'" in str(link.trouble)
+        assert "another client with the id 'twin'" in str(link.error)
         assert link._backoff.remaining() > 25
         link.close()
 
@@ -347,7 +347,7 @@ def received(links: list[MqttLink]) -> int:
 
 
 def troubles(links: list[MqttLink]) -> list[str]:
-    return [str(link.trouble) for link in links]
+    return [str(link.error) for link in links]
 
 
 @ways
@@ -355,9 +355,9 @@ def test_a_subscription_that_is_refused(mosquitto: Mosquitto, fast: bool) -> Non
     refused = b"\x90\x04\0\x01\0\x87"  # SUBACK to packet 1: not authorized
     with Scripted(mosquitto.port, refused) as broker:
         link = make(broker.url, "receiver", "secret/#", fast_receive=fast)
-        run_until(lambda: link.trouble is not None and link.connected, link)
-        run_until(lambda: "secret" in str(link.trouble), link)
-        assert link.trouble == "the broker refused the subscription to 'secret/#': Not authorized"
+        run_until(lambda: link.error is not None and link.connected, link)
+        run_until(lambda: "secret" in str(link.error), link)
+        assert link.error == "the broker refused the subscription to 'secret/#': Not authorized"
         link.close()
 
 
@@ -369,7 +369,7 @@ def test_rights_that_are_missing_are_not_said() -> None:
         sender.publish([Outgoing("forbidden/x", b"1", 1)])
         run_until(lambda: not sender.counters["outgoing"], sender)
         assert link.read(0.3) == []
-        assert link.trouble is None
+        assert link.error is None
         assert sender.counters["dropped"] == 1  # MQTT 5 tells who publishes
         link.close()
         sender.close()
@@ -391,7 +391,7 @@ def test_packets_too_large_for_the_broker_are_not_sent() -> None:
 def test_a_name_that_does_not_exist() -> None:
     link = make("mqtt://no-such-host.invalid")
     run_until(lambda: link.counters["connect_failures"] >= 1, link)
-    assert "cannot be resolved" in str(link.trouble)
+    assert "cannot be resolved" in str(link.error)
     link.close()
 
 
@@ -399,7 +399,7 @@ def test_somebody_who_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link = make(f"mqtt://127.0.0.1:{silent.getsockname()[1]}", connect_timeout_seconds=0.3)
         run_until(lambda: link.counters["connect_failures"] >= 1, link)
-        assert "does not answer within 0.3 s" in str(link.trouble)
+        assert "does not answer within 0.3 s" in str(link.error)
         link.close()
 
 
@@ -448,8 +448,8 @@ def test_tls(tls_broker: Mosquitto, certificates: Certificates, fast: bool, prot
 def test_certificate_of_an_unknown_authority(tls_broker: Mosquitto) -> None:
     link = make(tls_broker.url)
     run_until(lambda: link.counters["connect_failures"] >= 1, link)
-    assert "cannot be trusted" in str(link.trouble)
-    assert "broker.tls.ca_file" in str(link.trouble)
+    assert "cannot be trusted" in str(link.error)
+    assert "broker.tls.ca_file" in str(link.error)
     link.close()
 
 
@@ -464,7 +464,7 @@ def test_certificate_for_another_name(tmp_path: Path) -> None:
     with Mosquitto(tls=foreign) as broker:
         link = make(broker.url, tls=Tls(ca_file=foreign.path("ca.crt")))
         run_until(lambda: link.counters["connect_failures"] >= 1, link)
-        assert "not valid for 'localhost'" in str(link.trouble)
+        assert "not valid for 'localhost'" in str(link.error)
         link.close()
 
 
@@ -475,14 +475,14 @@ def test_tls_where_nobody_speaks_it(
     url = mosquitto.url.replace("mqtt:", "mqtts:")
     link = make(url, tls=Tls(ca_file=certificates.path("ca.crt")))
     run_until(lambda: link.counters["connect_failures"] >= 1, link)
-    assert "does this port speak TLS?" in str(link.trouble)
+    assert "does this port speak TLS?" in str(link.error)
     link.close()
 
 
 def test_no_tls_where_it_is_expected(tls_broker: Mosquitto) -> None:
     link = make(tls_broker.url.replace("mqtts:", "mqtt:"), connect_timeout_seconds=1.0)
     run_until(lambda: link.counters["connect_failures"] >= 1, link)
-    assert "expect TLS (mqtts://)" in str(link.trouble)
+    assert "expect TLS (mqtts://)" in str(link.error)
     link.close()
 
 
@@ -492,7 +492,7 @@ def test_client_certificates(certificates: Certificates, fast: bool) -> None:
         without = Tls(ca_file=certificates.path("ca.crt"))
         link = make(broker.url, tls=without, fast_receive=fast)
         run_until(lambda: link.counters["connect_failures"] >= 1, link)
-        assert "certificate" in str(link.trouble)
+        assert "certificate" in str(link.error)
         link.close()
         complete = Tls(
             ca_file=certificates.path("ca.crt"),
@@ -512,18 +512,18 @@ def test_missing_files_are_named_at_once() -> None:
 
 def test_words_say_what_to_do() -> None:
     broker = Broker(client_id="twin")
-    assert "broker.client_id" in words.departure(142, "Session taken over", broker)
-    assert "Made up" in words.departure(200, "Made up", broker)
-    assert "'twin'" in words.refusal(133, "Client identifier not valid", broker)
-    assert "Made up" in words.refusal(200, "Made up", broker)
+    assert "broker.client_id" in errors.disconnect_reason(142, "Session taken over", broker)
+    assert "Made up" in errors.disconnect_reason(200, "Made up", broker)
+    assert "'twin'" in errors.refusal(133, "Client identifier not valid", broker)
+    assert "Made up" in errors.refusal(200, "Made up", broker)
     required = "tlsv13 alert certificate required"
-    assert "wants a client certificate" in words.rebuff(required, "host:1", broker)
-    assert "certificate" in words.silence("host:1", Broker(url="mqtts://host"))
-    assert "TLS" in words.silence("host:1", broker)
-    assert "TLS" in words.rebuff(None, "host:1", broker)
+    assert "wants a client certificate" in errors.closed_before_answer(required, "host:1", broker)
+    assert "certificate" in errors.silence("host:1", Broker(url="mqtts://host"))
+    assert "TLS" in errors.silence("host:1", broker)
+    assert "TLS" in errors.closed_before_answer(None, "host:1", broker)
     complete = Broker(url="mqtts://host", tls=Tls(cert_file="c", key_file="k"))
-    assert "trust our" in words.rebuff("EOF", "host:1", complete)
-    assert words.loss("gone", "host:1") == "lost the connection to host:1: gone"
+    assert "trust our" in errors.closed_before_answer("EOF", "host:1", complete)
+    assert errors.loss("gone", "host:1") == "lost the connection to host:1: gone"
 
 
 def test_errors_that_are_no_trouble_of_the_network_surface(
@@ -532,10 +532,10 @@ def test_errors_that_are_no_trouble_of_the_network_surface(
 ) -> None:
     """A defect of ours must not look like a broker that is away."""
 
-    def broken(self: StockClient, message: object) -> None:
+    def broken(self: PahoClient, message: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(StockClient, "_dress", broken)
+    monkeypatch.setattr(PahoClient, "_dress", broken)
     sender = connect(make(mosquitto.url, "sender"))
     link = connect(make(mosquitto.url, "receiver", "t/#", fast_receive=False))
     sender.publish([Outgoing("t/x", b"1", 1)])

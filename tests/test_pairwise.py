@@ -76,7 +76,7 @@ def test_what_cannot_be_learnt_is_not_believed() -> None:
     """Rehearsed samples are known by heart, but no sigmoid is fitted on them."""
     random = np.random.default_rng(51)
     X, y = random.normal(size=(400, 10)), random.integers(0, 3, 400)
-    before, _ = PairwiseLVQ(rehearsal=8)._learn_array_watched(X, y)
+    before, _ = PairwiseLVQ(rehearsal=8).learn_array_watched(X, y)
     assert before[200:].max(axis=1).mean() < 0.45
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_learnt_is_not_believed() -> None:
 def test_watched_learning_sees_progressive_predictions(coupling: str, missing: float) -> None:
     X, y = trees(120, 4, seed=52, missing=missing)
     watched, stepwise = PairwiseLVQ(coupling=coupling), PairwiseLVQ(coupling=coupling)
-    before, codes = watched._learn_array_watched(X, y, features=list(readings(X)[0]))
+    before, codes = watched.learn_array_watched(X, y, features=list(readings(X)[0]))
     for x, label, row, code in zip(readings(X), y, before.tolist(), codes, strict=True):
         expected = list(stepwise.predict_proba_one(x).values())
         known = len(expected) > 1 and label in stepwise.classes
@@ -96,7 +96,7 @@ def test_watched_learning_sees_progressive_predictions(coupling: str, missing: f
         assert stepwise.classes[code] == label
         if known:
             assert row == expected + [-1.0] * (4 - len(expected))
-            assert stepwise._last_probabilities().tolist() == expected
+            assert stepwise.last_probabilities().tolist() == expected
         else:
             assert row == [-1.0] * 4
     assert knowledge(watched) == knowledge(stepwise)

@@ -35,6 +35,7 @@ def decisions_of(devices: list[str], **columns: Any) -> Decisions:
         "accepted": np.ones(n, dtype=np.bool_),
         "reasons": [None] * n,
         "probabilities": np.tile([0.75, 0.25], (n, 1)),
+        "models": ["local"] * n,
         "versions": np.arange(n),
         "duplicates": [False] * n,
         "sources": list(range(n)),
@@ -84,6 +85,7 @@ def test_a_decision_says_all_that_is_known() -> None:
             "probabilities": {"ok": 0.333333, "worn": 0.666667},
             "t": 1.7e9,
             "sequence": 0,
+            "model": "local",
             "version": 0,
             "duplicate": True,
         }

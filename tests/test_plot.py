@@ -23,11 +23,11 @@ import streamlvq
 from small_fleet import fleet, report_of
 from streamlvq import plot
 from streamlvq.errors import MissingExtraError, NotLearntYetError
-from streamlvq.fusion.report import Edge
+from streamlvq.fusion import Clipping, Edge
 from streamlvq.models.base import LVQClassifier
 from streamlvq.plot.curves import LARGEST_BIN, SMALLEST_BIN
-from streamlvq.plot.looks import COLOURS, NO_ANSWER, PROTOTYPE_SIZE, READING_SIZE, styles_of
 from streamlvq.plot.profiles import NAMED_FEATURES
+from streamlvq.plot.style import COLOURS, NO_ANSWER, PROTOTYPE_SIZE, READING_SIZE, styles_of
 from streamlvq.records import Decision, Integrated
 
 FEATURES = ["a", "b", "c", "d"]
@@ -658,7 +658,7 @@ def test_sharing_graph_shows_who_was_left_out_or_clipped() -> None:
     report = report_of(fleet())
     changed = {
         "bath": msgspec.structs.replace(report.nodes["bath"], left_out="it lies"),
-        "leeds": msgspec.structs.replace(report.nodes["leeds"], clipped=("its weight",)),
+        "leeds": msgspec.structs.replace(report.nodes["leeds"], clipped=(Clipping("scale_cut"),)),
     }
     report = msgspec.structs.replace(report, nodes={**report.nodes, **changed})
     axes = plot.sharing_graph(report)

@@ -731,7 +731,7 @@ def test_centred_windows() -> None:
 class Pairwise(streamlvq.GLVQ):
     """A model of ours whose classes are not compared by their closest prototypes."""
 
-    _has_relsim = False
+    has_relsim = False
 
 
 def test_models_may_declare_that_they_have_no_relsim() -> None:

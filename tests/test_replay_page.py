@@ -16,10 +16,10 @@ import pytest
 
 from pages import read
 from replays import chain_config, plain_config, rows, write_csv
-from streamlvq.plot.colours import colours_of
-from streamlvq.replay import Report, load_monitor, page, replay
-from streamlvq.replay.axis import moment, time_axis
-from streamlvq.replay.strips import course_drawing, track_drawing
+from streamlvq.plot.style import colours_of
+from streamlvq.replay import Report, load_monitor, replay
+from streamlvq.report.replay_page import replay_html
+from streamlvq.report.timeline import course_drawing, moment, time_axis, track_drawing
 
 pytest.importorskip("matplotlib")
 
@@ -33,7 +33,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[str
 
 
 def test_the_page_shows_everything(replayed: tuple[Report, dict[str, Any]]) -> None:
-    reader = read(page(*replayed))
+    reader = read(replay_html(*replayed))
     words = " ".join(reader.words)
     for wanted in (
         "Replay of plant.csv", "1 500", "accuracy of accepted", "pump0", "pump2", "worn",
@@ -45,7 +45,7 @@ def test_the_page_shows_everything(replayed: tuple[Report, dict[str, Any]]) -> N
 
 
 def test_the_page_needs_nothing_else(replayed: tuple[Report, dict[str, Any]]) -> None:
-    text = page(*replayed)
+    text = replay_html(*replayed)
     reader = read(text)
     assert all(
         reference.startswith("data:image/svg+xml;base64,") for reference in reader.references
@@ -61,11 +61,11 @@ def test_the_page_needs_nothing_else(replayed: tuple[Report, dict[str, Any]]) ->
 
 def test_the_same_replay_gives_the_same_page(replayed: tuple[Report, dict[str, Any]]) -> None:
     report, _ = replayed
-    assert page(report) == page(Report.from_json(report.to_json()))
+    assert replay_html(report) == replay_html(Report.from_json(report.to_json()))
 
 
 def test_light_and_dark(replayed: tuple[Report, dict[str, Any]]) -> None:
-    text = page(*replayed)
+    text = replay_html(*replayed)
     assert "prefers-color-scheme: dark" in text
     used = set(re.findall(r"var\((--[a-z]+)\)", text)) - {"--share"}
     light, _, dark = text.partition("prefers-color-scheme: dark")
@@ -79,7 +79,7 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     log = [row._replace(state=f"{evil}{row.state}", pump=f"{evil}{row.pump}") for row in rows(60)]
     report = replay(write_csv(tmp_path / "<b>.csv", log), plain_config())
     report.refused, report.refused_examples = {"<i>": 1}, [evil]
-    reader = read(page(report))
+    reader = read(replay_html(report))
     assert "script" not in reader.tags
     assert "i" not in [tag for tag in reader.tags if tag == "script"]
     assert any(evil in word for word in reader.words)
@@ -91,7 +91,7 @@ def test_pages_of_little(tmp_path: Path) -> None:
         monitor = load_monitor(config)
         path = write_csv(tmp_path / "log.csv", rows(count, labelled=labelled))
         report = replay(path, config, monitor=monitor)
-        assert "Replay of log.csv" in " ".join(read(page(report, monitor.models())).words)
+        assert "Replay of log.csv" in " ".join(read(replay_html(report, monitor.models())).words)
 
 
 def test_without_matplotlib_it_says_what_to_install(
@@ -100,10 +100,11 @@ def test_without_matplotlib_it_says_what_to_install(
     (tmp_path / "report.json").write_bytes(replayed[0].to_json())
     code = (
         "import sys; sys.modules['matplotlib'] = None; sys.modules['matplotlib.figure'] = None\n"
-        "from streamlvq.replay import Report, page\n"
+        "from streamlvq.replay import Report\n"
+        "from streamlvq.report.replay_page import replay_html\n"
         "from streamlvq.errors import MissingExtraError\n"
         f"report = Report.from_json(open({str(tmp_path / 'report.json')!r}, 'rb').read())\n"
-        "try: page(report)\n"
+        "try: replay_html(report)\n"
         "except MissingExtraError as error: print(error)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

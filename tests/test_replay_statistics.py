@@ -46,6 +46,7 @@ def decisions(rows: list[dict[str, Any]], classes: tuple[Any, ...] = NAMES) -> D
         accepted=np.array([row["accepted"] for row in rows], bool),
         reasons=[None if row["accepted"] else row.get("reason", "ambiguous") for row in rows],
         probabilities=p,
+        models=["local"] * len(rows),
         versions=np.zeros(len(rows), np.int64),
         duplicates=[row.get("duplicate", False) for row in rows],
         sources=list(range(len(rows))),

@@ -21,30 +21,34 @@ from hypothesis import strategies as st
 from river import preprocessing
 
 import streamlvq
-from samples import GROWING, blobs, build, frozen, knowledge, readings, taught
+from samples import GROWING, blobs, build, described, frozen, knowledge, readings, rebuilt, taught
 from streamlvq import config
 from streamlvq.config.schema import MOST, MOST_MODELS
+from streamlvq.estimator import TRUSTED_LIMITS, StateLimits
 from streamlvq.kernels import layout as at
+from streamlvq.models import validation
+from streamlvq.models.validation import BOUNDS, NAMES, class_sizes, pair_labels
 from streamlvq.snapshot import (
-    OWN_LIMIT,
-    OWN_ROOM,
+    TRUSTED_MAX_BYTES,
     Snapshot,
     SnapshotError,
     container,
     decode,
-    describe,
     encode,
-    header,
     inspect_text,
     kind_of,
-    rebuild,
-    verify,
 )
-from streamlvq.snapshot.classifiers import MODELS, WRAPPERS, prefixed, split
-from streamlvq.snapshot.container import LONGEST_INLINE
-from streamlvq.snapshot.header import LARGEST_OWN_HEADER, MOST_ARRAYS
-from streamlvq.snapshot.tags import pack, tag, unpack, untag
-from streamlvq.snapshot.verify import BOUNDS, NAMES, class_sizes, pair_labels
+from streamlvq.snapshot.container import MAX_ARRAYS, MAX_INLINE_TEXT, TRUSTED_MAX_HEADER_BYTES
+from streamlvq.snapshot.state import (
+    MODELS,
+    WRAPPERS,
+    decode_name,
+    decode_parameter,
+    encode_name,
+    encode_parameter,
+    prefixed,
+    split,
+)
 from streamlvq.state import FIXED, SECTIONS
 from streamlvq.text import display_width
 from streamlvq.wrappers.windows import NONE, Windows
@@ -233,12 +237,12 @@ def test_size_is_looked_at_before_anything_is_made() -> None:
     """A terabyte that takes up no room, being one number again and again."""
     huge = np.broadcast_to(np.zeros(1), (2**37,))
     with pytest.raises(SnapshotError, match="at most 68719476736 bytes, got 1099511627776"):
-        encode({"a": huge}, {}, limit=OWN_LIMIT)
+        encode({"a": huge}, {}, limit=TRUSTED_MAX_BYTES)
 
 
 @pytest.mark.parametrize("more", [-40, 0, 1, 1000])
 def test_long_metadata_come_back(more: int) -> None:
-    metadata = {"text": "x" * (LONGEST_INLINE + more), "unpaired": "\ud800"}
+    metadata = {"text": "x" * (MAX_INLINE_TEXT + more), "unpaired": "\ud800"}
     data = encode(ARRAYS, metadata)
     arrays, found = decode(data)
     assert found == metadata
@@ -253,10 +257,10 @@ def test_long_metadata_come_back(more: int) -> None:
 
 def test_metadata_and_headers_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of files that may come from a stranger, made small; both ways have the same."""
-    long = {"text": "x" * LONGEST_INLINE}
+    long = {"text": "x" * MAX_INLINE_TEXT}
     many = {f"array{k}": np.zeros(1) for k in range(100)}
     files = [encode({}, long), encode(many, {})]
-    monkeypatch.setattr(header, "LARGEST_HEADER", 5000)
+    monkeypatch.setattr(container, "MAX_HEADER_BYTES", 5000)
     for data, (arrays, metadata), message in zip(
         files, [({}, long), (many, {})], ["metadata: expected", "expected a header"], strict=True
     ):
@@ -264,16 +268,16 @@ def test_metadata_and_headers_have_limits_of_their_own(monkeypatch: pytest.Monke
             decode(data)
         with pytest.raises(SnapshotError, match=f"{message} .*at most 5000 bytes"):
             encode(arrays, metadata)
-        assert encode(arrays, metadata, limit=OWN_LIMIT) == data
-        found = decode(data, limit=OWN_LIMIT)
+        assert encode(arrays, metadata, limit=TRUSTED_MAX_BYTES) == data
+        found = decode(data, limit=TRUSTED_MAX_BYTES)
         assert (found[0].keys(), found[1]) == (arrays.keys(), metadata)
 
 
 def test_headers_are_never_larger_than_the_format_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "LONGEST_INLINE", 2**30)
+    monkeypatch.setattr(container, "MAX_INLINE_TEXT", 2**30)
     with pytest.raises(SnapshotError, match=r"header of at most 100000000 bytes, got .*too large"):
-        encode({}, {"text": "x" * 100_000_000}, limit=OWN_LIMIT)
-    monkeypatch.setattr(container, "MOST_ARRAYS", 3)
+        encode({}, {"text": "x" * 100_000_000}, limit=TRUSTED_MAX_BYTES)
+    monkeypatch.setattr(container, "MAX_ARRAYS", 3)
     with pytest.raises(SnapshotError, match="at most 3 arrays, got 6"):
         encode(ARRAYS, {})
 
@@ -329,7 +333,7 @@ NAMES_OF_ALL_KINDS = [1, 1.0, True, "1", None, 0, False, -(2**70), "", "ü\n", 1
 
 @pytest.mark.parametrize("name", NAMES_OF_ALL_KINDS, ids=repr)
 def test_names_keep_their_type(name: Any) -> None:
-    restored = untag(json.loads(json.dumps(tag(name, "label"))), "label")
+    restored = decode_name(json.loads(json.dumps(encode_name(name, "label"))), "label")
     assert type(restored) is type(name)
     assert restored == name
 
@@ -337,12 +341,13 @@ def test_names_keep_their_type(name: Any) -> None:
 @pytest.mark.parametrize("name", [(1, 2), b"x", math.nan, frozenset(), datetime.now(UTC), 2**300])
 def test_names_of_other_types_are_refused(name: Any) -> None:
     with pytest.raises(SnapshotError, match="label: expected text"):
-        tag(name, "label")
+        encode_name(name, "label")
 
 
 def test_numbers_of_numpy_become_plain() -> None:
     assert [
-        untag(tag(x, "label"), "label") for x in (np.int64(3), np.float32(0.5), np.str_("a"))
+        decode_name(encode_name(x, "label"), "label")
+        for x in (np.int64(3), np.float32(0.5), np.str_("a"))
     ] == [
         3,
         0.5,
@@ -361,20 +366,20 @@ def test_numbers_of_numpy_become_plain() -> None:
 )
 def test_lying_tags_are_refused(tagged: Any) -> None:
     with pytest.raises(SnapshotError, match="with its type"):
-        untag(tagged, "label")
+        decode_name(tagged, "label")
 
 
 @pytest.mark.parametrize(
     "value", [None, True, 3, 0.1, "x", timedelta(days=-1, microseconds=7), {1: 0.5, "1": 0.25}]
 )
 def test_parameters_come_back(value: Any) -> None:
-    assert unpack(json.loads(json.dumps(pack(value, "p"))), "p") == value
+    assert decode_parameter(json.loads(json.dumps(encode_parameter(value, "p"))), "p") == value
 
 
 @pytest.mark.parametrize("packed", [[1], {"a": 1}, {"timedelta": [1e99, 0, 0]}, {"mapping": [1]}])
 def test_lying_parameters_are_refused(packed: Any) -> None:
     with pytest.raises(SnapshotError, match="expected a parameter"):
-        unpack(packed, "p")
+        decode_parameter(packed, "p")
 
 
 # --- models go on as if nothing had happened ------------------------------------------------------
@@ -430,7 +435,7 @@ def test_rebuilt_models_go_on_bit_by_bit(name: str, variant: str) -> None:
     model = learnt(build(name, **VARIANTS[variant]), *blobs(130, missing=0.1))
     twin = through_bytes(model)
     assert knowledge(twin) == knowledge(model)
-    assert twin._engine.design.seed == model._engine.design.seed
+    assert twin._engine.spec.seed == model._engine.spec.seed
     assert twin.seed == model.seed
     assert_same(go_on(twin), go_on(model))
     assert knowledge(twin) == knowledge(model)
@@ -575,28 +580,29 @@ def test_models_may_be_as_large_as_is_asked_for() -> None:
         with pytest.raises(
             SnapshotError, match=rf"memory of at most {room} numbers|to {room}, got"
         ):
-            describe(chain, room=room)
+            described(chain, limits=StateLimits(room))
         with pytest.raises(
             SnapshotError, match=rf"memory of at most {room} numbers|to {room}, got"
         ):
-            rebuild(*describe(chain), room=room)
-    twin = rebuild(*describe(chain, room=4 * size), room=4 * size)
+            rebuilt(*described(chain), limits=StateLimits(room))
+    enough = StateLimits(4 * size)
+    twin = rebuilt(*described(chain, limits=enough), limits=enough)
     assert knowledge(twin.classifier) == knowledge(chain.classifier)
 
 
 def test_a_large_buffer_is_kept_only_where_it_is_allowed() -> None:
     """Not even the room for it is asked for: that would be gigabytes."""
-    arrays, meta = describe(learnt(build("GLVQ"), *blobs(20)))
+    arrays, meta = described(learnt(build("GLVQ"), *blobs(20)))
     meta["parameters"]["buffer_size"] = meta["memory"]["buffer"] = 10**8
     with pytest.raises(SnapshotError, match=f"memory of at most {2**28} numbers"):
-        rebuild(arrays, meta)
-    verify.check_numbers(
-        verify.Numbers(**meta["memory"]),
-        build("GLVQ", buffer_size=10**8)._design(),
+        rebuilt(arrays, meta)
+    validation.check_sizes(
+        validation.StateSizes(**meta["memory"]),
+        build("GLVQ", buffer_size=10**8).spec(),
         buffer_size=10**8,
         features=4,
         known=3,
-        room=OWN_ROOM,
+        max_numbers=TRUSTED_LIMITS.max_numbers,
     )
 
 
@@ -651,15 +657,15 @@ def test_as_many_models_as_a_configuration_allows_fit_into_a_file() -> None:
     """The header names the arrays of all; each is given here the same ones."""
     chain = CHAINS["committee in all"]()
     run_chain(chain, 20, seed=0)
-    arrays, _ = describe(chain)
+    arrays, _ = described(chain)
     tiny = {name: np.zeros(1) for name in arrays}
     groups = range(MOST_MODELS - 20, MOST_MODELS)  # the longest names
-    one = encode({}, {}, limit=OWN_LIMIT)
+    one = encode({}, {}, limit=TRUSTED_MAX_BYTES)
     data = encode({k: v for n in groups for k, v in prefixed(f"group{n}", tiny).items()}, {})
     header = int.from_bytes(data[:8], "little") - int.from_bytes(one[:8], "little")
     room = 10 * MOST_MODELS * len(arrays)  # offsets may have ten digits more
-    assert header / 20 * MOST_MODELS + 2 * room < LARGEST_OWN_HEADER
-    assert MOST_MODELS * len(arrays) < MOST_ARRAYS
+    assert header / 20 * MOST_MODELS + 2 * room < TRUSTED_MAX_HEADER_BYTES
+    assert MOST_MODELS * len(arrays) < MAX_ARRAYS
 
 
 # --- committees and wrappers ----------------------------------------------------------------------
@@ -1116,16 +1122,16 @@ def test_table_says_when_and_with_what() -> None:
     assert "without readings" in text
 
 
-# --- describe and rebuild -------------------------------------------------------------------------
+# --- states and arrays ----------------------------------------------------------------------------
 
 
 def test_description_is_a_copy() -> None:
     model = learnt(streamlvq.GLVQ(), *blobs(20))
-    arrays, meta = describe(model)
+    arrays, meta = described(model)
     for array in arrays.values():
         assert not np.shares_memory(array, model._engine.floats)
         assert not np.shares_memory(array, model._engine.ints)
-    twin = rebuild(arrays, meta)
+    twin = rebuilt(arrays, meta)
     before = knowledge(twin)
     for array in arrays.values():
         array[...] = 0

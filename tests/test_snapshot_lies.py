@@ -25,12 +25,12 @@ import numpy as np
 import pytest
 
 import streamlvq
-from samples import MODELS, blobs, build, readings, taught
+from samples import MODELS, blobs, build, described, readings, rebuilt, taught
 from streamlvq.engine import Engine
 from streamlvq.kernels import layout as at
-from streamlvq.snapshot import Snapshot, SnapshotError, decode, describe, encode, rebuild
-from streamlvq.snapshot.classifiers import check
-from streamlvq.snapshot.verify import BOUNDS
+from streamlvq.models.validation import BOUNDS
+from streamlvq.snapshot import Snapshot, SnapshotError, decode, encode, from_arrays
+from streamlvq.snapshot.state import check
 
 SIZES = {"buffer_size": 30, "rehearsal": 3}
 MEMORY = 6 * 2**30  # a lie must not make us ask for more
@@ -96,9 +96,9 @@ def use(classifier: Any, samples: int = 30) -> None:
 
 
 def told(name: str, lie: Callable[[dict[str, Any], dict[str, Any]], None]) -> Any:
-    arrays, meta = describe(CLASSIFIERS[name]())
+    arrays, meta = described(CLASSIFIERS[name]())
     lie(arrays, meta)
-    return rebuild(*decode(encode(arrays, meta)))
+    return rebuilt(*decode(encode(arrays, meta)))
 
 
 def number(which: str, value: int) -> Callable[[Any, Any], None]:
@@ -229,9 +229,9 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
         lambda a, m: m["members"].update(learner=copy.deepcopy(m)),
         "metadata",
     ),
-    "weights": ("LVQCommittee", element("fitted", 0, 11.0), "two weights up to 10"),
-    "weights that are none": ("LVQCommittee", element("fitted", 1, np.nan), "two weights up to 10"),
-    "curvature of a weight": ("LVQCommittee", element("fitted", 2, -0.5), "two weights up to 10"),
+    "weights": ("LVQCommittee", element("fitted", 0, 11.0), "2 weights up to 10"),
+    "weights that are none": ("LVQCommittee", element("fitted", 1, np.nan), "2 weights up to 10"),
+    "curvature of a weight": ("LVQCommittee", element("fitted", 2, -0.5), "2 weights up to 10"),
     "rejector in a rejector": (
         "RelSimRejector",
         lambda a, m: m.update(classifier=copy.deepcopy(m)),
@@ -293,10 +293,10 @@ def test_lies_are_found(case: str) -> None:
 def test_lies_are_found_without_building_anything(case: str) -> None:
     """A snapshot is checked when it is read; a model is made of it when somebody wants one."""
     name, lie, message = LIES[case]
-    arrays, meta = describe(CLASSIFIERS[name]())
+    arrays, meta = described(CLASSIFIERS[name]())
     lie(arrays, meta)
     with pytest.raises(SnapshotError, match=message):
-        check(*decode(encode(arrays, meta)))
+        check(from_arrays(*decode(encode(arrays, meta))))
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -317,7 +317,7 @@ def test_only_what_needs_it_is_built_to_be_checked(name: str) -> None:
 @pytest.mark.parametrize("everywhere", [False, True], ids=["once", "everywhere"])
 def test_what_is_accepted_can_be_kept_again(name: str, everywhere: bool) -> None:
     """Else a file with numbers at the end of what there is would be the last one."""
-    truth, meta = describe(sample_model(name))
+    truth, meta = described(sample_model(name))
     accepted = 0
     for array, bounds in BOUNDS.items():
         # A prototype beyond its bound is refused; LVQ1 would push those right at it over it.
@@ -328,11 +328,11 @@ def test_what_is_accepted_can_be_kept_again(name: str, everywhere: bool) -> None
             changed[... if everywhere else (0,) * changed.ndim] = value
             with np.errstate(all="ignore"):
                 try:
-                    twin = rebuild({**truth, array: changed}, meta)
+                    twin = rebuilt({**truth, array: changed}, meta)
                 except SnapshotError:
                     continue
                 use(twin, samples=15)
-                rebuild(*describe(twin))
+                rebuilt(*described(twin))
             accepted += 1
     assert accepted > 10
 
@@ -340,28 +340,28 @@ def test_what_is_accepted_can_be_kept_again(name: str, everywhere: bool) -> None
 def test_places_of_sections_are_not_read_from_a_file() -> None:
     """There is nothing in a file that says where anything lies: it follows from the sizes."""
     model = sample_model("LGMLVQ")
-    arrays, meta = describe(model)
+    arrays, meta = described(model)
     assert "parameters" not in arrays
     assert len(meta["memory"]) == 8
-    twin = rebuild(arrays, meta)
+    twin = rebuilt(arrays, meta)
     np.testing.assert_array_equal(twin._engine.ints[: at.HEADER], model._engine.ints[: at.HEADER])
 
 
 def test_gaps_are_counted_not_believed() -> None:
-    arrays, meta = describe(sample_model("GLVQ"))
+    arrays, meta = described(sample_model("GLVQ"))
     arrays["w"][0, :2] = np.nan
-    twin = rebuild(arrays, meta)
+    twin = rebuilt(arrays, meta)
     used = twin._engine.state["w"][: twin._engine.state.size(at.PROTOTYPES)]
     assert twin._engine.state.size(at.GAPS) == np.isnan(used).sum() > 0
     use(twin)
 
 
 def test_depth_is_limited() -> None:
-    arrays, meta = describe(sample_chain())
+    arrays, meta = described(sample_chain())
     for _ in range(5000):
         meta = {"type": "RelSimRejector", "parameters": {}, "classifier": meta, "memory": None}
     with pytest.raises(SnapshotError):
-        rebuild(arrays, meta)
+        rebuilt(arrays, meta)
 
 
 @pytest.mark.parametrize("metadata", [{}, {"node": "a"}, {"node": 1}])
@@ -472,7 +472,7 @@ KINDS_OF_LIES = (lie_in_metadata, lie_in_metadata, lie_in_array, lie_in_array, l
 def fuzz(name: str, count: int, seed: int, samples: int) -> Counter[str]:
     """Tell lies about a classifier; raises at the first that does harm."""
     random = np.random.default_rng([seed, *name.encode()])
-    truth = describe(CLASSIFIERS[name]())
+    truth = described(CLASSIFIERS[name]())
     outcomes: Counter[str] = Counter()
     for k in range(count):
         arrays, meta = dict(truth[0]), copy.deepcopy(truth[1])

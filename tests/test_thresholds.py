@@ -20,7 +20,7 @@ from streamlvq.wrappers.thresholds import (
     Adaptive,
     Chow,
     Fixed,
-    Recent,
+    RecentCertainties,
     RejectCost,
     Rule,
     TargetAccuracy,
@@ -141,7 +141,7 @@ def test_aim_takes_effect_at_once(rule: Callable[[float], Rule], target: float) 
     stream = [("a", k / 10, k > 4) for k in range(10)]
     changed, other = filled(rule(0.0), stream), filled(rule(target), stream)
     assert changed.find("a") != other.find("a")
-    changed.aim(target)
+    changed.set_target(target)
     assert changed.find("a") == other.find("a") == 0.5
 
 
@@ -179,10 +179,10 @@ def restored(thresholds: Adaptive, classes: list[str]) -> Adaptive:
 @given(stream=streams, memory=st.integers(1, 20))
 def test_what_is_recalled_is_what_came_one_by_one(stream: Stream, memory: int) -> None:
     """The ring and the sorted copy, number by number, ties included."""
-    one, other = Recent(memory), Recent(memory)
+    one, other = RecentCertainties(memory), RecentCertainties(memory)
     for _, certainty, right in stream:
         one.remember(certainty, right)
-    other.recall(one.seen, one.came().copy())
+    other.restore(one.seen, one.came().copy())
     assert other.seen == one.seen
     for k in range(3):  # and so it stays
         stored = min(one.seen, memory)
@@ -210,7 +210,7 @@ def test_restored_thresholds_go_on(
 @given(stream=st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=300))
 def test_room_that_grows_changes_nothing(stream: list[tuple[float, bool]]) -> None:
     """Whether or not somebody asks for all the room in between, as a kernel does."""
-    growing, whole = Recent(200), Recent(200)
+    growing, whole = RecentCertainties(200), RecentCertainties(200)
     assert whole.memory.shape == (4, 200)
     for k, (certainty, right) in enumerate(stream):
         growing.remember(certainty, right)
@@ -224,9 +224,9 @@ def test_room_that_grows_changes_nothing(stream: list[tuple[float, bool]]) -> No
 def test_large_memories_are_recalled_at_once() -> None:
     random = np.random.default_rng(0)
     came = np.array([random.random(80_000), random.random(80_000) < 0.9])
-    recent = Recent(100_000)
+    recent = RecentCertainties(100_000)
     start = time.perf_counter()
-    recent.recall(80_000, came)
+    recent.restore(80_000, came)
     assert time.perf_counter() - start < 0.5, "inserted one by one they take seconds"
     assert recent.find(TargetAccuracy(0.0)) == came[0].min()
 
@@ -280,7 +280,7 @@ def test_fixed() -> None:
     assert not by_label.learns
     by_label.remember("a", 0.1, True)
     assert by_label.find("a") == 0.3
-    by_label.aim(0.2)
+    by_label.set_target(0.2)
     assert by_label.find("a") == 0.2
 
 

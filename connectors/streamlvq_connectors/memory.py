@@ -91,7 +91,7 @@ class MemoryBroker:
 
     def subscribe(self, session: Session, subscription: Subscription) -> None:
         """As MQTT 5: retained messages if it is new, or if they are wanted again."""
-        new = subscription.again or subscription.filter not in session.subscriptions
+        new = subscription.always_retained or subscription.filter not in session.subscriptions
         session.subscriptions[subscription.filter] = subscription.qos
         for topic, message in self.retained.items() if new else ():
             if matches(subscription.filter, topic):
@@ -155,7 +155,7 @@ class MemoryLink(Link):
         return dict(self._counters)
 
     @property
-    def trouble(self) -> str | None:
+    def error(self) -> str | None:
         return self._trouble
 
     def read(self, timeout: float) -> list[Message]:
@@ -212,7 +212,7 @@ class MemoryLink(Link):
             session.link.vanish("another client with this id has taken over the session")
         session.link, self._session, self._trouble = self, session, None
         self._counters["connects"] += 1
-        for filter in set(self.former) - {s.filter for s in self.subscriptions}:
+        for filter in set(self.previous_filters) - {s.filter for s in self.subscriptions}:
             session.subscriptions.pop(filter, None)
         for subscription in self.subscriptions:
             self._far.subscribe(session, subscription)

@@ -27,6 +27,8 @@ _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
 _COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)?,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _NUMBER_CHARACTERS = b"0123456789+-.eE \t"
 _INTEGER_CHARACTERS = b"0123456789+- \t"
+_JSON_NUMBERS = msgspec.json.Decoder(list[float])
+_NEGATIVE_ZERO = re.compile(r"-0[,\s\]]")  # JSON has an integer there, without a sign
 _UNDECODED = re.compile("[\udc80-\udcff]")  # how Python keeps bytes that are not UTF-8
 
 
@@ -102,6 +104,12 @@ def _plain_numbers(cells: Sequence[str], exponent: int) -> list[float]:
         return [int(cell) / divisor if cell else math.nan for cell in cells]
     if "" in cells:
         return [float(cell) if cell else math.nan for cell in cells]
+    text = f"[{','.join(cells)}]"
+    if not _NEGATIVE_ZERO.search(text):
+        try:  # reading them as JSON takes less than half the time, but 1., .5, +1 and 007 are none
+            return _JSON_NUMBERS.decode(text)
+        except msgspec.MsgspecError:
+            pass
     return list(map(float, cells))
 
 

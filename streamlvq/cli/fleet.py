@@ -113,11 +113,8 @@ def _notes(status: FleetStatus) -> Iterator[str]:
     if status.trouble is not None:
         yield entry("not fused", status.trouble)
     for node in status.nodes:
-        notes = node.clipped if node.left_out is None else (f"left out: {node.left_out}",)
-        for note in notes:
-            bare = note.removeprefix("left out: ")
-            if not any(node.node in w and bare in w for w in status.warnings):
-                yield entry("note", f"{node.node}: {note}")
+        for note in node.notes if node.left_out is None else ():  # warnings say who was left out
+            yield entry("note", f"{node.node}: {note}")
     for warning in dict.fromkeys(status.warnings):
         yield entry("warning", warning)
 

@@ -6,13 +6,17 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
+
+from streamlvq import replay
 from streamlvq.cli import kinds, outputs
-
-if TYPE_CHECKING:
-    from streamlvq.fusion import Fused
-    from streamlvq.snapshot import Snapshot
+from streamlvq.errors import StreamLVQError
+from streamlvq.fusion import Fused, fuse
+from streamlvq.fusion.node_models import group_compatible, newest
+from streamlvq.registry import AGGREGATORS, CORRECTIONS
+from streamlvq.snapshot import Snapshot, write_atomically
 
 TEXT = """\
 Fuse the snapshots of nodes that watch the same classes with sensors of their own. How the sensors
@@ -30,11 +34,10 @@ examples:
   streamlvq fuse bath.slvq leeds.slvq york.slvq --each fused/ --report fleet.html
   streamlvq fuse bath.slvq york.slvq --for york=new.slvq --drift least_squares
   streamlvq fuse bath=a/state leeds=b/state -o site.slvq  folders of daemons, with a name each
-  streamlvq fuse *.slvq --rule median --weighting uniform  if some nodes may be wrong"""
+  streamlvq fuse *.slvq --aggregator median  if some nodes may be wrong"""
 
-DRIFTS = ("auto", "none", "tree", "least_squares", "scale_shift")
+AUTO = "auto"
 WEIGHTINGS = ("samples", "uniform")
-RULES = ("mean", "median", "trimmed_mean", "geometric_median")
 FORBIDDEN = '/\\:*?"<>|%'  # in names of files, on some system
 SUFFIX = ".slvq"
 
@@ -49,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument(
         "--drift",
-        choices=DRIFTS,
-        default="auto",
-        help="between sensors: none; a shift, along a tree or by least squares; a gain and a "
-        "shift; auto (default) takes what predicts class means best",
+        choices=(AUTO, *CORRECTIONS),
+        default=AUTO,
+        help=f"between sensors: {CORRECTIONS.described()}; auto (default) takes what predicts "
+        "class means best",
     )
     how.add_argument(
         "--weighting",
@@ -61,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who learnt more has more to say (default), or all nodes alike",
     )
     how.add_argument(
-        "--rule", choices=RULES, default="mean", help="how prototypes are put together"
+        "--aggregator",
+        choices=AGGREGATORS.names,
+        default="mean",
+        help=f"how models become one: {AGGREGATORS.described()}; default mean",
     )
     how.add_argument(
         "--rank",
@@ -87,8 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq.fusion import fuse  # noqa: PLC0415
-
     sources = [_source(text) for text in options.snapshots]
     own = dict(_own(text) for text in options.own)
     _check_outputs(options, own, [path for _, path in sources])
@@ -97,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         snapshots,
         drift=options.drift,
         weighting=options.weighting,
-        rule=options.rule,
+        aggregator=options.aggregator,
         rank=options.rank,
     )
     files = _files(options, own, fused, snapshots)  # all of them, before the first is written
@@ -129,9 +133,6 @@ def _source(text: str) -> tuple[str | None, str]:
 
 def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot]]:
     """All snapshots with their files; if some cannot be read, all of those are named."""
-    from streamlvq import replay  # noqa: PLC0415
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     found: list[tuple[str, Snapshot]] = []
     wrong: list[str] = []
     for node, path in sources:
@@ -148,8 +149,6 @@ def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot
 
 def _nodes(found: Sequence[tuple[str, Snapshot]]) -> list[Snapshot]:
     """One snapshot of each node, if they can be fused."""
-    from streamlvq.fusion.brought import newest  # noqa: PLC0415
-
     files: dict[str, dict[Path, str]] = {}
     for path, snapshot in found:
         files.setdefault(snapshot.node, {}).setdefault(Path(path).resolve(), path)
@@ -162,8 +161,6 @@ def _nodes(found: Sequence[tuple[str, Snapshot]]) -> list[Snapshot]:
 
 def _check_one(node: str, paths: Sequence[str]) -> None:
     """In a fleet the newest snapshot counts; of files nobody knows whether they were mixed up."""
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if len(paths) > 1:
         raise StreamLVQError(
             f"expected one file of each node, got {' and '.join(paths)}, all of node {node!r}: if "
@@ -173,10 +170,7 @@ def _check_one(node: str, paths: Sequence[str]) -> None:
 
 
 def _check_kinds(snapshots: Sequence[Snapshot], files: Mapping[str, str]) -> None:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-    from streamlvq.fusion.brought import alike  # noqa: PLC0415
-
-    groups = alike(snapshots)
+    groups = group_compatible(snapshots)
     if len(groups) > 1:
         kinds = [
             f"{_kind(group[0])} in {', '.join(files[each.node] for each in group)}"
@@ -201,8 +195,6 @@ def _kind(snapshot: Snapshot) -> str:
 
 
 def _own(text: str) -> tuple[str, str]:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     node, _, path = text.rpartition("=")
     if not node or not path:
         raise StreamLVQError(f"--for: expected NODE=FILE, got {text!r}")
@@ -213,8 +205,6 @@ def _check_outputs(
     options: argparse.Namespace, own: Mapping[str, str], read: Sequence[str]
 ) -> None:
     """Before the work: paths that cannot be written, and those that would destroy what is read."""
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     wanted = {"-o": options.output, "--report": options.report, "--json": options.json}
     wanted |= {f"--for {node}": path for node, path in own.items()}
     outputs.check_outputs(wanted, read)
@@ -229,9 +219,7 @@ def _files(
     snapshots: Sequence[Snapshot],
 ) -> dict[str, tuple[str, bytes]]:
     """What to write where, by the option that asked for it."""
-    import msgspec  # noqa: PLC0415
-
-    from streamlvq.fleet.page import page  # noqa: PLC0415
+    from streamlvq.report.fusion_page import fusion_html  # noqa: PLC0415 - drawn only if asked for
 
     places = {f"--for {node}": (_known(node, fused), path) for node, path in own.items()}
     places |= _each(options, fused)
@@ -239,7 +227,7 @@ def _files(
     if options.output is not None:
         files["-o"] = (options.output, fused.snapshot().to_bytes())
     if options.report is not None:
-        text = page(fused.report, snapshots, fused)
+        text = fusion_html(fused.report, snapshots, fused)
         files["--report"] = (options.report, text.encode())
     if options.json is not None:
         files["--json"] = (options.json, msgspec.json.encode(fused.report) + b"\n")
@@ -247,16 +235,12 @@ def _files(
 
 
 def _known(node: str, fused: Fused) -> str:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if node not in fused.nodes:
         raise StreamLVQError(f"--for: expected one of {', '.join(fused.nodes)}, got {node!r}")
     return node
 
 
 def _each(options: argparse.Namespace, fused: Fused) -> dict[str, tuple[str, str]]:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if options.each is None:
         return {}
     places = {}
@@ -278,9 +262,6 @@ def _file_name(node: str) -> str:
 
 
 def _write(options: argparse.Namespace, files: Mapping[str, tuple[str, bytes]]) -> None:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-    from streamlvq.snapshot import write_atomically  # noqa: PLC0415
-
     if options.each is not None:
         Path(options.each).mkdir(parents=True, exist_ok=True)
 

@@ -93,10 +93,12 @@ def _write(
     options: argparse.Namespace, report: replay.Report, monitor: Monitor, wrong: list[str]
 ) -> int:
     """Write what was asked for, and say so."""
+    from streamlvq.report.replay_page import replay_html  # noqa: PLC0415 - drawn only if asked for
+
     numbers = report.to_json() + b"\n"
     writers: dict[str, Callable[[], object]] = {
         "--save": lambda: replay.save_monitor(monitor, options.save),
-        "--report": lambda: _write_page(options.report, replay.page(report, monitor.models())),
+        "--report": lambda: _write_page(options.report, replay_html(report, monitor.models())),
         "--json": lambda: _write_json(options.json, numbers),
     }
     wanted = {name: each for name, each in writers.items() if getattr(options, name[2:])}

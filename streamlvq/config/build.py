@@ -67,6 +67,11 @@ def build_transform(section: ModelSection, classifier: Any) -> Any:
     return FeatureTransform(classifier, section.transform)
 
 
+def build_full_classifier(config: Config, model: Any = None) -> Any:
+    """Build a classifier for readings in sensor units: `build_classifier` in its transform."""
+    return build_transform(config.model, build_classifier(config, model))
+
+
 def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
     """The model of a section without anything around it; raises `ConfigError`."""
     from streamlvq import models  # noqa: PLC0415 - they load River

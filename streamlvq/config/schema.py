@@ -6,10 +6,12 @@ What each key means is said in `streamlvq.config.words`, what may stand together
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+
+from streamlvq.registry import AGGREGATORS, CORRECTIONS
 
 # Parameters of models and wrappers that decide how long a reading takes or how much memory is asked
 # for. Snapshots hold no more than that either: a state that works can be kept.
@@ -27,6 +29,12 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso"]
 Qos = Literal[0, 1]
+if TYPE_CHECKING:
+    Drift = str
+    AggregatorName = str
+else:  # whatever is registered when this module is imported
+    Drift = Literal["auto", *CORRECTIONS]
+    AggregatorName = Literal[(*AGGREGATORS,)]
 
 
 class Section(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -168,8 +176,8 @@ class FleetSection(Section, kw_only=True, frozen=True):
     max_age_seconds: Seconds = 604_800.0
     max_snapshot_bytes: Annotated[int, Meta(ge=1024, le=67_108_864)] = 1_048_576
     weighting: Literal["samples", "uniform"] = "samples"
-    drift: Literal["auto", "none", "tree", "least_squares", "scale_shift"] = "auto"
-    rule: Literal["mean", "median", "trimmed_mean", "geometric_median"] = "mean"
+    drift: Drift = "auto"
+    aggregator: AggregatorName = "mean"
 
 
 class LoggingSection(Section, kw_only=True, frozen=True):

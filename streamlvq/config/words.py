@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from streamlvq.registry import AGGREGATORS, CORRECTIONS
+
 
 class Word(NamedTuple):
     """What a key does, and a value to show it with."""
@@ -410,18 +412,17 @@ KEYS = {
     ),
     "fleet.weighting": Word(
         "How much each node counts in a class: by the samples that it saw (samples), or all alike "
-        "(uniform). The hub's word counts where there is one, as for drift and rule.",
+        "(uniform). The hub's word counts where there is one, as for drift and aggregator.",
         "uniform",
     ),
     "fleet.drift": Word(
-        "How the difference between the nodes' sensors is corrected: none, a shift along a tree or "
-        "by least_squares, a gain and a shift (scale_shift), or whichever of these predicts best "
-        "(auto).",
+        "How the difference between the nodes' sensors is corrected: "
+        f"{CORRECTIONS.described()}, or auto (whichever predicts class means best).",
         "least_squares",
     ),
-    "fleet.rule": Word(
-        "How models become one: mean, or median, trimmed_mean and geometric_median, which one node "
-        "that lies cannot carry away.",
+    "fleet.aggregator": Word(
+        f"How models become one: {AGGREGATORS.described()}. A minority of nodes that claim "
+        "anything cannot move a robust one far.",
         "geometric_median",
     ),
     # --- logging ---------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Link, Outgoing, Subscription, link_for
 from streamlvq.daemon.fleet_figures import FleetRecord
 from streamlvq.daemon.instruments import Instruments, link_totals
-from streamlvq.daemon.lock import FILE_MODE
 from streamlvq.daemon.status import State, Status
 from streamlvq.daemon.vitals import Vitals
+from streamlvq.monitor.files import FILE_MODE
 from streamlvq.snapshot import write_atomically
 from streamlvq.topics import Template
 
@@ -30,7 +30,7 @@ FILTERS = "subscriptions.json"  # in the state folder: what the session at the b
 class Greeter(Protocol):
     """Who has something to say after every connect."""
 
-    def greetings(self) -> Iterable[Outgoing]: ...
+    def announcements(self) -> Iterable[Outgoing]: ...
 
 
 class Learner(Protocol):
@@ -76,7 +76,9 @@ class Connection:
     def _use(self, config: Config, status: Status, link: Link | None = None) -> None:
         self.config, self.status = config, status
         self.link = make_link(config, status) if link is None else link
-        self.link.former = self._remember([each.filter for each in self.link.subscriptions])
+        self.link.previous_filters = self._remember(
+            [each.filter for each in self.link.subscriptions]
+        )
 
     def replacement(self, config: Config) -> Callable[[], None]:
         """Prepare another link, which may raise; what comes back makes the change.
@@ -108,11 +110,11 @@ class Connection:
     ) -> None:
         """Look how the link is, and say how we are if it is time to."""
         link = self.link
-        self.vitals.connected, self.vitals.trouble = link.connected, link.trouble
+        self.vitals.connected, self.vitals.trouble = link.connected, link.error
         connects = link.counters["connects"]
         if link.connected and (connects != self._connects or now >= self._next_status):
             if connects != self._connects:
-                link.publish(publisher.greetings())
+                link.publish(publisher.announcements())
                 self._look_at_session(connects)
             self._next_status = now + STATUS_SECONDS
             self._say("online", instruments, monitor)
@@ -207,10 +209,10 @@ def subscriptions(config: Config) -> list[Subscription]:
     Examples
     --------
     >>> subscriptions(Config())
-    [Subscription(filter='sensors/+/readings', qos=1, again=False)]
+    [Subscription(filter='sensors/+/readings', qos=1, always_retained=False)]
 
     """
-    fleet = [Subscription(filter, 1, again=True) for filter in fleet_filters(config)]
+    fleet = [Subscription(filter, 1, always_retained=True) for filter in fleet_filters(config)]
     if config.fleet is not None and config.fleet.role == "hub":
         return fleet
     wanted = {Template(config.readings.topic).filter: int(config.readings.qos)}

@@ -13,18 +13,19 @@ from streamlvq.daemon.connection import Connection
 from streamlvq.daemon.fleet import Fleet
 from streamlvq.daemon.http import HealthServer, PortError
 from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.intake import Intake, to_serve
-from streamlvq.daemon.journal import JournalError
-from streamlvq.daemon.keeper import Keeper, beginning
+from streamlvq.daemon.journal import JournalError, Received, Serve
 from streamlvq.daemon.logs import set_up, settle
 from streamlvq.daemon.notify import Notifier
+from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.daemon.publisher import Publisher
 from streamlvq.daemon.reload import changes, fixed, reconnects
 from streamlvq.daemon.signals import Signals
 from streamlvq.daemon.starting import Starting
+from streamlvq.daemon.state_store import StateStore
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Monitor
+from streamlvq.monitor.files import load_start_model
 from streamlvq.payloads import Decoder
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Daemon:
         self.notifier = Notifier()
         self.vitals = Vitals(config.health)
         self.instruments = Instruments(self.vitals, config.health.max_devices)
-        self.keeper = Keeper(config, self.vitals, self.instruments)
+        self.keeper = StateStore(config, self.vitals, self.instruments)
         self.server = self._listen(config)
         self.publisher = Publisher(config, self.instruments)
         self.vitals.file = self.publisher.trouble
@@ -92,8 +93,7 @@ class Daemon:
         with Starting(self.signals, self.notifier) as starting:
             Monitor(self.config).compile()
             starting.compiling = False
-            monitor = self.keeper.restore(self.config, self._still_starting)
-        self.intake = Intake(Decoder(self.config), monitor, self.keeper.acquaintance)
+            self.intake = self.keeper.restore(self.config, self._still_starting)
         self._join_fleet()
         record = None if self.fleet is None else self.fleet.figures.record
         self.connection = Connection(self.config, self.keeper.folder, self.vitals, record)
@@ -111,7 +111,7 @@ class Daemon:
             self.fleet.begin(self.monitor)
         elif self.monitor.serving("") is not None:
             log.info("not in a fleet any more: our own model decides")
-            self._serve(b"")
+            self._serve(None)
 
     def _still_starting(self, progress: str) -> None:
         log.info("reading the journal: %s", progress)
@@ -164,7 +164,7 @@ class Daemon:
                 return
         if not self._record(messages):
             return  # asked to leave before they were durable; the broker has them still
-        effect = self.intake.take(messages)
+        effect = self.intake.process(messages)
         self.vitals.unsaved = True
         if effect.decisions:
             self.vitals.reading = begin
@@ -174,13 +174,11 @@ class Daemon:
         self._busy = time.monotonic()
         self.instruments.latency.observe(self._busy - begin)
 
-    def _serve(self, model: bytes) -> bool:
+    def _serve(self, model: bytes | None) -> bool:
         """Let a model decide from now on, also after a crash; raises `JournalError`."""
-        message = to_serve(model)
-        self.keeper.record([message])
-        effect = self.intake.take([message])
+        self.keeper.append(Serve("", model))
         self.vitals.unsaved = True
-        return not effect.refused
+        return self.intake.serve("", model)
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         """Send; whatever a link has against it, the messages have had their effect."""
@@ -195,7 +193,7 @@ class Daemon:
         wait = TENDING
         while True:
             try:
-                self.keeper.record(messages)
+                self.keeper.append(Received(messages))
             except JournalError as error:
                 self.instruments.journal_failures.add()
                 self.vitals.journal = str(error)
@@ -279,19 +277,19 @@ class Daemon:
         decoder, publisher = Decoder(new), Publisher(new, self.instruments)
         monitor = self.monitor
         if old.rejector != new.rejector or old.labels != new.labels:
-            monitor = Monitor.restore(new, monitor.checkpoint(), beginning(new))
+            monitor = Monitor.restore(new, monitor.checkpoint(), load_start_model(new))
             monitor.compile()
         keys, told = (None, []) if self.fleet is None else self.fleet.reread()
         # What was refused for want of a key is retained, and comes again with another connection.
         another = told or reconnects(old, new)
         reconnect = self.connection.replacement(new) if another else None
-        self.keeper.note(new)
+        self.keeper.record_decoding(new)
         try:
             self._move_server(new)
         except BaseException:
-            self.keeper.note(old)
+            self.keeper.record_decoding(old)
             raise
-        self.intake = Intake(decoder, monitor, self.intake.acquaintance)
+        self.intake = MessageProcessor(decoder, monitor, self.intake.feature_check)
         self.publisher.close()
         self.publisher, self.config = publisher, new
         self.vitals.limits = new.health

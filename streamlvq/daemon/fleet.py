@@ -23,13 +23,13 @@ from streamlvq.daemon.metrics import Registry
 from streamlvq.fleet import Member, Roster, Taken, TrustedKeys
 from streamlvq.monitor import Monitor
 from streamlvq.snapshot import Snapshot, SnapshotError
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 log = logging.getLogger(__name__)
 
 LOOKING = 0.2  # seconds between two looks at the fleet
 GROUP = ""  # the one model that all devices of a node share
-Install = Callable[[bytes], bool]  # let a model decide from now on; nothing: our own one
+Install = Callable[[bytes | None], bool]  # let a model decide from now on; None: our own one
 
 
 class Fleet:
@@ -96,7 +96,7 @@ class Fleet:
         log.info("%s", introduction(self.section, self.node, self.roster.trust))
         if self.is_peer:
             self.fusing.prepare()
-        self.deciding.begin(monitor.standing(GROUP))
+        self.deciding.begin(monitor.serving_score(GROUP))
         serving = monitor.serving(GROUP)
         if serving is not None:
             self._served = _digest(shared_bytes(serving, self.node))
@@ -161,7 +161,7 @@ class Fleet:
     def _publish(self, now: float, link: Link, monitor: Monitor) -> None:
         if GROUP not in monitor.models():
             return
-        *_, model = links(local := monitor.local(GROUP))
+        *_, model = unwrap(local := monitor.local(GROUP))
         if not self.schedule.due(model.samples, now):
             return
         try:
@@ -214,7 +214,7 @@ class Fleet:
         if wanted == self._served:
             return
         try:
-            works = install(self._wanted or b"")
+            works = install(self._wanted)
         except JournalError as error:
             log.error("%s; the former model goes on deciding until it works", error)
             return
@@ -229,10 +229,10 @@ class Fleet:
     def _note(self, now: float, monitor: Monitor) -> None:
         """Leave behind who decides, what is not published yet, and what there is to wait for."""
         has_model = monitor.serving(GROUP) is not None
-        self.deciding.look(monitor.standing(GROUP), has_model)
+        self.deciding.look(monitor.serving_score(GROUP), has_model)
         samples = 0
         if GROUP in monitor.models():
-            *_, model = links(monitor.local(GROUP))
+            *_, model = unwrap(monitor.local(GROUP))
             samples = model.samples
         self.figures.unpublished = self.schedule.new(samples)
         wait = self.schedule.wait(samples, now)

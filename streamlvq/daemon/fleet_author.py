@@ -8,10 +8,10 @@ from pathlib import Path
 
 from streamlvq.config import Config, FleetSection
 from streamlvq.config.fleet_topics import own_name
-from streamlvq.daemon.lock import FILE_MODE, FOLDER_MODE
 from streamlvq.errors import StreamLVQError
 from streamlvq.fleet import Header, Numbering, PrivateKey, Sealed, TrustedKeys, seal, unseal
 from streamlvq.fleet.errors import EnvelopeRefused
+from streamlvq.monitor.files import FILE_MODE, FOLDER_MODE
 from streamlvq.snapshot import write_atomically
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamlvq.daemon.fleet_figures import FleetFigures
-from streamlvq.monitor.standing import SPAN
+from streamlvq.monitor.serving import SCORE_SPAN_LABELS
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Deciding:
         Parameters
         ----------
         standing
-            As `Monitor.standing` has it.
+            As `Monitor.serving_score` has it.
         has_model
             Whether the fleet has a model for us at all.
 
@@ -91,7 +91,11 @@ def score(standing: Mapping[str, Any]) -> str:
     first, second = ("fused", "local") if standing["decides"] == "fused" else ("local", "fused")
     digits = 2 if abs(standing[first] - standing[second]) >= 0.02 else 3
     labels = standing["labels"]
-    last = f"the last {labels}" if labels <= SPAN else f"about the last {SPAN}"
+    last = (
+        f"the last {labels}"
+        if labels <= SCORE_SPAN_LABELS
+        else f"about the last {SCORE_SPAN_LABELS}"
+    )
     return f"{standing[first]:.{digits}f} against {standing[second]:.{digits}f} of {last} labels"
 
 

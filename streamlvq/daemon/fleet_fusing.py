@@ -113,10 +113,10 @@ def fuse_members(
     Members with models of different kinds are fused kind by kind.
     """
     from streamlvq.fusion import FusionError  # noqa: PLC0415
-    from streamlvq.fusion.brought import alike  # noqa: PLC0415
+    from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
 
     begin, key = time.monotonic(), key_of(members)
-    groups = alike(member.snapshot for member in members.values())
+    groups = group_compatible(member.snapshot for member in members.values())
     asked = [g for g in groups if len(g) >= FEWEST and any(wanted(each.node) for each in g)]
     models: dict[str, bytes] = {}
     report, failures = None, []
@@ -143,12 +143,14 @@ def fuse_alike(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
     """As the configuration says; raises `FusionError`."""
     from streamlvq.fusion import fuse  # noqa: PLC0415
 
-    return fuse(snapshots, weighting=section.weighting, drift=section.drift, rule=section.rule)
+    return fuse(
+        snapshots, weighting=section.weighting, drift=section.drift, aggregator=section.aggregator
+    )
 
 
 def kinds_apart(groups: Sequence[Sequence[Snapshot]]) -> list[str]:
     """What to say if not all nodes have models of one kind."""
-    from streamlvq.fusion.brought import unpack  # noqa: PLC0415
+    from streamlvq.fusion.node_models import unpack  # noqa: PLC0415
 
     if len(groups) < 2:
         return []

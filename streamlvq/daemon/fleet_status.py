@@ -40,6 +40,7 @@ class NodeStatus(msgspec.Struct, kw_only=True):
     shift: dict[str, float] = {}
     gained: tuple[str, ...] = ()  # classes that it has from others
     clipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what of `clipped` no warning says
     left_out: str | None = None
     model_age: float | None = None  # seconds since a hub published a model for it
     hub: str | None = None  # which one
@@ -110,7 +111,7 @@ def _collect(link: Link, seconds: float) -> list[Message]:
     end, last = time.monotonic() + seconds, None
     while last is None or time.monotonic() - last < QUIET:
         if time.monotonic() > end and last is None:
-            raise NoFleetError(f"expected an answer of the broker, got none: {link.trouble}")
+            raise NoFleetError(f"expected an answer of the broker, got none: {link.error}")
         came = link.read(0.1)
         link.acknowledge(came)  # or no more than the window would come
         messages += came
@@ -199,9 +200,9 @@ def _node(member: Member, now: float) -> NodeStatus:
 def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus) -> None:
     """Of several kinds of models the one that most nodes have."""
     from streamlvq.fusion import FusionError  # noqa: PLC0415
-    from streamlvq.fusion.brought import alike  # noqa: PLC0415
+    from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
 
-    groups = alike(member.snapshot for member in members.values())
+    groups = group_compatible(member.snapshot for member in members.values())
     status.warnings = kinds_apart(groups)
     if not groups or len(groups[0]) < FEWEST:
         return
@@ -215,7 +216,9 @@ def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus
     for node in status.nodes:
         if (told := report.nodes.get(node.node)) is not None:
             node.drift, node.residual, node.shift = told.drift, told.residual, dict(told.shift)
-            node.gained, node.clipped, node.left_out = told.gained, told.clipped, told.left_out
+            node.gained, node.left_out = told.gained, told.left_out
+            node.clipped = tuple(map(str, told.clipped))
+            node.notes = tuple(str(each) for each in told.clipped if not each.excluded)
 
 
 __all__ = ["FleetStatus", "NoFleetError", "NodeStatus", "RefusedMessage", "judge", "look"]

@@ -14,11 +14,11 @@ from streamlvq.daemon.fleet_author import FOLDER
 from streamlvq.daemon.fleet_hub import FleetHub
 from streamlvq.daemon.http import HealthServer
 from streamlvq.daemon.instruments import Instruments
-from streamlvq.daemon.lock import FolderLock
 from streamlvq.daemon.logs import set_up, settle
 from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.reload import changes, touches
 from streamlvq.daemon.signals import Signals
+from streamlvq.daemon.state_store import FolderLock
 from streamlvq.daemon.vitals import Vitals
 from streamlvq.errors import StreamLVQError
 
@@ -62,7 +62,7 @@ class Hub:
         """None: those of the nodes are not its own."""
         return {}
 
-    def greetings(self) -> tuple[()]:
+    def announcements(self) -> tuple[()]:
         """Nothing but the status; what it made before is for the fleet to say again."""
         return ()
 

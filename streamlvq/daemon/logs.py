@@ -1,4 +1,4 @@
-"""Logging for people or for machines; what repeats is said once and then counted."""
+"""Logging as text or JSON, with a rate limit: repeated messages are counted instead."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Handler:
-    """Send what `streamlvq` and its connectors log to `stream` (the standard error output).
+    """Send what `streamlvq` and its connectors log to `stream` (default: standard error).
 
-    May be called again, with other wishes.
+    May be called again with another configuration.
     """
     settle()
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if section.format == "json" else TextFormatter())
-    handler.addFilter(Sparing())
+    handler.addFilter(RateLimitFilter())
     for name in ("streamlvq", "streamlvq_connectors"):
         logger = logging.getLogger(name)
         logger.setLevel(section.level.upper())
@@ -33,12 +33,12 @@ def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Han
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`."""
+    """Return what was given as `extra`."""
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: when, how serious, what, and the details."""
+    """One line of text: time, level, message and details."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -50,7 +50,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object on a line: time, level, logger, message, then the details.
+    """One JSON object on a line: time, level, logger, message and details.
 
     Examples
     --------
@@ -77,25 +77,25 @@ class JsonFormatter(logging.Formatter):
         return _encode(entry).decode()
 
 
-Kind = tuple[str, str, Any]  # logger, message before it is filled in, what tells it apart
+Kind = tuple[str, str, Any]  # logger, message template, `alike`
 
 
 class Seen(NamedTuple):
-    """A kind of message within the time that it is counted for."""
+    """How often a kind of message was logged and suppressed in the current period."""
 
     since: float
     times: int
     unsaid: int = 0
-    last: logging.LogRecord | None = None  # of those unsaid
+    last: logging.LogRecord | None = None  # of those suppressed
 
 
-class Sparing(logging.Filter):
-    """Lets a message through `burst` times within `seconds`, then counts it until time is up.
+class RateLimitFilter(logging.Filter):
+    """Passes a message `burst` times within `seconds`, then counts it until the period is over.
 
-    Messages are the same if they come from the same line, whatever they are filled in with: a
-    thousand devices that send nonsense are one thing to know about. A line that says different
-    things tells them apart with `extra={"alike": ...}`; at most `most` of them, the rest is one.
-    How many were left out is said with the next one, or by `settle`.
+    Messages with the same template count as the same, whatever their arguments: a thousand devices
+    that send garbage are one problem. A template that covers several problems distinguishes them
+    with `extra={"alike": ...}`, at most `most` of them; the rest count as one. How many were left
+    out is logged with the next one, or by `settle`.
     """
 
     def __init__(self, burst: int = 5, seconds: float = 60.0, most: int = 50) -> None:
@@ -119,7 +119,7 @@ class Sparing(logging.Filter):
         return False
 
     def settle(self, handler: logging.Handler, everything: bool) -> None:
-        """Say how many were left out since the last time; of those whose time is up, or of all."""
+        """Log how many were left out: of kinds whose period is over, or of all."""
         now = time.monotonic()
         for kind, seen in list(self._seen.items()):
             if everything or now - seen.since >= self.seconds:
@@ -135,7 +135,7 @@ class Sparing(logging.Filter):
 
 
 def _count_of(record: logging.LogRecord, times: int) -> logging.LogRecord:
-    """A line about messages that were left out, with the last of them as an example."""
+    """Return a record about messages that were left out, with the last one as an example."""
     told = logging.makeLogRecord(vars(record))
     told.msg, told.args = "%d more like this were left out: %s", (times, record.getMessage())
     told.created, told.exc_info, told.exc_text = time.time(), None, None
@@ -143,7 +143,7 @@ def _count_of(record: logging.LogRecord, times: int) -> logging.LogRecord:
 
 
 def _emit(handler: logging.Handler, record: logging.LogRecord) -> None:
-    """Write a line past the filters."""
+    """Write a record, bypassing the filters."""
     handler.acquire()
     try:
         handler.emit(record)
@@ -152,11 +152,11 @@ def _emit(handler: logging.Handler, record: logging.LogRecord) -> None:
 
 
 def settle(everything: bool = True) -> None:
-    """Say how many messages were left out: all, or only where the time for counting is up."""
+    """Log how many messages were left out: of all kinds, or of those whose period is over."""
     for handler in logging.getLogger("streamlvq").handlers:
-        for sparing in handler.filters:
-            if isinstance(sparing, Sparing):
-                sparing.settle(handler, everything)
+        for limiter in handler.filters:
+            if isinstance(limiter, RateLimitFilter):
+                limiter.settle(handler, everything)
 
 
-__all__ = ["JsonFormatter", "Sparing", "TextFormatter", "set_up", "settle"]
+__all__ = ["JsonFormatter", "RateLimitFilter", "TextFormatter", "set_up", "settle"]

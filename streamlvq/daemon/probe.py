@@ -1,4 +1,4 @@
-"""Looking over the daemon's shoulder: what comes, and what would be decided; nothing is changed."""
+"""Probe (`run --test`): show what arrives and what would be decided, without changing anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import msgspec
 from streamlvq.config import Config, ConfigError, load
 from streamlvq.connect import Message
 from streamlvq.daemon.connection import make_link
-from streamlvq.daemon.keeper import beginning
 from streamlvq.daemon.logs import set_up
 from streamlvq.daemon.notify import Notifier
 from streamlvq.daemon.service import WRONG_CONFIG
@@ -24,14 +23,15 @@ from streamlvq.daemon.starting import Starting
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import DecisionRecord, Event, LateLabel, Readings
 from streamlvq.monitor import Monitor
+from streamlvq.monitor.files import load_start_model, restore_newest
 from streamlvq.payloads import Decoder
 from streamlvq.snapshot import Store
 
-SHOWN = 4  # features of a reading
+SHOWN_FEATURES = 4
 
 
 def probe(path: Path, seconds: float) -> int:
-    """Show for so long what comes; 0 if the broker could be reached."""
+    """Show what arrives for so many seconds; return 0 if the broker could be reached."""
     try:
         config = load(path)
     except ConfigError as error:
@@ -50,23 +50,23 @@ def probe(path: Path, seconds: float) -> int:
 
 
 class Probe:
-    """A guest: a session of its own that ends with it, no will, no acknowledgements.
+    """Guest beside the service: a short session of its own, no will, no acknowledgements.
 
     Parameters
     ----------
     config
-        That of the daemon.
+        That of the service.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.decoder = Decoder(config)
-        self.monitor, self.origin = newest(config)
+        self.monitor, self.origin = newest_monitor(config)
         self.link = make_link(as_guest(config), None)
         self.counts = {"readings": 0, "labels": 0, "refused": 0, "skipped": 0}
 
     def run(self, seconds: float, signals: Signals) -> int:
-        """Show what comes for so many seconds."""
+        """Show what arrives for so many seconds."""
         with Starting(signals, Notifier({})):
             self.monitor.compile()
         print(f"decisions by {self.origin}; nothing is published, nothing is learnt", flush=True)
@@ -80,7 +80,7 @@ class Probe:
             self.link.close()
 
     def lines(self, messages: Sequence[Message]) -> Iterator[str]:
-        """A line for each reading, label or refusal."""
+        """Yield a line for each reading, label or refusal."""
         decoded = self.decoder.decode(messages)
         self.counts["skipped"] += decoded.skipped
         for event in decoded.events:
@@ -96,7 +96,7 @@ class Probe:
             yield f"{event.device}: label {event.label!r} for {_mark(event.sequence, event.t)}"
             return
         self.counts["readings"] += len(event)
-        # Without their labels and keys: windows move on, as they have to, but nothing is learnt.
+        # Without labels and keys windows move on, but nothing is learnt.
         bare = dataclasses.replace(event, labels=[None] * len(event), keys=[0] * len(event))
         outcome = self.monitor.step(bare)
         records = (
@@ -113,7 +113,7 @@ class Probe:
         totals = ", ".join(f"{count} {what}" for what, count in self.counts.items())
         print(totals)
         if self.link.counters["connects"] == 0:
-            print(f"not connected: {self.link.trouble or 'no answer yet'}", file=sys.stderr)
+            print(f"not connected: {self.link.error or 'no answer yet'}", file=sys.stderr)
             return 1
         if not self.counts["readings"]:
             filters = ", ".join(each.filter for each in self.link.subscriptions)
@@ -122,7 +122,7 @@ class Probe:
 
 
 def as_guest(config: Config) -> Config:
-    """The same, but with a session of its own that the broker need not keep, and QoS 0."""
+    """Return the configuration of a guest: QoS 0, and a session that the broker need not keep."""
     name = f"{config.broker.client_id[:40]}-test-{os.getpid()}-{secrets.token_hex(3)}"
     labels = config.labels
     return msgspec.structs.replace(
@@ -130,15 +130,14 @@ def as_guest(config: Config) -> Config:
         broker=msgspec.structs.replace(config.broker, client_id=name, session_expiry_seconds=0),
         readings=msgspec.structs.replace(config.readings, qos=0),
         labels=None if labels is None else msgspec.structs.replace(labels, qos=0),
-        fleet=None,  # its topics hold nothing to decide on
+        fleet=None,  # its topics carry no readings
     )
 
 
-def newest(config: Config) -> tuple[Monitor, str]:
-    """A monitor from the newest snapshot, and what it was made from."""
-    store = Store(config.state.folder, keep=config.state.keep)
-    start = beginning(config)
-    found = store.newest(lambda data: Monitor.restore(config, data, start))
+def newest_monitor(config: Config) -> tuple[Monitor, str]:
+    """Return a monitor as of the newest snapshot, and what it was made from."""
+    start = load_start_model(config)
+    found = restore_newest(config, Store(config.state.folder, keep=config.state.keep), start)
     if found is None and start is not None:
         return Monitor(config, start), str(config.model.start)
     if found is None:
@@ -149,11 +148,11 @@ def newest(config: Config) -> tuple[Monitor, str]:
 def _line(reading: Readings, decision: DecisionRecord | None) -> str:
     values = zip(reading.features, reading.rows[0].tolist(), strict=True)
     shown = [f"{name}={value:.6g}" for name, value in values if value == value]
-    more = f" (+{len(shown) - SHOWN})" if len(shown) > SHOWN else ""
+    more = f" (+{len(shown) - SHOWN_FEATURES})" if len(shown) > SHOWN_FEATURES else ""
     label = "" if reading.labels[0] is None else f" label={reading.labels[0]!r}"
     mark = _mark(reading.sequences[0], reading.times[0])
     name = f"{reading.devices[0]} {mark}".rstrip()
-    return f"{name}: {' '.join(shown[:SHOWN])}{more}{label}{_said(decision)}"
+    return f"{name}: {' '.join(shown[:SHOWN_FEATURES])}{more}{label}{_said(decision)}"
 
 
 def _said(decision: DecisionRecord | None) -> str:

@@ -48,11 +48,12 @@ class DecisionMessage(msgspec.Struct):
     sequence: int
     version: int
     duplicate: bool = False
+    model: str = "local"  # or "fused"
 
     @property
     def fused(self) -> bool:
         """Whether a fused model of the fleet decided, not the node's own."""
-        return self.version < 0
+        return self.model == "fused"
 
 
 class StatusMessage(msgspec.Struct):

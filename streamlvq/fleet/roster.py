@@ -13,8 +13,7 @@ from streamlvq.fleet.header import Header, Kind, check_name
 from streamlvq.fleet.members import Member, Status, Taken
 from streamlvq.fleet.shelf import Record, Shelf
 from streamlvq.fleet.trusted import TrustedKeys
-from streamlvq.snapshot import Snapshot, SnapshotError
-from streamlvq.snapshot.errors import SnapshotSchemaError
+from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
 
 LIMIT = 16 * 2**20  # bytes of an envelope
 ROOM = 2**24  # numbers that a model may ask memory for, whatever is said about it: 128 MiB
@@ -267,7 +266,8 @@ class Roster:
 
     def _parse(self, sealed: Sealed) -> Snapshot:
         try:
-            snapshot = Snapshot.from_bytes(sealed.payload, limit=self.limit, room=self.room)
+            limits = StateLimits(self.room)
+            snapshot = Snapshot.from_bytes(sealed.payload, limit=self.limit, limits=limits)
         except SnapshotSchemaError as error:
             raise EnvelopeRefused("schema", str(error)) from error
         except SnapshotError as error:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from streamlvq.fleet.errors import EnvelopeRefused
 from streamlvq.fleet.header import DIGEST_BYTES, LARGEST_HEADER, Header, Kind
-from streamlvq.snapshot.errors import SnapshotError
+from streamlvq.snapshot import SnapshotError
 from streamlvq.snapshot.files import UNFINISHED, read, write_atomically
 
 MAGIC = b"SLVQROS1"

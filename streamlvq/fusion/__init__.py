@@ -1,11 +1,20 @@
-"""Models of many nodes made one, corrected for how their sensors differ."""
+"""Models of many nodes fused into one, corrected for how their sensors differ."""
 
 from __future__ import annotations
 
-from streamlvq.fusion.errors import FusionError
-from streamlvq.fusion.fused import Fused
-from streamlvq.fusion.fusing import fuse
-from streamlvq.fusion.joining import new_node
+from streamlvq.fusion.fuse import fuse
+from streamlvq.fusion.fused import Fused, new_node
+from streamlvq.fusion.node_models import FusionError
 from streamlvq.fusion.report import Edge, FusionReport, NodeReport
+from streamlvq.fusion.screening import Clipping
 
-__all__ = ["Edge", "Fused", "FusionError", "FusionReport", "NodeReport", "fuse", "new_node"]
+__all__ = [
+    "Clipping",
+    "Edge",
+    "Fused",
+    "FusionError",
+    "FusionReport",
+    "NodeReport",
+    "fuse",
+    "new_node",
+]

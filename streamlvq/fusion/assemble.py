@@ -1,111 +1,105 @@
-"""A fused model as arrays and metadata, in the coordinates of a node."""
+"""A fused model as a state, in the coordinates of a node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from streamlvq.engine import Design
-from streamlvq.fusion.blend import Blended
-from streamlvq.fusion.brought import Model
-from streamlvq.fusion.metric import Fused as FusedMetric
-from streamlvq.fusion.metric import factor
-from streamlvq.fusion.shape import Shape
-from streamlvq.fusion.statistics import Statistics
-from streamlvq.fusion.tables import Axes
+from streamlvq.engine import ModelSpec
+from streamlvq.estimator import EstimatorState, construct, estimator_class
+from streamlvq.fusion.class_tables import Axes, ClassStatistics
+from streamlvq.fusion.combine import CombinedModel, FusedMetric, factor_metric
+from streamlvq.fusion.node_models import Model, ModelLayout
 from streamlvq.kernels import layout as at
-from streamlvq.snapshot.classifiers import MODELS, Arrays, Meta
-from streamlvq.snapshot.parameters import construct
-from streamlvq.snapshot.tags import tag
-from streamlvq.snapshot.verify import EXACT, LEAST_ROOM, NAMES, Numbers, shape_of, sizes_of
+from streamlvq.models.validation import (
+    MAX_SAMPLES,
+    MIN_CAPACITY,
+    NAMES,
+    StateSizes,
+    all_sizes,
+    shape_of,
+)
 from streamlvq.state import FIXED, SECTIONS, Floats, Ints
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
 
 
 @dataclass(frozen=True)
-class Place:
-    """The coordinates that a model is wanted in: x = gain * common + shift."""
+class Coordinates:
+    """Coordinates of the sensors of a node: x = gain * common + shift."""
 
     gain: Floats
     shift: Floats
 
 
 def assemble(
-    blended: Blended,
-    statistics: Statistics,
+    combined: CombinedModel,
+    statistics: ClassStatistics,
     axes: Axes,
     visible: Ints,
     columns: Ints,
-    place: Place,
+    coordinates: Coordinates,
     template: Model,
-    shape: Shape,
-) -> tuple[Arrays, Meta]:
-    """Arrays and metadata that `snapshot.rebuild` makes a classifier of.
+    layout: ModelLayout,
+) -> EstimatorState:
+    """Return the state of the fused model.
 
-    Parameters
-    ----------
-    blended, statistics
-        What was fused.
-    axes, visible, columns
-        All features and labels, and which of the labels and of the features are wanted.
-    place
-        Where.
-    template
-        Whose parameters it shall have.
-    shape
-        What kind of model it is.
-
+    `visible` and `columns` are the labels and features that are wanted; the model gets the
+    parameters of the template.
     """
     width = len(columns)
     if width < len(axes.features):
-        blended, statistics, place = _narrowed(blended, statistics, place, columns, shape.rank)
-    parameters = shape.parameters(template.meta["parameters"], width)
-    model: Any = construct(MODELS[template.type], parameters)
-    memory = template.meta["memory"]
-    seed = 0 if memory is None else memory["seed"]
-    design: Design = replace(model._design(), seed=seed)  # that of a model may be drawn each time
-    part = _Part(blended, statistics, visible, place, design, width)
-    numbers = Numbers(
+        combined, statistics, coordinates = _narrowed(
+            combined, statistics, coordinates, columns, layout.rank
+        )
+    parameters = layout.parameters(template.state.parameters, width)
+    model: Any = construct(estimator_class(template.type), parameters)
+    seed = 0 if template.sizes is None else template.sizes["seed"]
+    spec: ModelSpec = replace(model.spec(), seed=seed)  # that of a model may be drawn each time
+    part = _Part(combined, statistics, visible, coordinates, spec, width)
+    sizes = StateSizes(
         slots=part.slots,
         prototypes=len(part.label),
         classes=part.classes,
-        buffer=model.buffer_size if design.buffer > 0 else 0,
+        buffer=model.buffer_size if spec.buffer > 0 else 0,
         stored=0,
-        samples=int(min(_counts(statistics, visible).sum(), EXACT)),
+        samples=int(min(_counts(statistics, visible).sum(), MAX_SAMPLES)),
         random=1,
         seed=seed,
     )
-    sizes = sizes_of(numbers, design, width) | {at.BUFFER: 0}
+    kept = all_sizes(sizes, spec, width) | {at.BUFFER: 0}
     arrays = {}
     for name in NAMES:
-        size = shape_of(name, sizes)
+        size = shape_of(name, kept)
         if np.prod(size):
             arrays[name] = _filled(name, size, part.rows(name))
-    meta: Meta = {
-        "type": template.type,
-        "parameters": parameters,
-        "features": [tag(axes.features[k], "feature") for k in columns],
-        "labels": [tag(axes.labels[k], "label") for k in visible],
+    extra = {
+        "features": [axes.features[k] for k in columns],
+        "classes": [axes.labels[k] for k in visible],
         "columns": None,
-        "memory": {name: getattr(numbers, name) for name in Numbers.__struct_fields__},
+        "sizes": msgspec.structs.asdict(sizes),
     }
-    return arrays, meta
+    return EstimatorState(template.type, parameters, arrays, extra)
 
 
 def _narrowed(
-    blended: Blended, statistics: Statistics, place: Place, columns: Ints, rank: int
-) -> tuple[Blended, Statistics, Place]:
-    """What was fused, without the features that a node does not have."""
+    combined: CombinedModel,
+    statistics: ClassStatistics,
+    coordinates: Coordinates,
+    columns: Ints,
+    rank: int,
+) -> tuple[CombinedModel, ClassStatistics, Coordinates]:
+    """Leave out the features that a node does not have."""
     return (
         replace(
-            blended,
-            w=blended.w[:, columns],
-            moment=blended.moment[:, columns],
-            metrics=[_narrow_metric(each, columns, rank) for each in blended.metrics],
-            scales={name: values[columns] for name, values in blended.scales.items()},
+            combined,
+            w=combined.w[:, columns],
+            moment=combined.moment[:, columns],
+            metrics=[_narrow_metric(each, columns, rank) for each in combined.metrics],
+            scales={name: values[columns] for name, values in combined.scales.items()},
         ),
         replace(
             statistics,
@@ -113,25 +107,25 @@ def _narrowed(
             mean=statistics.mean[:, columns],
             variance=statistics.variance[:, columns],
         ),
-        Place(place.gain[columns], place.shift[columns]),
+        Coordinates(coordinates.gain[columns], coordinates.shift[columns]),
     )
 
 
 def _narrow_metric(metric: FusedMetric, columns: Ints, rank: int) -> FusedMetric:
     rows = metric.omega[:, columns]
     if len(rows) > len(columns):  # as many rows as features are enough
-        rows, _ = factor(rows.T @ rows, min(rank, len(columns)))
+        rows, _ = factor_metric(rows.T @ rows, min(rank, len(columns)))
     return metric._replace(omega=rows, columns=metric.columns[columns])
 
 
-def _counts(statistics: Statistics, visible: Ints) -> Floats:
-    """Whole samples of each class: weights that were capped need not be whole."""
+def _counts(statistics: ClassStatistics, visible: Ints) -> Floats:
+    """Return whole samples of each class: weights that were capped need not be whole."""
     counts: Floats = np.maximum(np.round(statistics.samples[visible]), 1.0)
     return counts
 
 
 def _filled(name: str, shape: tuple[int, ...], rows: Any) -> Any:
-    """An array of that shape that begins with these rows."""
+    """Return an array of that shape that begins with these rows."""
     start = SECTIONS[name].start if name not in FIXED else 0.0
     dtype = np.int64 if name == "label" else np.float64
     if name == "omega":
@@ -146,40 +140,40 @@ def _filled(name: str, shape: tuple[int, ...], rows: Any) -> Any:
 
 
 class _Part:
-    """What of a blend is wanted, row by row."""
+    """The wanted part of a combined model, row by row."""
 
     def __init__(
         self,
-        blended: Blended,
-        statistics: Statistics,
+        combined: CombinedModel,
+        statistics: ClassStatistics,
         visible: Ints,
-        place: Place,
-        design: Design,
+        coordinates: Coordinates,
+        spec: ModelSpec,
         width: int,
     ) -> None:
-        self.blended, self.design, self.width = blended, design, width
-        self.place = place
+        self.combined, self.spec, self.width = combined, spec, width
+        self.coordinates = coordinates
         self.statistics, self.visible = statistics, visible
         code = {int(k): n for n, k in enumerate(visible)}
-        self.paired = design.rule == at.RULE_PAIRWISE
+        self.paired = spec.rule == at.RULE_PAIRWISE
         if self.paired:
             self._take_pairs(code)
         else:
-            self.chosen = np.flatnonzero(np.isin(blended.label, visible))
-            self.label = np.array([code[int(k)] for k in blended.label[self.chosen]], np.int64)
-            self.w = blended.w[self.chosen]
-            self.metrics = blended.metrics
-            if design.local and blended.metrics:
-                self.metrics = [blended.metrics[k] for k in self.chosen]
-        self.classes = max(LEAST_ROOM, len(visible))
-        self.slots = design.room(self.classes).get(at.SLOTS, max(LEAST_ROOM, len(self.label)))
+            self.chosen = np.flatnonzero(np.isin(combined.label, visible))
+            self.label = np.array([code[int(k)] for k in combined.label[self.chosen]], np.int64)
+            self.w = combined.w[self.chosen]
+            self.metrics = combined.metrics
+            if spec.local and combined.metrics:
+                self.metrics = [combined.metrics[k] for k in self.chosen]
+        self.classes = max(MIN_CAPACITY, len(visible))
+        self.slots = spec.room(self.classes).get(at.SLOTS, max(MIN_CAPACITY, len(self.label)))
 
     def _take_pairs(self, code: dict[int, int]) -> None:
         """All pairs of the classes in their order; what no node has is made of class means."""
-        blended = self.blended
+        combined = self.combined
         found = {
             (int(a), int(b)): k
-            for k, (a, b) in enumerate(zip(blended.label, blended.against, strict=True))
+            for k, (a, b) in enumerate(zip(combined.label, combined.against, strict=True))
         }
         places: list[Floats] = []
         platt: list[Floats] = []
@@ -192,23 +186,23 @@ class _Part:
                 k = found.get(pair)
                 if k is None:
                     places += [self.statistics.mean[pair[0]], self.statistics.mean[pair[1]]]
-                    self.metrics.append(_usual(blended.metrics, self.width))
-                    platt.append(_usual_sigmoid(blended.platt))
+                    self.metrics.append(_usual(combined.metrics, self.width))
+                    platt.append(_usual_sigmoid(combined.platt))
                 else:
-                    places += [blended.w[k], blended.w[found[pair[::-1]]]]
-                    self.metrics.append(blended.metrics[k // 2])
-                    platt.append(blended.platt[k])
+                    places += [combined.w[k], combined.w[found[pair[::-1]]]]
+                    self.metrics.append(combined.metrics[k // 2])
+                    platt.append(combined.platt[k])
         self.label = np.array(label, np.int64)
         self.w = np.array(places).reshape(len(label), self.width)
         self.platt = np.array(platt).reshape(-1, at.PLATT_COUNT)
 
     def rows(self, name: str) -> Any:
-        """The content of an array, without room to grow."""
-        gain, shift = self.place.gain, self.place.shift
-        blended, stats = self.blended, self.statistics
+        """Return the content of an array, without room to grow."""
+        gain, shift = self.coordinates.gain, self.coordinates.shift
+        combined, stats = self.combined, self.statistics
         if name in ("variance", "mean", "peak", "weight", "inverse"):
-            value = blended.scales[name]
-            known = blended.scales["weight"] > 0
+            value = combined.scales[name]
+            known = combined.scales["weight"] > 0
             moved = {
                 "mean": np.where(known, gain * value + shift, 0.0),
                 "variance": gain * gain * value,
@@ -228,14 +222,14 @@ class _Part:
         if name == "platt":
             return self.platt
         if name == "calibration":
-            return blended.calibration
+            return combined.calibration
         if name == "born" or self.paired:
             return np.zeros(len(self.label)) if name != "w_moment" else np.zeros(self.w.shape)
         if name == "w_moment":
-            return blended.moment[self.chosen]
-        return blended.numbers[name][self.chosen]
+            return combined.moment[self.chosen]
+        return combined.numbers[name][self.chosen]
 
-    def _class(self, name: str, stats: Statistics, gain: Floats, shift: Floats) -> Any:
+    def _class(self, name: str, stats: ClassStatistics, gain: Floats, shift: Floats) -> Any:
         seen = stats.weight[self.visible] > 0
         return {
             "class_count": _counts(stats, self.visible),
@@ -245,8 +239,8 @@ class _Part:
         }[name]
 
     def _metric(self, name: str) -> Any:
-        rank = self.design.rows(self.width)
-        start = self.design.start_metric(self.width)
+        rank = self.spec.rows(self.width)
+        start = self.spec.start_metric(self.width)
         if name == "start":
             return start
         if name == "omega":
@@ -265,11 +259,11 @@ def _padded(omega: Floats, rank: int) -> Floats:
 
 
 def _usual(metrics: list[FusedMetric], width: int) -> FusedMetric:
-    """The mean over all pairs, for a pair that no node has."""
+    """Return the mean over all pairs, for a pair that no node has."""
     if not metrics:
         return FusedMetric(np.eye(width) / np.sqrt(width), 0.0, np.zeros(width), 0.0)
     matrix = np.mean([each.omega.T @ each.omega for each in metrics], axis=0)
-    rows, loss = factor(matrix, len(metrics[0].omega))
+    rows, loss = factor_metric(matrix, len(metrics[0].omega))
     columns = np.mean([each.columns for each in metrics], axis=0)
     return FusedMetric(rows, loss, columns, float(np.mean([each.total for each in metrics])))
 

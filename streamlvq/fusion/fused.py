@@ -1,36 +1,34 @@
-"""Fused."""
+"""Fused models for nodes, in the coordinates of their sensors, and for sensors that join later."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from streamlvq.fusion.assemble import Place, assemble
-from streamlvq.fusion.blend import Blended
-from streamlvq.fusion.brought import Brought
-from streamlvq.fusion.errors import FusionError
+from streamlvq.estimator import EstimatorState
+from streamlvq.fusion.assemble import Coordinates, assemble
+from streamlvq.fusion.class_tables import Axes, Bools, ClassStatistics, CommonTable, NodeTable
+from streamlvq.fusion.combine import CombinedModel
+from streamlvq.fusion.corrections import Correction, get_correction
+from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
 from streamlvq.fusion.report import FusionReport
-from streamlvq.fusion.shape import Shape
-from streamlvq.fusion.statistics import Statistics
-from streamlvq.fusion.tables import Axes
 from streamlvq.snapshot import Snapshot
-from streamlvq.snapshot.classifiers import Arrays, Meta, prefixed
-from streamlvq.snapshot.snapshot import _File, _named
 from streamlvq.state import Floats, Ints
+from streamlvq.vectorize import to_rows
 
-COMMON = "fused"  # the node of a snapshot in common coordinates
+COMMON_NODE = "fused"  # the node of a snapshot in common coordinates
 
 
 @dataclass(frozen=True)
 class Component:
-    """What nodes that share classes have in common."""
+    """The combined models of nodes that are connected by shared classes."""
 
-    models: dict[str, Blended]  # of each member
-    statistics: Statistics
+    models: dict[str, CombinedModel]  # of each member
+    statistics: ClassStatistics
     shared: Ints  # classes that enough nodes have
     fitted: Floats | None  # weights of a committee
     spread: Floats
@@ -39,18 +37,18 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What is needed to give a node its model."""
+class NodePlacement:
+    """Where a node stands: its component, the coordinates of its sensors, what it has."""
 
-    brought: Brought
+    model: NodeModel
     component: int
-    place: Place
+    coordinates: Coordinates
     own: Ints  # classes that it has
     columns: Ints  # features that it has
 
 
 class Fused:
-    """What nodes know together, for each of them in the coordinates of its own sensors.
+    """What nodes have learnt together, for each of them in the coordinates of its own sensors.
 
     Made by `fuse`. `report` says what was done to whom.
     """
@@ -58,32 +56,32 @@ class Fused:
     def __init__(
         self,
         axes: Axes,
-        shapes: dict[str, Shape],
+        layouts: dict[str, ModelLayout],
         components: list[Component],
-        standings: dict[str, Standing],
+        placements: dict[str, NodePlacement],
         drift: str,
         report: Callable[[], FusionReport],
     ) -> None:
-        self._axes, self._shapes, self._drift = axes, shapes, drift
-        self._components, self._standings = components, standings
+        self._axes, self._layouts, self._drift = axes, layouts, drift
+        self._components, self._placements = components, placements
         self._report = report
 
     @functools.cached_property
     def report(self) -> FusionReport:
-        """What was done to whom, and whether it makes sense; put together when asked for."""
+        """What was done to each node, and whether it makes sense; built on first use."""
         return self._report()
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All that took part, by name."""
-        return tuple(self._standings)
+        """Names of all nodes that took part."""
+        return tuple(self._placements)
 
     def for_node(self, name: str) -> Any:
-        """A new classifier for a node: all shared classes, in the units of its sensors."""
+        """Return a new classifier for a node: all shared classes, in the units of its sensors."""
         return self.snapshot(name).classifier()
 
-    def snapshot(self, name: str | None = None, *, called: str = COMMON) -> Snapshot:
-        """The same as a snapshot, to be kept or sent.
+    def snapshot(self, name: str | None = None, *, called: str = COMMON_NODE) -> Snapshot:
+        """Return a fused model as a snapshot, to be kept or sent.
 
         Parameters
         ----------
@@ -96,12 +94,12 @@ class Fused:
         """
         if name is None:
             return self._snapshot(called, self._common())
-        if name not in self._standings:
-            known = ", ".join(map(repr, list(self._standings)[:9]))
+        if name not in self._placements:
+            known = ", ".join(map(repr, list(self._placements)[:9]))
             raise FusionError(f"expected a node that took part ({known}), got {name!r}")
-        return self._snapshot(name, self._standings[name])
+        return self._snapshot(name, self._placements[name])
 
-    def _common(self) -> Standing:
+    def _common(self) -> NodePlacement:
         if len(self._components) > 1:
             raise FusionError(
                 f"expected nodes that share classes, got {len(self._components)} groups that "
@@ -109,16 +107,15 @@ class Fused:
                 "there are no common coordinates. Ask for a node, or use drift='none'"
             )
         largest = max(range(len(self._components)), key=lambda c: self._components[c].samples)
-        member = next(s for s in self._standings.values() if s.component == largest)
+        member = next(s for s in self._placements.values() if s.component == largest)
         width = len(self._axes.features)
-        place = Place(np.ones(width), np.zeros(width))
+        coordinates = Coordinates(np.ones(width), np.zeros(width))
         none = np.zeros(0, np.int64)
-        return Standing(member.brought, largest, place, none, np.arange(width))
+        return NodePlacement(member.model, largest, coordinates, none, np.arange(width))
 
-    def _snapshot(self, node: str, standing: Standing) -> Snapshot:
-        _named(node)
-        component = self._components[standing.component]
-        visible = np.union1d(component.shared, standing.own).astype(np.int64)
+    def _snapshot(self, node: str, placement: NodePlacement) -> Snapshot:
+        component = self._components[placement.component]
+        visible = np.union1d(component.shared, placement.own).astype(np.int64)
         if len(visible) == 0:
             raise FusionError(f"node {node!r} has learnt nothing, and shares nothing with others")
         parts = {
@@ -127,15 +124,47 @@ class Fused:
                 component.statistics,
                 self._axes,
                 visible,
-                standing.columns,
-                standing.place,
-                model,
-                self._shapes[member],
+                placement.columns,
+                placement.coordinates,
+                own,
+                self._layouts[member],
             )
-            for member, model in standing.brought.models.items()
+            for member, own in placement.model.models.items()
         }
-        arrays, meta = _put_together(standing.brought, parts, component.fitted)
-        return Snapshot(arrays, _File(node, None, False, meta))
+        state = _put_together(placement.model, parts, component.fitted)
+        return Snapshot(state, node, readings=False)
+
+    @property
+    def features(self) -> tuple[Hashable, ...]:
+        """All features that any node knows."""
+        return tuple(self._axes.features)
+
+    def for_sensor(self, name: str, rows: Floats, columns: list[Any], y: list[Any]) -> Any:
+        """Return a classifier for a sensor that took no part; see `new_node`."""
+        axes = self._axes
+        table, held = _observe(self._transformed(rows, columns), columns, y, axes)
+        if not held.any():
+            raise FusionError(f"expected a reading of one of the classes {axes.labels}, got none")
+        number = max(
+            range(len(self._components)),
+            key=lambda c: float(held[self._components[c].shared].sum()),
+        )
+        coordinates = estimate_coordinates(
+            table, self._components[number], get_correction(self._drift)
+        )
+        member = next(s for s in self._placements.values() if s.component == number)
+        every = np.arange(len(axes.features))  # a few readings need not show all that it has
+        none = np.zeros(0, np.int64)
+        placement = NodePlacement(member.model, number, coordinates, none, every)
+        return self._snapshot(name, placement).classifier()
+
+    def _transformed(self, rows: Floats, columns: list[Any]) -> Floats:
+        """Return readings as the models see them, if they see a transform of them."""
+        name, placement = next(iter(self._placements.items()))
+        if placement.model.transform is None:
+            return rows
+        seen: Floats = self.for_node(name).transform_rows(rows, columns)
+        return seen
 
     def __repr__(self) -> str:
         return (
@@ -145,15 +174,116 @@ class Fused:
 
 
 def _put_together(
-    brought: Brought, parts: dict[str, tuple[Arrays, Meta]], fitted: Floats | None
-) -> tuple[Arrays, Meta]:
-    if brought.committee is None:
-        arrays, meta = parts[""]
+    model: NodeModel, parts: dict[str, EstimatorState], fitted: Floats | None
+) -> EstimatorState:
+    """The models of a node in the committee and the transform that they came from."""
+    if model.committee is None:
+        state = parts[""]
     else:
-        arrays = {"fitted": np.asarray(fitted)}
-        for name, (own, _) in parts.items():
-            arrays |= prefixed(name, own)
-        meta = brought.committee | {"members": {name: each for name, (_, each) in parts.items()}}
-    if brought.transform is not None:
-        arrays, meta = prefixed("classifier", arrays), brought.transform | {"classifier": meta}
-    return arrays, meta
+        state = replace(model.committee, arrays={"fitted": np.asarray(fitted)}, parts=parts)
+    if model.transform is None:
+        return state
+    return replace(model.transform, parts={"classifier": state})
+
+
+# --- sensors that join later ---------------------------------------------------------------------
+
+
+def new_node(
+    fused: Fused,
+    X: Any,
+    y: Sequence[Any],
+    *,
+    name: str = "new",
+    features: Sequence[Hashable] | None = None,
+) -> Any:
+    """Return a classifier for a sensor that took no part, from a few labelled readings.
+
+    How far its readings are from the common means of their classes tells its shift (and gain, if
+    nodes differ by gains). With few readings it stays close to what is usual among the nodes.
+
+    Parameters
+    ----------
+    fused
+        What the others know together.
+    X, y
+        Readings (dictionaries, a DataFrame, or an array with `features`) and their labels. Labels
+        that no node knows say nothing.
+    name
+        What to call it.
+    features
+        The names of an array's columns; by default those of the nodes, in the order of
+        `fused.report.features`.
+
+    Examples
+    --------
+
+    >>> from streamlvq import GLVQ, Snapshot, fuse
+    >>> from streamlvq.fusion import new_node
+
+    >>> nodes = []
+    >>> for name, shift in {"a": 0.0, "b": 2.0, "c": -1.0}.items():
+    ...     model = GLVQ()
+    ...     for k in range(20):
+    ...         for y, x in {"ham": 1.0, "spam": 4.0, "egg": 7.0}.items():
+    ...             model.learn_one({"x": x + k % 5 / 10 + shift}, y)
+    ...     nodes.append(Snapshot.of(model, name))
+
+    A sensor that shows five more, and one reading of one class:
+
+    >>> model = new_node(fuse(nodes), [{"x": 6.2}], ["ham"])
+    >>> model.predict_one({"x": 9.4}), model.predict_one({"x": 12.0})
+    ('spam', 'egg')
+
+    """
+    rows, names = to_rows(X, features)
+    columns = list(fused.features) if names is None else list(names)
+    if len(columns) != rows.shape[1] or len(rows) != len(y):
+        raise FusionError(
+            f"expected {len(columns)} columns and a label for each reading, got {rows.shape[1]} "
+            f"columns, {len(rows)} readings and {len(y)} labels"
+        )
+    return fused.for_sensor(name, rows, columns, list(y))
+
+
+def _observe(rows: Floats, columns: list[Any], y: list[Any], axes: Axes) -> tuple[NodeTable, Bools]:
+    """Return statistics of a few readings as a node would have them, and the classes seen."""
+    wide = np.full((len(rows), len(axes.features)), np.nan)
+    position = {name: k for k, name in enumerate(axes.features)}
+    for k, name in enumerate(columns):
+        if name in position:
+            wide[:, position[name]] = rows[:, k]
+    shape = len(axes.labels), len(axes.features)
+    count, mean, variance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    held = np.zeros(len(axes.labels), bool)
+    for k, label in enumerate(axes.labels):
+        ours = wide[[each == label for each in y]]
+        known = np.isfinite(ours)
+        held[k], count[k] = len(ours) > 0, known.sum(axis=0)
+        safe = np.maximum(count[k], 1.0)
+        mean[k] = np.where(known, ours, 0.0).sum(axis=0) / safe
+        variance[k] = np.where(known, (ours - mean[k]) ** 2, 0.0).sum(axis=0) / safe
+    return NodeTable(count, mean, variance), held
+
+
+def estimate_coordinates(
+    node: NodeTable, component: Component, correction: Correction
+) -> Coordinates:
+    """Estimate the coordinates of a node that had no say: its class means against the common ones.
+
+    With little evidence it stays close to what is usual among the nodes.
+    """
+    statistics = component.statistics
+    known = statistics.weight > 0
+    common = CommonTable(
+        np.where(known, statistics.mean, np.nan),
+        np.where(known, statistics.variance, np.nan),
+        component.spread,
+    )
+    gain, shift, error = correction.fit_node(node, common)
+    usual = component.usual_shift
+    if usual.max(initial=0.0) <= 0.0:  # nothing to compare with
+        return Coordinates(gain, shift)
+    with np.errstate(invalid="ignore"):
+        believed = np.where(np.isfinite(error), usual / (usual + error), 0.0)
+    return Coordinates(gain, shift * np.nan_to_num(believed))

@@ -1,8 +1,33 @@
-"""What a fusion says about itself."""
+"""Reports of fusions: what was done to each node, what to look into, and all of it as a table."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import msgspec
+import numpy as np
+
+from streamlvq.fusion.aggregators import get_aggregator
+from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
+from streamlvq.fusion.corrections import get_correction
+from streamlvq.fusion.screening import (
+    QUORUM,
+    Clipping,
+    ScreeningResult,
+    class_centres,
+    class_distances,
+)
+from streamlvq.fusion.sharing import components, evidence, spanning_tree
+from streamlvq.state import Floats, Ints
+from streamlvq.text import aligned, entry, number
+
+MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported
+LARGE_RESIDUAL = 1.0  # deviations: nodes that differ more deserve a word
+UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correction
+MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
+LARGE_RANK_LOSS = 0.05  # of a metric
+UNITS = "(off by, left over: in deviations within the classes; weight: share over all classes)"
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -26,7 +51,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """What became of one node.
+    """What was done to one node.
 
     Attributes
     ----------
@@ -47,7 +72,7 @@ class NodeReport(msgspec.Struct, frozen=True):
     gained
         Classes that it had never seen.
     clipped
-        What of it was changed or did not count, in sentences. It happens to honest nodes as well.
+        What of it was changed or did not count. It happens to honest nodes as well.
     left_out
         Why all of it was left out; None if it was not.
     """
@@ -62,12 +87,12 @@ class NodeReport(msgspec.Struct, frozen=True):
     residual: float
     weights: dict[str, float]
     gained: tuple[str, ...]
-    clipped: tuple[str, ...]
+    clipped: tuple[Clipping, ...]
     left_out: str | None
 
 
 class FusionReport(msgspec.Struct, frozen=True):
-    """What was done to whom, and whether it makes sense; `print` shows it as a table.
+    """What was done to each node, and whether it makes sense; `print` shows it as a table.
 
     Attributes
     ----------
@@ -79,7 +104,7 @@ class FusionReport(msgspec.Struct, frozen=True):
         Pairs of nodes that share classes; of many nodes only those of the spanning tree.
     labels, features
         All that any node knows.
-    weighting, rule, drift
+    weighting, aggregator, drift
         How they were fused; `drift` is the correction that was used.
     why
         Why this one, in a sentence.
@@ -93,7 +118,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     rank_loss
         The share of the metrics that was lost because their rank is limited.
     unprotected
-        Classes that too few nodes have to tell a lie from the truth.
+        Classes that too few nodes have to tell a mistake from the truth.
     warnings
         What somebody should look into, in sentences.
     """
@@ -104,7 +129,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     features: tuple[str, ...]
     weighting: str
-    rule: str
+    aggregator: str
     drift: str
     why: str
     trials: dict[str, float]
@@ -115,7 +140,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
     def text(self) -> str:
-        """A table of the nodes, the correction and why, notes and warnings.
+        """Return a table of the nodes, the correction and why, notes and warnings.
 
         Examples
         --------
@@ -140,9 +165,279 @@ class FusionReport(msgspec.Struct, frozen=True):
         note         too few nodes to tell a mistake from the truth about egg, ham, spam
 
         """
-        from streamlvq.fusion.text import report_text  # noqa: PLC0415
-
         return report_text(self)
 
     def __str__(self) -> str:
         return self.text()
+
+
+# --- from a run ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FusionRecord:
+    """What a run of `fuse` leaves for its report."""
+
+    axes: Axes
+    tables: ClassTables  # of all nodes
+    used: ClassTables  # without what was left out
+    relevance: Floats
+    alignment: Alignment
+    component: list[int]  # of every node
+    weights: Floats  # nodes x classes
+    screened: ScreeningResult
+    shared: list[Ints]  # classes that each component gives to all its nodes
+    weighting: str
+    aggregator: str
+    drift: str
+    why: str
+    trials: dict[str, float]
+    rank_loss: float
+    quorum: int
+
+
+def build_report(run: FusionRecord) -> FusionReport:
+    """Build the report of a run, with its warnings."""
+    tables, used, alignment, relevance = run.tables, run.used, run.alignment, run.relevance
+    features, labels = run.axes.display_names
+    neutral = Alignment(np.ones_like(alignment.gain), np.zeros_like(alignment.shift))
+    far = class_distances(tables, alignment, relevance, class_centres(used, alignment))
+    raw = class_distances(used, neutral, relevance, class_centres(used, neutral))
+    sizes = _sizes(tables, alignment, relevance)
+    nodes = {}
+    for i, name in enumerate(tables.nodes):
+        held = tables.held[i]
+        gained = [labels[k] for k in run.shared[run.component[i]] if not held[k]]
+        nodes[name] = NodeReport(
+            node=name,
+            samples=int(tables.samples[i].sum()),
+            counts={labels[k]: int(tables.samples[i, k]) for k in np.flatnonzero(held)},
+            component=run.component[i],
+            shift=dict(zip(features, alignment.shift[i].tolist(), strict=True)),
+            gain=dict(zip(features, alignment.gain[i].tolist(), strict=True)),
+            drift=float(sizes[i]),
+            residual=_rms(far[i][held]),
+            weights={labels[k]: float(run.weights[i, k]) for k in np.flatnonzero(held)},
+            gained=tuple(gained),
+            clipped=tuple(run.screened.clipped.get(i, [])),
+            left_out=run.screened.left_out.get(i),
+        )
+    many = used.held & (used.held.sum(axis=0) > 1)
+    alone = [labels[k] for k in np.flatnonzero(tables.held.sum(axis=0) < QUORUM)]
+    report = FusionReport(
+        nodes=nodes,
+        components=_members(tables.nodes, run.component),
+        edges=_edges(used, alignment, relevance, labels),
+        labels=tuple(labels),
+        features=tuple(features),
+        weighting=run.weighting,
+        aggregator=run.aggregator,
+        drift=run.drift,
+        why=run.why,
+        trials=run.trials,
+        raw_residual=_rms(raw[many]),
+        cycle_residual=_rms(far[many]) if _has_cycle(used) else None,
+        rank_loss=run.rank_loss,
+        unprotected=tuple(alone),
+        warnings=(),
+    )
+    return msgspec.structs.replace(report, warnings=(*_warnings(report), *_withheld(run, labels)))
+
+
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values**2))) if len(values) else 0.0
+
+
+def _sizes(tables: ClassTables, alignment: Alignment, relevance: Floats) -> Floats:
+    """Return how far the correction moves the class means of each node, in deviations."""
+    moved = (tables.mean - alignment.align(tables.mean)) ** 2 / tables.spread
+    known = tables.count > 0
+    worth = np.where(known, relevance, 0.0)
+    total = worth.sum(axis=(1, 2))
+    size: Floats = np.sqrt((worth * moved).sum(axis=(1, 2)) / np.where(total > 0, total, 1.0))
+    return size
+
+
+def _has_cycle(tables: ClassTables) -> bool:
+    """Return True if there is more to compare than corrections were estimated from."""
+    held = tables.held
+    held = held[held.any(axis=1)][:, held.any(axis=0)]
+    if not held.size:
+        return False
+    groups = len(np.unique(components(held)))
+    return bool(held.sum() > held.shape[0] + held.shape[1] - groups)
+
+
+def _members(names: list[str], component: list[int]) -> tuple[tuple[str, ...], ...]:
+    count = max(component) + 1
+    return tuple(
+        tuple(name for name, number in zip(names, component, strict=True) if number == wanted)
+        for wanted in range(count)
+    )
+
+
+def _edges(
+    tables: ClassTables, alignment: Alignment, relevance: Floats, labels: list[str]
+) -> tuple[Edge, ...]:
+    strength = evidence(tables.samples)
+    if len(tables.nodes) <= MAX_GRAPH_NODES:
+        pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(strength) > 0)]
+    else:
+        pairs = [(min(pair), max(pair)) for pair in spanning_tree(strength)]
+    aligned = alignment.align(tables.mean)
+    edges = []
+    for i, j in pairs:
+        names = tuple(labels[k] for k in np.flatnonzero(tables.held[i] & tables.held[j]))
+        worth = np.where((tables.count[i] > 0) & (tables.count[j] > 0), relevance, 0.0)
+        apart = (worth * (aligned[i] - aligned[j]) ** 2 / tables.spread).sum()
+        total = worth.sum()
+        residual = float(np.sqrt(apart / total / 2.0)) if total > 0 else 0.0
+        edges.append(Edge(tables.nodes[i], tables.nodes[j], names, residual))
+    return tuple(edges)
+
+
+def _warnings(found: FusionReport) -> list[str]:
+    words = []
+    if len(found.nodes) == 1:
+        words.append(f"only one node was given, {next(iter(found.nodes))!r}: nothing was fused")
+    for node in found.nodes.values():
+        if node.left_out is not None:
+            words.append(f"node {node.node!r} was left out: {node.left_out}")
+        # What was merely cut happens to honest nodes too: it is told at the node alone.
+        words += [f"node {node.node!r}: {each}" for each in node.clipped if each.excluded]
+        if not node.samples:
+            words.append(f"node {node.node!r} has learnt nothing: its sensors may differ")
+    groups = [group for group in found.components if len(group) > 0]
+    if len(groups) > 1:
+        names = "; ".join(", ".join(group[:5]) for group in groups[:5])
+        words.append(
+            f"the nodes fall into {len(groups)} groups that share no class ({names}): how the "
+            "sensors of different groups differ cannot be known, so each group was fused by "
+            "itself; if they do not differ, drift='none' fuses all"
+        )
+    words += _explained(found)
+    if found.rank_loss > LARGE_RANK_LOSS:
+        words.append(
+            f"a fused metric lost {found.rank_loss:.0%} because its rank is limited; rank='full' "
+            "keeps all"
+        )
+    return words
+
+
+def _explained(found: FusionReport) -> list[str]:
+    residual = found.cycle_residual
+    correction = get_correction(found.drift)
+    if correction.one_frame:
+        if found.raw_residual > LARGE_RESIDUAL:
+            return [
+                f"class means of different nodes are {found.raw_residual:.1f} deviations apart, "
+                "and nothing was corrected: the sensors may measure different things"
+            ]
+        return []
+    if residual is not None and residual > max(
+        MIN_UNEXPLAINED, UNEXPLAINED_SHARE * found.raw_residual
+    ):
+        return [
+            f"{correction.corrects} of sensors do not explain how the nodes differ: class means "
+            f"are {found.raw_residual:.2f} deviations apart before and {residual:.2f} after the "
+            "correction"
+        ]
+    return []
+
+
+def _withheld(run: FusionRecord, labels: list[str]) -> list[str]:
+    """Name the classes that others were not given because too few nodes have them."""
+    inside = np.array(run.component)
+    words = []
+    for part, given in enumerate(run.shared):
+        holders = run.used.held[inside == part].sum(axis=0)
+        lacking = (inside == part).sum() > holders
+        withheld = (holders > 0) & lacking
+        withheld[given] = False
+        for count in np.unique(holders[withheld]).tolist():
+            names = [labels[k] for k in np.flatnonzero(withheld & (holders == count))]
+            words.append(_too_few(names, count, run.aggregator, run.quorum))
+    return words
+
+
+def _too_few(names: list[str], count: int, aggregator: str, quorum: int) -> str:
+    robust = get_aggregator(aggregator).robust
+    have = "1 node has" if count == 1 else f"{count} nodes have"
+    need = f"aggregator {aggregator} needs {quorum}" if robust else f"the quorum is {quorum}"
+    it, was = ("it", "it was") if len(names) == 1 else ("them", "they were")
+    which = ", ".join(map(repr, names))
+    return f"{which}: only {have} {it} and {need}; {was} not given to the others"
+
+
+# --- as text -------------------------------------------------------------------------------------
+
+
+def report_text(report: FusionReport) -> str:
+    """Return the whole report, for a terminal."""
+    lines = [*aligned(node_rows(report)), UNITS, "", entry("correction", report.why)]
+    if report.trials:
+        tried = ", ".join(f"{name} {amount(error)}" for name, error in report.trials.items())
+        lines.append(entry("tried", tried))
+    alone = unprotected_note(report)
+    lines += [entry("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
+    lines += [entry("warning", text) for text in report.warnings]
+    return "\n".join(lines)
+
+
+def node_rows(report: FusionReport) -> list[list[str]]:
+    """Return a row for each node, after one with the names of the columns.
+
+    `off by` and `left over` are in within-class deviations; weights of all nodes add up to one.
+    """
+    several = len(report.components) > 1
+    head = ["node", *(["part"] if several else []), "samples", "classes", "gained", "off by",
+            "left over", "weight", "remarks"]  # fmt: skip
+    weight = total_weights(report)
+    return [head, *(_row(node, several, weight[name]) for name, node in report.nodes.items())]
+
+
+def _row(node: NodeReport, several: bool, weight: float) -> list[str]:
+    part = [str(node.component + 1)] if several else []
+    return [node.node, *part, number(node.samples), str(len(node.counts)),
+            ", ".join(node.gained) or "-", amount(node.drift), amount(node.residual),
+            share(weight), remarks(node)]  # fmt: skip
+
+
+def total_weights(report: FusionReport) -> dict[str, float]:
+    """Return the share of each node in all classes together."""
+    own = {name: sum(node.weights.values()) for name, node in report.nodes.items()}
+    total = sum(own.values())
+    return {name: weight / total if total > 0 else 0.0 for name, weight in own.items()}
+
+
+def remarks(node: NodeReport) -> str:
+    """Return what was done to a node, for a narrow column."""
+    if node.left_out is not None:
+        return "left out"
+    return "clipped" if node.clipped else "-"
+
+
+def node_notes(report: FusionReport) -> list[str]:
+    """Return what of nodes was cut, as far as it is not among the warnings."""
+    return [
+        f"node {node.node!r}: {clipping}"
+        for node in report.nodes.values()
+        for clipping in node.clipped
+        if not clipping.excluded
+    ]
+
+
+def unprotected_note(report: FusionReport) -> str:
+    """Return a note on classes that too few nodes have; empty if there are none."""
+    if not report.unprotected:
+        return ""
+    which = ", ".join(report.unprotected)
+    return f"too few nodes to tell a mistake from the truth about {which}"
+
+
+def amount(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "-"
+
+
+def share(value: float) -> str:
+    return f"{100 * value:.1f} %"

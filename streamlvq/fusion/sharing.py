@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamlvq.fusion.tables import Bools
+from streamlvq.fusion.class_tables import Bools
 from streamlvq.state import Floats, Ints
 
 

@@ -1,7 +1,8 @@
-"""Two opinions into one: a log-linear pool, fitted on samples before they are learnt.
+"""Several opinions into one: a log-linear pool, fitted on samples before they are learnt.
 
-The same idea as the temperature of a single model, with one temperature for each member. `fitted`
-holds the two weights and then the curvature of the log loss along each of them.
+The same idea as the temperature of a single model, with one temperature for each member. Opinions
+are members x rows x classes. `fitted` holds a weight for each member and then the curvature of the
+log loss along each of them.
 """
 
 from __future__ import annotations
@@ -17,63 +18,50 @@ LARGEST = 10.0
 
 
 @helper
-def pool_row(first, second, known, fitted, out):
-    """out_c ~ first_c ** weight * second_c ** weight."""
+def pool_row(opinions, k, known, fitted, out):
+    """out_c ~ product over the members of opinion_c ** weight; there are at least two."""
     top = -1e300
     for c in range(known):
-        out[c] = fitted[0] * log(first[c] + TINY) + fitted[1] * log(second[c] + TINY)
-        top = max(top, out[c])
+        out[k, c] = fitted[0] * log(opinions[0, k, c] + TINY) + fitted[1] * log(
+            opinions[1, k, c] + TINY
+        )
+        for m in range(2, opinions.shape[0]):
+            out[k, c] += fitted[m] * log(opinions[m, k, c] + TINY)
+        top = max(top, out[k, c])
     total = 0.0
     for c in range(known):
-        out[c] = exp(out[c] - top)
-        total += out[c]
+        out[k, c] = exp(out[k, c] - top)
+        total += out[k, c]
     for c in range(known):
-        out[c] /= total
+        out[k, c] /= total
 
 
 @helper
-def fit_weight(opinion, known, code, fitted, member, out):
+def fit_weight(opinions, k, known, code, fitted, member, out):
     """One Newton step of a member's weight on the log loss of the pool in `out`."""
     mean, square = 0.0, 0.0
     for c in range(known):
-        score = log(opinion[c] + TINY)
-        mean += out[c] * score
-        square += out[c] * score * score
-    fitted[2 + member] = DECAY * fitted[2 + member] + square - mean * mean
-    step = (log(opinion[code] + TINY) - mean) / (fitted[2 + member] + PRIOR)
+        score = log(opinions[member, k, c] + TINY)
+        mean += out[k, c] * score
+        square += out[k, c] * score * score
+    slot = opinions.shape[0] + member
+    fitted[slot] = DECAY * fitted[slot] + square - mean * mean
+    step = (log(opinions[member, k, code] + TINY) - mean) / (fitted[slot] + PRIOR)
     fitted[member] = min(LARGEST, max(0.0, fitted[member] + step))
 
 
-@helper
-def fit_row(first, second, known, code, fitted, out):
-    pool_row(first, second, known, fitted, out)
-    fit_weight(first, known, code, fitted, 0, out)
-    fit_weight(second, known, code, fitted, 1, out)
+@kernel("void(float64[:, :, ::1], float64[::1], float64[:, ::1])")
+def pool(opinions, fitted, out):
+    """Pool the opinions about each row."""
+    for k in range(opinions.shape[1]):
+        pool_row(opinions, k, opinions.shape[2], fitted, out)
 
 
-@kernel("void(float64[::1], float64[::1], float64[::1], float64[::1])")
-def pool(first, second, fitted, out):
-    """Pool two opinions about one reading."""
-    pool_row(first, second, first.shape[0], fitted, out)
-
-
-@kernel("void(float64[::1], float64[::1], int64, float64[::1], float64[::1])")
-def fit(first, second, code, fitted, out):
-    """Let one sample of class `code` teach the weights."""
-    fit_row(first, second, first.shape[0], code, fitted, out)
-
-
-@kernel("void(float64[:, ::1], float64[:, ::1], float64[::1], float64[:, ::1])")
-def pool_array(first, second, fitted, out):
-    for k in range(first.shape[0]):
-        pool_row(first[k], second[k], first.shape[1], fitted, out[k])
-
-
-@kernel(
-    "void(float64[:, ::1], float64[:, ::1], int64[::1], int64[::1], float64[::1], float64[:, ::1])"
-)
-def fit_array(first, second, known, codes, fitted, out):
-    """As `fit` for each row, of which the first `known` classes were known; 0 or 1 is skipped."""
-    for k in range(first.shape[0]):
+@kernel("void(float64[:, :, ::1], int64[::1], int64[::1], float64[::1], float64[:, ::1])")
+def fit(opinions, known, codes, fitted, out):
+    """Let each row teach the weights; its first `known` classes were known, 0 or 1 is skipped."""
+    for k in range(opinions.shape[1]):
         if known[k] > 1:
-            fit_row(first[k], second[k], known[k], codes[k], fitted, out[k])
+            pool_row(opinions, k, known[k], fitted, out)
+            for member in range(opinions.shape[0]):
+                fit_weight(opinions, k, known[k], codes[k], fitted, member, out)

@@ -26,6 +26,11 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         return True
 
     @property
+    def mutable_parameters(self) -> frozenset[str]:
+        """The parameters that may change in a model that has begun to learn."""
+        return frozenset(self._mutable_attributes)
+
+    @property
     @abc.abstractmethod
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of their appearance."""

@@ -5,18 +5,32 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.engine import Design, Engine
-from streamlvq.errors import ParameterError
+from streamlvq.engine import Engine, ModelSpec
+from streamlvq.errors import ParameterError, SnapshotError
+from streamlvq.estimator import (
+    DEFAULT_LIMITS,
+    EstimatorState,
+    StateLimits,
+    check_distinct,
+    check_ours,
+    construct,
+    parameters_of,
+    without_numpy,
+)
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.array_classifier import ArrayClassifier, Label
+from streamlvq.models.batch import Arrays, Batch
+from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
+from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
 from streamlvq.records import Explanation, Prototype
 from streamlvq.vectorize import (
     EXPECTED_NUMBER,
@@ -29,6 +43,9 @@ from streamlvq.vectorize import (
     to_number,
     to_rows,
 )
+
+# Rules that give a reading the label of its closest prototype.
+BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -43,7 +60,7 @@ class LVQClassifier(ArrayClassifier):
     _kind: ClassVar[int] = at.EUCLIDEAN
     _local: ClassVar[bool] = False
     _start_temperature: ClassVar[float] = 2.0
-    _has_relsim: ClassVar[bool] = True
+    has_relsim: ClassVar[bool] = True  # prototypes decide alone, so a RelSim means something
 
     prototypes_per_class: int = 1
     max_prototypes_per_class: int = 8
@@ -132,9 +149,10 @@ class LVQClassifier(ArrayClassifier):
     def _rank(self) -> int | None:
         return None
 
-    def _design(self) -> Design:
+    def spec(self) -> ModelSpec:
+        """Return what the model is before it has learnt anything; without a seed one is drawn."""
         seed = secrets.randbits(31) if self.seed is None else self.seed
-        return Design(
+        return ModelSpec(
             rule=self._rule,
             kind=self._kind,
             local=self._local,
@@ -162,10 +180,35 @@ class LVQClassifier(ArrayClassifier):
         """Labelled samples learnt so far."""
         return 0 if self._engine is None else self._engine.state.size(at.SAMPLES)
 
+    @property
+    def known_labels(self) -> list[Label]:
+        """The model's own list of classes; a new class makes it another list, known by identity."""
+        return self._labels
+
+    @property
+    def engine(self) -> Engine | None:
+        """The arrays of the model and the kernels on them; None before its first reading."""
+        return self._engine
+
+    @classmethod
+    def decides_by_distance(cls) -> bool:
+        """Return True if a reading gets the label of its closest prototype."""
+        return cls._rule in BY_DISTANCE
+
+    @classmethod
+    def metric_kind(cls) -> int:
+        """Return the kind of metric, as `layout` numbers them."""
+        return cls._kind
+
+    @classmethod
+    def has_local_metrics(cls) -> bool:
+        """Return True if each prototype has a metric of its own."""
+        return cls._local
+
     def _admit(self, names: Sequence[Hashable]) -> Engine:
         """Make room for features that are new; build the model with its first reading."""
         if self._engine is None:
-            self._engine = Engine(self._design(), len(names), self._start_temperature)
+            self._engine = Engine(self.spec(), len(names), self._start_temperature)
             self._engine.set_parameters(self._parameters(), self._switches())
             self._vectorizer = Vectorizer(names)
         elif names:
@@ -270,6 +313,19 @@ class LVQClassifier(ArrayClassifier):
             raise self._infinite(status)
         return engine
 
+    def predict_labels_one(self, x: Reading) -> tuple[list[Label], Rows] | None:
+        """As `predict_proba_one`, without a dictionary: labels, and an array of probabilities.
+
+        Both are the model's own and hold until it is asked or taught again. None before anything
+        was learnt.
+        """
+        engine = self._answer(x)
+        return None if engine is None else (self._labels, engine.probabilities)
+
+    def vector(self, x: Reading) -> list[float]:
+        """Return a reading as numbers in the order of `features`; NaN where one is missing."""
+        return self._vectorizer.vector(x)
+
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """The probability of every class learnt so far."""
         engine, vectorizer = self._engine, self._vectorizer
@@ -297,7 +353,8 @@ class LVQClassifier(ArrayClassifier):
 
     # --- arrays ----------------------------------------------------------------------------------
 
-    def _names(self, width: int, names: Sequence[Hashable] | None) -> list[Hashable]:
+    def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
+        """Return the features that the columns of an array stand for, unless `names` says it."""
         if names is not None:
             return list(names)
         if self._column_names is not None and len(self._column_names) == width:
@@ -313,7 +370,7 @@ class LVQClassifier(ArrayClassifier):
 
     def _admit_rows(self, X: Any, features: Sequence[Hashable] | None) -> tuple[Engine, Rows]:
         rows, given = to_rows(X, features)
-        names = self._names(rows.shape[1], given)
+        names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
         new = name_order(set(names) - set(self.features))
         if self._engine is None or new:
@@ -362,7 +419,7 @@ class LVQClassifier(ArrayClassifier):
         """
         self._learn_array(X, y, features, watched=False)
 
-    def _learn_array_watched(
+    def learn_array_watched(
         self, X: Any, y: Any, features: Sequence[Hashable] | None = None
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
         """As `learn_array`; returns what the model would have said of each row before learning it.
@@ -385,22 +442,69 @@ class LVQClassifier(ArrayClassifier):
             self._classes_changed(engine)
         return before, codes
 
-    def _class_number(self, label: Label) -> int:
+    def class_number(self, label: Label) -> int:
         """The place of a label in `classes`, -1 if it was not learnt yet."""
         return self._codes.get(label, -1)
 
-    def _last_probabilities(self) -> Rows:
+    def last_probabilities(self) -> Rows:
         """Of the last prediction; after `learn_one`, those of the sample before it was learnt."""
         return np.empty(0) if self._engine is None else self._engine.probabilities
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Class probabilities, a row for each reading and a column for each of `classes`."""
         rows, given = to_rows(X, features)
-        names = self._names(rows.shape[1], given)
+        names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
         if self._engine is None or not self._labels:
             return np.empty((len(rows), 0))
         return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
+
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows have known features and labels; none before two classes are known.
+
+        A model that does not learn takes all: it leaves out what it does not know.
+        """
+        known, labels = self._codes, batch.readings.labels
+        if len(self._labels) < 2:
+            return 0
+        if not batch.learns:
+            return batch.remaining
+        label = labels[batch.start]
+        if label is not None and label not in known:
+            return 0
+        if not self._vectorizer.knows_all(batch.readings.features):
+            return 0
+        if known.keys() >= set(labels[batch.start :]) - {None}:
+            return batch.remaining
+        new = (k for k, y in enumerate(labels[batch.start :]) if y is not None and y not in known)
+        return next(new)
+
+    def lend(self, batch: Batch) -> Arrays:
+        """Lend the model's memory, the rows in the order of its features, and their targets."""
+        assert self._engine is not None
+        readings = batch.readings
+        rows = self._vectorizer.arrange(readings.rows[batch.rows], readings.features)
+        return (*self._engine.memory, np.ascontiguousarray(rows), self._targets(batch))
+
+    def _targets(self, batch: Batch) -> npt.NDArray[np.int64]:
+        """The class that each row teaches, or why it teaches none."""
+        again, unlabelled = batch_kernels().AGAIN, batch_kernels().UNLABELLED
+        if batch.learns:
+            codes = {None: unlabelled, **self._codes}
+            targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)
+        else:
+            targets = np.full(batch.end - batch.start, unlabelled, np.int64)
+        if True in batch.duplicates:
+            targets[np.array(batch.duplicates[batch.rows], np.bool_)] = again
+        return targets
+
+    def settle(self, batch: Batch, lent: Arrays) -> None:
+        """Make room for prototypes if the kernel stopped for want of it."""
+        if batch.done < batch.end - batch.start:
+            assert self._engine is not None
+            self._engine.make_room_for_prototypes()
 
     # --- recorded training sets ------------------------------------------------------------------
 
@@ -438,6 +542,106 @@ class LVQClassifier(ArrayClassifier):
             train(engine, rows, codes, epochs, seed, progress)
         finally:
             self._classes_changed(engine)
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def blank_state(self) -> EstimatorState:
+        """The state of a model with these parameters that has learnt nothing."""
+        check_ours(self)
+        return EstimatorState(type(self).__name__, parameters_of(self))
+
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Copy everything that the model is and knows; see `EstimatorState`.
+
+        Parameters
+        ----------
+        readings
+            Whether to include the readings that are rehearsed. Without them unused capacity is
+            left out as well.
+        limits
+            What `from_state` will be given; raises `SnapshotError` for what it would refuse.
+
+        """
+        blank, columns = self.blank_state(), self._column_names
+        extra: dict[str, Any] = {
+            "features": [without_numpy(name) for name in self.features],
+            "classes": [without_numpy(label) for label in self._labels],
+            "columns": None if columns is None else [without_numpy(name) for name in columns],
+            "sizes": None,
+        }
+        if self._engine is None:
+            return EstimatorState(blank.kind, blank.parameters, {}, extra)
+        arrays, sizes = save_engine(self, self._engine, readings, limits)
+        extra["sizes"] = msgspec.structs.asdict(sizes)
+        return EstimatorState(blank.kind, blank.parameters, arrays, extra)
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate a state, then rebuild the model bit for bit.
+
+        Parameters
+        ----------
+        state
+            What `state` returned; raises `SnapshotError` for what no model could have returned.
+        limits
+            How much it may allocate, whatever the state says.
+
+        """
+        model, sizes = cls._from_names(state)
+        if sizes is not None:
+            model._engine = restore_engine(model, sizes, state.arrays, limits)
+        return model
+
+    @classmethod
+    def check_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> None:
+        """Raise `SnapshotError` unless `from_state` would succeed, without allocating a model."""
+        model, sizes = cls._from_names(state)
+        if sizes is not None:
+            check_engine(model, sizes, state.arrays, limits)
+
+    @classmethod
+    def from_blank(cls, state: EstimatorState) -> Self:
+        """Return a model with the parameters of a state that has learnt nothing."""
+        if state.kind != cls.__name__:
+            raise SnapshotError(f"expected the state of a {cls.__name__}, got {state.kind[:80]!r}")
+        model: Self = construct(cls, state.parameters)
+        return model
+
+    @classmethod
+    def _from_names(cls, state: EstimatorState) -> tuple[Self, StateSizes | None]:
+        """A model that knows its features and classes but has no engine yet, and its sizes."""
+        model = cls.from_blank(state)
+        if state.extra.keys() != {"features", "classes", "columns", "sizes"} or state.parts:
+            raise SnapshotError(f"{cls.__name__}: expected the state of a model, got another one")
+        names, labels, columns, sizes = (
+            state.extra[key] for key in ("features", "classes", "columns", "sizes")
+        )
+        if sizes is None:
+            if names or labels or columns or state.arrays:
+                raise SnapshotError("expected a memory with features and labels, got none")
+            return model, None
+        check_distinct(names, "feature")
+        check_distinct(labels, "label")
+        if None in labels:
+            raise SnapshotError("label: expected one that is not None, which means unknown")
+        if columns is not None:
+            check_distinct(columns, "column")
+            if not set(columns) <= set(names):
+                raise SnapshotError(f"columns: expected known features, got {str(columns)[:80]}")
+        model._vectorizer = Vectorizer(names)
+        model._labels = list(labels)
+        model._codes = {label: code for code, label in enumerate(labels)}
+        model._column_names = None if columns is None else list(columns)
+        try:
+            return model, msgspec.convert(sizes, StateSizes)
+        except (msgspec.ValidationError, OverflowError) as error:
+            raise SnapshotError(f"sizes: {error}") from error
+
+    def moved_to(self, model: Any) -> Any:
+        """Return the other model: nothing is around this one. See the wrappers."""
+        return model
 
     # --- insight ---------------------------------------------------------------------------------
 
@@ -484,10 +688,10 @@ class LVQClassifier(ArrayClassifier):
         (d2 - d1) / (d2 + d1) of the squared distances to the closest class and to the next one: 0
         on a border and far from everything, 1 on a prototype.
         """
-        relsim = self._last_relsim() if self._answer(x) is not None else -1.0
+        relsim = self.last_relsim() if self._answer(x) is not None else -1.0
         return None if relsim < 0.0 else relsim
 
-    def _last_relsim(self, label: Label | None = None) -> float:
+    def last_relsim(self, label: Label | None = None) -> float:
         """RelSim of the reading that was predicted last; -1 before two classes were learnt.
 
         With a label it is 0 if the reading is closer to another class.
@@ -500,12 +704,12 @@ class LVQClassifier(ArrayClassifier):
         relsim: float = insight.kernels().relsim(engine.ints, engine.work, code)
         return relsim
 
-    def _last_closest(self) -> insight.Closest | None:
+    def last_closest(self) -> insight.Closest | None:
         """The two closest classes of that reading; None before two were learnt."""
         pair = None if self._engine is None else insight.closest(self._engine)
         return None if pair is None or pair.runner_up < 0 else pair
 
-    def _last_separation(self, pair: insight.Closest) -> float:
+    def last_separation(self, pair: insight.Closest) -> float:
         """How far apart the prototypes are that were closest to it."""
         assert self._engine is not None
         return insight.separation(self._engine, pair)

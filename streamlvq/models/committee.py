@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from streamlvq.errors import ParameterError
+from streamlvq.errors import ParameterError, SnapshotError
+from streamlvq.estimator import (
+    DEFAULT_LIMITS,
+    Array,
+    EstimatorState,
+    StateLimits,
+    check_ours,
+    estimator_class,
+)
 from streamlvq.models.array_classifier import ArrayClassifier, Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.glvq import GLVQ
@@ -27,12 +36,43 @@ def _kernels() -> ModuleType:
     return pool
 
 
+LEARNER, FOLLOWER = "learner", "follower"
+MAX_WEIGHT = 10.0
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def _default_learner() -> LVQClassifier:
+    return LGMLVQ()
+
+
+def _default_follower() -> LVQClassifier:
+    return GLVQ(
+        max_prototypes_per_class=16,
+        learning_rate=0.2,
+        step_decay=0.99,
+        scale_floor=0.0,
+        rehearsal=8,
+        buffer_size=300,
+        half_life=1000,
+    )
+
+
+# Members that every committee has, and the models that they are by default.
+DEFAULTS = {LEARNER: _default_learner, FOLLOWER: _default_follower}
+
+
+def member_order(names: Iterable[str]) -> list[str]:
+    """Return the names of members in their order: the default ones first, then by name."""
+    found = set(names)
+    return [*(name for name in DEFAULTS if name in found), *sorted(found - DEFAULTS.keys())]
+
+
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQCommittee(ArrayClassifier):
-    """Two models that complement each other: one that learns metrics, one that follows what moves.
+    """Models that complement each other: one that learns metrics, one that follows what moves.
 
-    Both learn every sample. Their probabilities are multiplied, each raised to a weight that is
+    All learn every sample. Their probabilities are multiplied, each raised to a weight that is
     fitted on samples before they are learnt; whoever is right more often has more to say. Choose
     it when you do not know whether your stream drifts.
 
@@ -51,34 +91,52 @@ class LVQCommittee(ArrayClassifier):
     >>> score.get()
     0.94
 
+    A third member:
+
+    >>> model = streamlvq.LVQCommittee(others={"pairs": streamlvq.PairwiseLVQ()})
+    >>> list(model.parts), model.weights["pairs"]
+    (['learner', 'follower', 'pairs'], 0.3)
+
     """
 
     learner: LVQClassifier | None = None
     follower: LVQClassifier | None = None
+    others: Mapping[str, LVQClassifier] | None = None
 
     def __post_init__(self) -> None:
-        for name, member in (("learner", self.learner), ("follower", self.follower)):
-            if member is not None and not isinstance(member, LVQClassifier):
+        given = {LEARNER: self.learner, FOLLOWER: self.follower, **self._checked_others()}
+        for name, member in given.items():
+            if member is None and name in DEFAULTS:
+                continue
+            if not isinstance(member, LVQClassifier):
                 raise ParameterError(
                     "LVQCommittee", name, f"expected a model of streamlvq, got {member!r}"
                 )
         # Copies that have learnt nothing: members must have seen the same classes from the start.
-        self._members: tuple[LVQClassifier, LVQClassifier] = (
-            LGMLVQ() if self.learner is None else self.learner.clone(),
-            self.follower.clone()
-            if self.follower is not None
-            else GLVQ(
-                max_prototypes_per_class=16,
-                learning_rate=0.2,
-                step_decay=0.99,
-                scale_floor=0.0,
-                rehearsal=8,
-                buffer_size=300,
-                half_life=1000,
-            ),
-        )
+        self._parts: dict[str, LVQClassifier] = {
+            name: DEFAULTS[name]() if (member := given[name]) is None else member.clone()
+            for name in member_order(given)
+        }
+        self._members = tuple(self._parts.values())
         # Weights, and the curvature of the log loss along each of them.
-        self._fitted = np.array([0.5, 0.5, 0.0, 0.0])
+        count = len(self._members)
+        self._fitted = np.array([1.0 / count] * count + [0.0] * count)
+
+    def _checked_others(self) -> Mapping[str, Any]:
+        others = {} if self.others is None else self.others
+        if not isinstance(others, Mapping):
+            raise ParameterError(
+                "LVQCommittee", "others", f"expected models by name, got {self.others!r}"
+            )
+        for name in others:
+            if name in DEFAULTS or not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise ParameterError(
+                    "LVQCommittee",
+                    "others",
+                    "expected names of letters, digits and _ other than "
+                    f"{LEARNER} and {FOLLOWER}, got {name!r}",
+                )
+        return others
 
     @property
     def features(self) -> tuple[Hashable, ...]:
@@ -96,24 +154,35 @@ class LVQCommittee(ArrayClassifier):
         return self._members[0].samples
 
     @property
-    def members(self) -> tuple[LVQClassifier, LVQClassifier]:
-        """The learner and the follower, to look inside."""
+    def parts(self) -> dict[str, LVQClassifier]:
+        """The members by name, to look inside; the learner and the follower come first."""
+        return dict(self._parts)
+
+    @property
+    def members(self) -> tuple[LVQClassifier, ...]:
+        """The members without their names."""
         return self._members
 
     @property
     def weights(self) -> dict[str, float]:
         """How much each member has to say."""
-        return dict(zip(("learner", "follower"), self._fitted[:2].tolist(), strict=True))
+        return dict(zip(self._parts, self._fitted[: len(self._parts)].tolist(), strict=True))
 
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
-        first, second = self._members
-        known, code = len(first.classes), first._class_number(y)
-        first.learn_one(x, y)
-        second.learn_one(x, y)
+        first = self._members[0]
+        known, code = len(first.classes), first.class_number(y)
+        for member in self._members:
+            member.learn_one(x, y)
         if code >= 0 and known > 1:
-            opinions = first._last_probabilities(), second._last_probabilities()
-            _kernels().fit(*opinions, code, self._fitted, np.empty(known))
+            opinions = np.empty((len(self._members), 1, known))
+            for m, member in enumerate(self._members):
+                opinions[m, 0] = member.last_probabilities()
+            self._fit(opinions, np.array([known]), np.array([code]))
+
+    def _fit(self, opinions: Array, known: Array, codes: Array) -> None:
+        """Let rows teach the weights; opinions are members x rows x classes."""
+        _kernels().fit(opinions, known, codes, self._fitted, np.empty(opinions.shape[1:]))
 
     def observe_one(self, x: Reading) -> None:
         """Let a reading without a label teach the feature scales."""
@@ -122,33 +191,40 @@ class LVQCommittee(ArrayClassifier):
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """The probability of every class learnt so far."""
-        first, second = (member._answer(x) for member in self._members)
-        if first is None or second is None:
-            return {}
-        out = first.probabilities.copy()
-        if len(out) > 1:
-            _kernels().pool(first.probabilities, second.probabilities, self._fitted, out)
-        return dict(zip(self.classes, out.tolist(), strict=True))
+        opinions = None
+        for m, member in enumerate(self._members):
+            answer = member.predict_labels_one(x)
+            if answer is None:
+                return {}
+            if opinions is None:
+                opinions = np.empty((len(self._members), 1, len(answer[1])))
+            opinions[m, 0] = answer[1]
+        assert opinions is not None, "a committee has members"
+        return dict(zip(self.classes, self._pool(opinions)[0].tolist(), strict=True))
+
+    def _pool(self, opinions: Array) -> Rows:
+        """One opinion about each row, of opinions that are members x rows x classes."""
+        if opinions.shape[2] < 2:
+            return np.ascontiguousarray(opinions[0])
+        out = np.empty(opinions.shape[1:])
+        _kernels().pool(opinions, self._fitted, out)
+        return out
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array one after the other, exactly as `learn_one` would."""
-        first, codes = self._members[0]._learn_array_watched(X, y, features)
-        second, _ = self._members[1]._learn_array_watched(X, y, features)
+        before = [member.learn_array_watched(X, y, features) for member in self._members]
+        opinions, codes = np.array([each for each, _ in before]), before[0][1]
         # A row is judged by the classes that were known when it came: those with an opinion.
-        known = (first >= 0.0).sum(axis=1)
-        _kernels().fit_array(first, second, known, codes, self._fitted, np.empty_like(first))
+        self._fit(opinions, (opinions[0] >= 0.0).sum(axis=1), codes)
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Class probabilities, a row for each reading and a column for each of `classes`."""
-        first, second = (member.predict_proba_array(X, features) for member in self._members)
-        if first.shape[1] < 2:
-            return first
-        out = np.empty_like(first)
-        _kernels().pool_array(first, second, self._fitted, out)
-        return out
+        return self._pool(
+            np.array([member.predict_proba_array(X, features) for member in self._members])
+        )
 
     def train(self, X: Any, y: Any, **options: Any) -> None:
-        """Let both members train on a recorded set, see `LVQClassifier.train`.
+        """Let all members train on a recorded set, see `LVQClassifier.train`.
 
         Their weights stay as they are.
         """
@@ -157,8 +233,106 @@ class LVQCommittee(ArrayClassifier):
             member.train(rows, y, features=names, **options)
 
     def explain_one(self, x: Reading) -> Explanation:
-        """The explanation of the member with more weight, of those that share the decision."""
+        """The explanation of the member with most weight, of those that share the decision."""
         label = self.predict_one(x)
-        order = np.argsort(-self._fitted[:2], kind="stable")
-        explanations = [self._members[m].explain_one(x) for m in order]
+        order: list[int] = np.argsort(-self._fitted[: len(self._members)], kind="stable").tolist()
+        explanations: list[Explanation] = [self._members[m].explain_one(x) for m in order]
         return next((e for e in explanations if e.label == label), explanations[0])
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Copy everything that the committee is and knows; members are the `parts`.
+
+        Parameters
+        ----------
+        readings
+            Whether to include the readings that are rehearsed.
+        limits
+            What `from_state` will be given; raises `SnapshotError` for what it would refuse.
+
+        """
+        check_ours(self)
+        given = {LEARNER: self.learner, FOLLOWER: self.follower, **(self.others or {})}
+        _check_fitted(self._fitted, len(self._members))
+        return EstimatorState(
+            kind=type(self).__name__,
+            parameters={
+                name: None if model is None else model.blank_state()
+                for name, model in given.items()
+            },
+            arrays={"fitted": self._fitted.copy()},
+            parts={
+                name: member.state(readings=readings, limits=limits)
+                for name, member in self._parts.items()
+            },
+        )
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate a state, then rebuild the committee bit for bit.
+
+        Parameters
+        ----------
+        state
+            What `state` returned; raises `SnapshotError` for what no committee could have returned.
+        limits
+            How much each member may allocate, whatever the state says.
+
+        """
+        names = member_order({*DEFAULTS, *state.parts})
+        if state.parameters.keys() != set(names) or state.parts.keys() != set(names):
+            raise SnapshotError(
+                f"committee: expected the members {names}, got {sorted(state.parts)}"
+            )
+        committee = cls._from_blanks(state, names)
+        committee._parts = {
+            name: _member_class(state.parts[name]).from_state(state.parts[name], limits=limits)
+            for name in names
+        }
+        committee._members = tuple(committee._parts.values())
+        if any(member.classes != committee.classes for member in committee._members):
+            raise SnapshotError("committee: expected members that know the same classes")
+        if state.arrays.keys() != {"fitted"}:
+            found = sorted(state.arrays)[:9]
+            raise SnapshotError(f"committee: expected an array 'fitted', got {found}")
+        _check_fitted(state.arrays["fitted"], len(names))
+        committee._fitted = state.arrays["fitted"].copy()
+        return committee
+
+    @classmethod
+    def _from_blanks(cls, state: EstimatorState, names: Sequence[str]) -> Self:
+        """A committee that has learnt nothing."""
+        given: dict[str, Any] = {
+            name: None if blank is None else _member_class(blank).from_blank(blank)
+            for name, blank in state.parameters.items()
+        }
+        others = {name: given[name] for name in names if name not in DEFAULTS}
+        try:
+            return cls(learner=given[LEARNER], follower=given[FOLLOWER], others=others or None)
+        except ValueError as error:
+            raise SnapshotError(f"committee: {error}") from error
+
+    def moved_to(self, model: Any) -> Any:
+        """Return the other model: nothing is around this one. See the wrappers."""
+        return model
+
+
+def _member_class(state: EstimatorState) -> type[LVQClassifier]:
+    cls = estimator_class(state.kind)
+    if not issubclass(cls, LVQClassifier):
+        raise SnapshotError(f"committee: expected a model as a member, got {state.kind}")
+    return cls
+
+
+def _check_fitted(fitted: Array, count: int) -> None:
+    """Raise unless there are weights of so many members, and the curvature along each."""
+    good = fitted.shape == (2 * count,) and fitted.dtype == np.float64
+    # Curvatures are differences and may miss zero by their rounding.
+    low, high = [0.0] * count + [-0.01] * count, [MAX_WEIGHT] * count + [1e9] * count
+    if not good or not np.all((fitted >= low) & (fitted <= high)):
+        raise SnapshotError(
+            f"fitted: expected {count} weights up to {MAX_WEIGHT:g}, got {fitted.tolist()}"
+        )

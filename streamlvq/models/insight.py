@@ -34,7 +34,8 @@ def kernels() -> ModuleType:
     return closest
 
 
-def _learnt(engine: Engine | None) -> Engine:
+def learnt(engine: Engine | None) -> Engine:
+    """Return the engine; raise `NotLearntYetError` if nothing was learnt."""
     if engine is None or engine.known == 0:
         raise NotLearntYetError("the model has learnt nothing yet: call learn_one first")
     return engine
@@ -44,7 +45,7 @@ def _prototype(
     engine: Engine, features: Sequence[Hashable], labels: Sequence[Hashable], p: int
 ) -> Prototype:
     state = engine.state
-    paired = engine.design.rule == at.RULE_PAIRWISE
+    paired = engine.spec.rule == at.RULE_PAIRWISE
     return Prototype(
         label=labels[int(state["label"][p])],
         values=dict(zip(features, state["w"][p].tolist(), strict=True)),
@@ -64,33 +65,34 @@ def prototypes(
     return [_prototype(engine, features, labels, p) for p in range(count)]
 
 
-def _lambda(engine: Engine, p: int) -> Floats:
+def metric_of(engine: Engine, p: int) -> Floats:
     """The metric of one prototype, in units of the feature scales."""
     d = engine.state.size(at.FEATURES)
-    if engine.design.kind == at.EUCLIDEAN:
+    if engine.spec.kind == at.EUCLIDEAN:
         return np.eye(d) / d
-    omega = engine.state["omega"][engine.design.metric_of(p)]
-    if engine.design.kind == at.DIAGONAL:
+    omega = engine.state["omega"][engine.spec.metric_of(p)]
+    if engine.spec.kind == at.DIAGONAL:
         return np.diag(omega[0] ** 2)
     product: Floats = omega.T @ omega
     return product
 
 
-def _check_index(engine: Engine, p: int) -> None:
+def check_index(engine: Engine, p: int) -> None:
+    """Raise IndexError unless there is a prototype with this index."""
     count = engine.state.size(at.PROTOTYPES)
     if not 0 <= p < count:
         raise IndexError(f"expected a prototype from 0 to {count - 1}, got {p}")
 
 
 def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
-    engine = _learnt(engine)
+    engine = learnt(engine)
     if p is not None:
-        _check_index(engine, p)
+        check_index(engine, p)
     count = engine.state.size(at.PROTOTYPES)
     if p is not None or engine.state.size(at.METRICS) < 2 or count == 0:
-        matrix = _lambda(engine, p or 0)
+        matrix = metric_of(engine, p or 0)
     else:
-        matrix = np.mean([_lambda(engine, k) for k in range(count)], axis=0)
+        matrix = np.mean([metric_of(engine, k) for k in range(count)], axis=0)
     if raw:
         inverse = engine.state["inverse"]
         matrix = matrix * np.outer(inverse, inverse)
@@ -98,7 +100,7 @@ def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
 
 
 def scales(engine: Engine | None, features: Sequence[Hashable]) -> dict[Hashable, float]:
-    inverse = _learnt(engine).state["inverse"]
+    inverse = learnt(engine).state["inverse"]
     return {
         name: 1.0 / value if value > 0.0 else float("inf")
         for name, value in zip(features, inverse.tolist(), strict=True)
@@ -108,7 +110,7 @@ def scales(engine: Engine | None, features: Sequence[Hashable]) -> dict[Hashable
 def relevances(
     engine: Engine | None, features: Sequence[Hashable], code: int | None, raw: bool
 ) -> dict[Hashable, float]:
-    engine = _learnt(engine)
+    engine = learnt(engine)
     labels = engine.state["label"][: engine.state.size(at.PROTOTYPES)]
     chosen = [p for p, label in enumerate(labels) if code is None or label == code]
     if chosen:
@@ -125,7 +127,7 @@ def _contributions(engine: Engine, x: Floats, prototype: Prototype) -> Floats:
     """What each feature adds to the distance to a prototype."""
     w = np.array(list(prototype.values.values()), np.float64)
     z = (x - w) * engine.state["inverse"]
-    matrix = _lambda(engine, max(prototype.index, 0))
+    matrix = metric_of(engine, max(prototype.index, 0))
     missing = np.isnan(z)
     weight = np.diag(matrix)
     z[missing] = 0.0
@@ -171,11 +173,11 @@ def explain(
     engine: Engine | None, features: Sequence[Hashable], labels: Sequence[Hashable]
 ) -> Explanation:
     """Explain the reading whose prediction was just made."""
-    engine = _learnt(engine)
+    engine = learnt(engine)
     d = engine.state.size(at.FEATURES)
     x = engine.work[:d].copy()
     reading = dict(zip(features, x.tolist(), strict=True))
-    paired = engine.design.rule == at.RULE_PAIRWISE
+    paired = engine.spec.rule == at.RULE_PAIRWISE
     contenders = _pair_of_classes(engine) if paired else _closest_of_classes(engine)
     chosen = [_prototype(engine, features, labels, p) for p in contenders]
     chosen = chosen or [_mean_reading(engine, features, labels)]

@@ -47,7 +47,7 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     _rule = at.RULE_PAIRWISE
     _kind = at.MATRIX
     _start_temperature = 1.0
-    _has_relsim = False  # every pair has one, and none of them speaks for all
+    has_relsim = False  # every pair has one, and none of them speaks for all
 
     prototypes_per_class: int = field(default=1, init=False)
     max_prototypes_per_class: int = field(default=1, init=False)

@@ -64,6 +64,7 @@ DESCRIPTIONS = {
     "follower": (
         "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."
     ),
+    "others": "Further members by name, each a model.",
     "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
 }
 

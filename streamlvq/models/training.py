@@ -76,7 +76,7 @@ def _place_prototypes(
     The centres are learnt as if they were samples, in the order of the class numbers: the first
     ones of a class become its prototypes.
     """
-    count = engine.design.initial
+    count = engine.spec.initial
     for c in range(engine.known, int(classes.max()) + 1):
         centres = _centres(rows[classes == c], engine.state["inverse"], count, random)
         engine.learn_rows(centres, np.full(len(centres), c))

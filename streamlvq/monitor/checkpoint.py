@@ -1,7 +1,8 @@
-"""All that a monitor knows, as bytes: its classifiers, and what it remembers of readings."""
+"""A monitor as bytes and back: its classifiers, and what it remembers of readings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
@@ -10,42 +11,47 @@ import numpy as np
 from msgspec import structs
 
 from streamlvq.config import Config, ModelSection
-from streamlvq.config.build import build_model
+from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.monitor.building import build_whole, empty_transform
-from streamlvq.monitor.duplicates import Duplicates
-from streamlvq.monitor.pending import Pending
+from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
 from streamlvq.monitor.pipeline import Pipeline
-from streamlvq.monitor.servable import transform_of
-from streamlvq.monitor.served import Served
-from streamlvq.monitor.served_pipeline import ServedPipeline
-from streamlvq.monitor.standing import LEAST, SPAN, Standing
-from streamlvq.snapshot import (
-    OWN_LIMIT,
-    OWN_ROOM,
-    SnapshotError,
-    decode,
-    describe,
-    encode,
-    rebuild,
+from streamlvq.monitor.serving import (
+    SCORE_MIN_LABELS,
+    SCORE_SPAN_LABELS,
+    Group,
+    Served,
+    ServingScore,
+    transform_of,
 )
-from streamlvq.snapshot.classifiers import prefixed, split
+from streamlvq.snapshot import (
+    TRUSTED_LIMITS,
+    TRUSTED_MAX_BYTES,
+    SnapshotError,
+    build_estimator,
+    decode,
+    encode,
+    from_arrays,
+    to_arrays,
+)
+from streamlvq.snapshot import (
+    capture as capture_state,
+)
+from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import links
-from streamlvq.wrappers.feature_transform import FeatureTransform
+from streamlvq.wrappers.chain import unwrap
 
 KIND = "checkpoint"
-ANEW = "change it back, or give state.folder another name to begin anew"
+CHANGE_BACK = "change it back, or give state.folder another name to begin anew"
 
 
 class OtherModelError(StreamLVQError):
-    """A checkpoint is good, but of a model that the configuration does not ask for."""
+    """A checkpoint of a model that the configuration does not ask for."""
 
 
 class _Served(msgspec.Struct, forbid_unknown_fields=True):
     classifier: dict[str, Any]
-    standing: Standing
+    standing: ServingScore
 
 
 # Where nothing was ever served, a file is as it was before there was serving.
@@ -62,23 +68,15 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     pending: dict[str, Any] | None
 
 
-class Groups(NamedTuple):
-    """What there is of each group: who learns, who is served beside it, and how many were."""
-
-    pipelines: dict[str, Pipeline]
-    served: dict[str, Served]
-    given: dict[str, int]
-
-
-def made_of(config: Config) -> dict[str, Any]:
-    """What of a configuration the classifiers depend on, as JSON would give it back."""
+def config_fingerprint(config: Config) -> dict[str, Any]:
+    """Return the sections that classifiers depend on, as JSON would give them back."""
     parts = {"model": config.model, "integrator": config.integrator, "rejector": config.rejector}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parts))
     return plain
 
 
-class Kept(NamedTuple):
-    """A group: what its classifier knows, and the one that is served."""
+class GroupCopy(NamedTuple):
+    """What the classifiers of a group knew: the one that learns, and the one that is served."""
 
     name: str
     arrays: dict[str, Any]
@@ -89,15 +87,15 @@ class Kept(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a monitor knew at one moment, in copies; it may be put into bytes in another thread."""
+    """Copies of what a monitor knew at one moment; another thread may turn them into bytes."""
 
     made_of: dict[str, Any]
-    groups: list[Kept]
+    groups: list[GroupCopy]
     duplicates: list[int]
-    pending: Pending | None
+    pending: PendingReadings | None
 
     def to_bytes(self) -> bytes:
-        """The same knowledge always gives the same bytes."""
+        """Encode it; the same knowledge always gives the same bytes."""
         arrays: dict[str, Any] = {"duplicates": np.array(self.duplicates, np.int64)}
         groups = []
         for number, each in enumerate(self.groups):
@@ -106,37 +104,47 @@ class Checkpoint(NamedTuple):
             groups.append(_Group(each.name, each.meta, each.served, each.given))
         extra = None
         if self.pending is not None:
-            own, extra = self.pending.memory()
+            own, extra = self.pending.state()
             arrays |= prefixed("pending", own)
         file = _File(self.made_of, groups, extra)
-        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=OWN_LIMIT)
+        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=TRUSTED_MAX_BYTES)
 
 
 def capture(
     config: Config,
-    groups: Groups,
-    duplicates: Duplicates,
-    pending: Pending | None,
+    groups: Mapping[str, Group],
+    duplicates: DuplicateFilter,
+    pending: PendingReadings | None,
 ) -> Checkpoint:
-    """All that is known now; raises `SnapshotError` for a model that cannot be kept."""
-    kept = [_keep(name, groups) for name in sorted(groups.pipelines)]
-    copy = None if pending is None else pending.copy()
-    return Checkpoint(made_of(config), kept, duplicates.copy(), copy)
+    """Copy all that is known now; raises `SnapshotError` for a model that cannot be kept."""
+    copies = [_copy(name, groups[name]) for name in sorted(groups)]
+    waiting = None if pending is None else pending.copy()
+    return Checkpoint(config_fingerprint(config), copies, duplicates.keys(), waiting)
 
 
-def _keep(name: str, groups: Groups) -> Kept:
-    arrays, meta = describe(groups.pipelines[name].classifier, room=OWN_ROOM)
-    served, given = groups.served.get(name), groups.given.get(name, 0)
+def _copy(name: str, group: Group) -> GroupCopy:
+    arrays, meta = _to_arrays(group.local.classifier)
+    served = group.served
     if served is None:
-        return Kept(name, arrays, meta, {}, None, given)
-    own, own_meta = describe(served.pipeline.classifier, room=OWN_ROOM)
-    standing = replace(served.standing)
-    return Kept(name, arrays, meta, own, _Served(own_meta, standing), given)
+        return GroupCopy(name, arrays, meta, {}, None, group.served_models)
+    own, own_meta = _to_arrays(served.pipeline.classifier)
+    kept = _Served(own_meta, replace(served.score))
+    return GroupCopy(name, arrays, meta, own, kept, group.served_models)
 
 
-def load(config: Config, data: bytes, duplicates: Duplicates, pending: Pending | None) -> Groups:
+def _to_arrays(classifier: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    return to_arrays(capture_state(classifier, limits=TRUSTED_LIMITS))
+
+
+def _from_arrays(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
+    return build_estimator(from_arrays(arrays, meta), limits=TRUSTED_LIMITS)
+
+
+def load(
+    config: Config, data: bytes, duplicates: DuplicateFilter, pending: PendingReadings | None
+) -> dict[str, Group]:
     """Fill the memories and return the groups; raises `SnapshotError` for what cannot be."""
-    arrays, metadata = decode(data, kind=KIND, limit=OWN_LIMIT)
+    arrays, metadata = decode(data, kind=KIND, limit=TRUSTED_MAX_BYTES)
     try:
         file = msgspec.convert(metadata, _File)
     except msgspec.ValidationError as error:
@@ -145,9 +153,12 @@ def load(config: Config, data: bytes, duplicates: Duplicates, pending: Pending |
     prefixes = [f"{what}{number}" for what in ("group", "served") for number in numbers]
     own, parts = split(arrays, [*prefixes, "pending"])
     _check_own(own)
-    groups = Groups({}, {}, {})
-    for number, group in enumerate(file.groups):
-        _load_group(config, file.made_of, group, groups, parts, number)
+    groups = {
+        group.name: _load_group(
+            config, file.made_of, group, parts[f"group{number}"], parts[f"served{number}"]
+        )
+        for number, group in enumerate(file.groups)
+    }
     duplicates.restore(own["duplicates"])
     if pending is not None and file.pending is not None:
         try:
@@ -168,62 +179,58 @@ def _load_group(
     config: Config,
     before: dict[str, Any],
     group: _Group,
-    groups: Groups,
-    parts: dict[str, dict[str, Any]],
-    number: int,
-) -> None:
-    name, arrays = group.name, parts[f"group{number}"]
-    local = rebuild(arrays, group.classifier, room=OWN_ROOM)
-    groups.pipelines[name] = Pipeline(_adapted(config, before, local))
-    if group.given:
-        groups.given[name] = group.given
-    arrays = parts[f"served{number}"]
+    arrays: dict[str, Any],
+    served_arrays: dict[str, Any],
+) -> Group:
+    local = _from_arrays(arrays, group.classifier)
+    loaded = Group(Pipeline(_adapted(config, before, local)), None, group.given)
     if group.served is not None:
-        chain = rebuild(arrays, group.served.classifier, room=OWN_ROOM)
-        pipeline = ServedPipeline(_rewrapped(config, before, chain), group.given)
-        _check_served(name, group, pipeline)
-        groups.served[name] = Served(pipeline, group.served.standing)
-    elif arrays:
-        raise SnapshotError(f"checkpoint: expected nothing to serve to {name!r}, got arrays")
+        chain = _from_arrays(served_arrays, group.served.classifier)
+        pipeline = Pipeline(_rewrapped(config, before, chain), learns=False)
+        _check_served(group, group.served.standing, pipeline)
+        loaded.served = Served(pipeline, group.given, group.served.standing)
+    elif served_arrays:
+        raise SnapshotError(f"checkpoint: expected nothing to serve to {group.name!r}, got arrays")
+    return loaded
 
 
-def _check_served(name: str, group: _Group, pipeline: ServedPipeline) -> None:
-    assert group.served is not None
+def _check_served(group: _Group, score: ServingScore, pipeline: Pipeline) -> None:
     if group.given < 1 or len(pipeline.classes) < 2:
-        raise SnapshotError(f"checkpoint: expected a model to serve to {name!r}, got none")
-    standing = group.served.standing
-    right = standing.local, standing.fused
-    early = standing.labels < (LEAST if standing.ahead else 0)
-    if not 0.0 <= min(right) <= max(right) <= standing.weight <= SPAN or early:
-        raise SnapshotError(f"checkpoint: expected how models have done, got {standing}")
+        raise SnapshotError(f"checkpoint: expected a model to serve to {group.name!r}, got none")
+    right = score.local, score.fused
+    early = score.labels < (SCORE_MIN_LABELS if score.ahead else 0)
+    if not 0.0 <= min(right) <= max(right) <= score.weight <= SCORE_SPAN_LABELS or early:
+        raise SnapshotError(f"checkpoint: expected how models have done, got {score}")
 
 
 def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     """The classifier as the configuration wants it now; raises if it is another model."""
-    now = made_of(config)
+    now = config_fingerprint(config)
     if now == before:
         return classifier
-    *_, model = links(classifier)
+    *_, model = unwrap(classifier)
     per = (before.get("model") or {}).get("per")
     if now["model"]["per"] != per:
         raise OtherModelError(
             f"model.per: the state was made with {per!r}, the configuration says "
-            f"{now['model']['per']!r}; {ANEW}"
+            f"{now['model']['per']!r}; {CHANGE_BACK}"
         )
     adapt(config.model, model, "the state is that of")
-    check_transform(empty_transform(config.model), classifier, "the state is that of a model")
+    check_transform(config.model, classifier, "the state is that of a model")
     return _rewrapped(config, before, classifier)
 
 
 def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     """The model of a classifier in the wrappers that the configuration wants now."""
-    now = made_of(config)
-    *wrappers, model = links(classifier)
+    now = config_fingerprint(config)
+    *wrappers, model = unwrap(classifier)
     if now["integrator"] != before.get("integrator"):
-        return build_whole(config, model)  # what windows and thresholds knew is of no use now
+        return build_full_classifier(
+            config, model
+        )  # what windows and thresholds knew is of no use now
     if now["rejector"] != before.get("rejector"):
         inner = next((w for w in wrappers if isinstance(w, TimeIntegrator)), model)
-        return build_whole(structs.replace(config, integrator=None), inner)
+        return build_full_classifier(structs.replace(config, integrator=None), inner)
     return classifier
 
 
@@ -235,26 +242,28 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
     if type(model).__name__ != section.type:
         raise OtherModelError(
             f"{what} {type(model).__name__}, but the configuration asks for {section.type} "
-            f"(model.type); {ANEW}"
+            f"(model.type); {CHANGE_BACK}"
         )
     wanted = build_model(section)
     for name in type(model).__dataclass_fields__:
         now, before = getattr(wanted, name), getattr(model, name)
         if now == before or isinstance(before, LVQClassifier):
             continue
-        if name not in model._mutable_attributes:
+        if name not in model.mutable_parameters:
             raise OtherModelError(
                 f"model.parameters.{name}: the state was made with {before!r}, the configuration "
-                f"says {now!r}, and this cannot change in a model that has begun to learn; {ANEW}"
+                f"says {now!r}, and this cannot change in a model that has begun to learn; "
+                f"{CHANGE_BACK}"
             )
         setattr(model, name, now)
 
 
-def check_transform(wanted: FeatureTransform | None, classifier: Any, what: str) -> None:
+def check_transform(section: ModelSection, classifier: Any, what: str) -> None:
     """Raise `OtherModelError` unless a classifier has the transform that is asked for."""
-    ours, theirs = transform_of(wanted), transform_of(classifier)
+    ours = None if section.transform is None else (section.transform, None)
+    theirs = transform_of(classifier)
     if ours != theirs:
         raise OtherModelError(
             f"{what} with the transform {theirs!r}, but the configuration asks for {ours!r} "
-            f"(model.transform); {ANEW}"
+            f"(model.transform); {CHANGE_BACK}"
         )

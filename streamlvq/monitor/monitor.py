@@ -9,26 +9,24 @@ from typing import Any
 import numpy as np
 
 from streamlvq.config import Config
-from streamlvq.config.build import build_transform
+from streamlvq.config.build import build_full_classifier, build_transform
 from streamlvq.events import NEVER, Decisions, Event, Label, LateLabel, Readings, Refused, failure
-from streamlvq.monitor import checkpoint, limits
-from streamlvq.monitor.building import build_whole, empty_transform
-from streamlvq.monitor.checkpoint import Checkpoint, Groups
-from streamlvq.monitor.columns import Columns, Opinions
-from streamlvq.monitor.duplicates import Duplicates
-from streamlvq.monitor.grouping import Decided, assemble, by_group, without
-from streamlvq.monitor.pending import Pending
-from streamlvq.monitor.pipeline import Pipeline
-from streamlvq.monitor.served import Served
+from streamlvq.monitor import checkpoint
+from streamlvq.monitor.admission import check_admission, check_late_label
+from streamlvq.monitor.checkpoint import Checkpoint
+from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
+from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, by_group
+from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.transform import Transform
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of an event."""
+    """Outcome of one event: decisions, refusals and counts."""
 
     decisions: Decisions | None = None  # None for late labels
     refused: list[Refused] = field(default_factory=list)
@@ -40,8 +38,8 @@ class Monitor:
     """A deterministic step from state and event to next state and outcome.
 
     It does no input or output and looks at no clock: the same events give the same decisions and
-    the same state, bit for bit, however they are cut into batches. `step` raises nothing: what
-    brings out a defect is refused as "failure".
+    the same state, bit for bit, however they are cut into batches. `step` raises nothing: a reading
+    that brings out a defect of ours is refused as "failure".
 
     Parameters
     ----------
@@ -58,16 +56,15 @@ class Monitor:
         self._start = start
         fleet = getattr(config, "fleet", None)
         self._mode = "fused" if fleet is None else fleet.serve
-        self._transform = empty_transform(config.model)
+        transform = config.model.transform
+        self._transform = None if transform is None else Transform(transform)
         if start is not None:
-            self._fresh()  # whether it can be, better now than with the first reading
-        self._pipelines: dict[str, Pipeline] = {}
-        self._served: dict[str, Served] = {}
-        self._given: dict[str, int] = {}  # models that were ever served, by group
-        self._duplicates = Duplicates(config.state.duplicates)
+            self._new_group()  # whether it can be, better now than with the first reading
+        self._groups: dict[str, Group] = {}
+        self._duplicates = DuplicateFilter(config.state.duplicates)
         labels = config.labels
         self._pending = (
-            None if labels is None else Pending(labels.wait, labels.sequence is not None)
+            None if labels is None else PendingReadings(labels.wait, labels.sequence is not None)
         )
 
     # --- events ----------------------------------------------------------------------------------
@@ -79,100 +76,101 @@ class Monitor:
         return self._decide(event)
 
     def _decide(self, readings: Readings) -> Outcome:
-        refused = limits.refuse(self.config, self._pipelines, readings, self._transform)
+        refused = check_admission(self.config, self._groups, readings, self._transform)
         if refused:
             bad = {r.source for r in refused}
             keep = [k for k, source in enumerate(readings.sources) if source not in bad]
             readings = readings.select(keep)
-        twice = [
-            self._duplicates.came_before(key, suspect)
+        duplicates = [
+            self._duplicates.seen_before(key, suspect)
             for key, suspect in zip(readings.keys, readings.suspects, strict=True)
         ]
-        parts = [
-            (indices, self._step_group(group, readings, indices, twice))
-            for group, indices in by_group(readings.groups)
-        ]
-        decisions, columns = assemble(readings, twice, parts)
-        failures, opinions = columns.failures, columns.opinions
-        if failures:
+        buffer = self._step_groups(readings, duplicates)
+        if buffer.failures:
+            failures, answers = buffer.failures, buffer.answers
             refused += [_failure(readings.sources[k], error) for k, error in failures.items()]
             keep = [k for k in range(len(readings)) if k not in failures]
-            readings, decisions = readings.select(keep), without(decisions, keep)
-            opinions = {new: opinions[k] for new, k in enumerate(keep) if k in opinions}
+            readings, buffer = readings.select(keep), buffer.select(keep)
+            duplicates = [duplicates[k] for k in keep]
+            buffer.answers = {new: answers[k] for new, k in enumerate(keep) if k in answers}
+        decisions = buffer.decisions(readings, duplicates)
         if self._pending is not None:
-            self._remember(readings, decisions, opinions)
+            self._remember(self._pending, readings, duplicates, buffer)
         learnt = sum(
             y is not None and not again
-            for y, again in zip(readings.labels, decisions.duplicates, strict=True)
+            for y, again in zip(readings.labels, duplicates, strict=True)
         )
-        return Outcome(decisions, refused, learnt, sum(decisions.duplicates))
+        return Outcome(decisions, refused, learnt, sum(duplicates))
 
-    def _step_group(
-        self, group: str, readings: Readings, indices: list[int] | None, twice: list[bool]
-    ) -> Decided:
-        part = readings if indices is None else readings.select(indices)
-        again = twice if indices is None else [twice[k] for k in indices]
+    def _step_groups(self, readings: Readings, duplicates: list[bool]) -> DecisionBuffer:
+        """Let each group decide on its readings; the buffer has them in their order again."""
+        parts = []
+        for name, rows in by_group(readings.groups):
+            if rows is None:
+                return self._step_group(name, readings, duplicates)
+            again = [duplicates[k] for k in rows]
+            parts.append((rows, self._step_group(name, readings.select(rows), again)))
+        return DecisionBuffer.merged(len(readings), parts)
+
+    def _step_group(self, name: str, readings: Readings, duplicates: list[bool]) -> DecisionBuffer:
         try:
-            pipeline = self._pipeline(group)
-            served = self._served.get(group)
-            if served is not None:
-                return served.step(pipeline, part, again, self._mode, self._pending is not None)
-            columns = pipeline.step(part, again)
+            remember = self._pending is not None
+            return self._group(name).step(readings, duplicates, self._mode, remember)
         except Exception as error:  # other groups shall not suffer from a defect
-            return (), Columns.failed(len(part), error)
-        return pipeline.classes, columns
+            return DecisionBuffer.failed(len(readings), error)
 
-    def _pipeline(self, group: str) -> Pipeline:
-        pipeline = self._pipelines.get(group)
-        if pipeline is None:
-            pipeline = self._pipelines[group] = self._fresh()
-        return pipeline
+    def _group(self, name: str) -> Group:
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = self._new_group()
+        return group
 
-    def _fresh(self) -> Pipeline:
+    def _new_group(self) -> Group:
         if self._start is None:
-            return Pipeline(build_whole(self.config))
+            return Group(Pipeline(build_full_classifier(self.config)))
         classifier = self._start.classifier()
-        checkpoint.check_transform(self._transform, classifier, "model.start: this is a snapshot")
-        *_, model = links(classifier)
-        checkpoint.adapt(self.config.model, model, "model.start: this is a snapshot of")
-        return Pipeline(build_whole(self.config, model))
+        what = "model.start: this is a snapshot"
+        checkpoint.check_transform(self.config.model, classifier, what)
+        *_, model = unwrap(classifier)
+        checkpoint.adapt(self.config.model, model, f"{what} of")
+        return Group(Pipeline(build_full_classifier(self.config, model)))
 
+    @staticmethod
     def _remember(
-        self, readings: Readings, decisions: Decisions, opinions: dict[int, Opinions]
+        pending: PendingReadings, readings: Readings, duplicates: list[bool], buffer: DecisionBuffer
     ) -> None:
-        assert self._pending is not None
-        labels, certainties = decisions.labels(), decisions.certainties.tolist()
-        for k, (y, again) in enumerate(zip(readings.labels, decisions.duplicates, strict=True)):
+        """Keep the readings whose label may come later."""
+        classes, codes = buffer.classes, buffer.codes.tolist()
+        certainties = buffer.certainties.tolist()
+        for k, (y, again) in enumerate(zip(readings.labels, duplicates, strict=True)):
             if y is not None or again:
                 continue
-            if k in opinions:
-                number = self._given.get(readings.groups[k], 0)
-                self._pending.remember(readings, k, *opinions[k], number)
-            else:
-                certainty = certainties[k] if decisions.reasons[k] != "no_model" else -1.0
-                self._pending.remember(readings, k, (labels[k], certainty))
+            if k in buffer.answers:
+                pending.remember(readings, k, *buffer.answers[k])
+                continue
+            label = classes[codes[k]] if codes[k] >= 0 else None
+            certainty = None if buffer.reasons[k] == "no_model" else certainties[k]
+            pending.remember(readings, k, Answer(label, certainty))
 
     def _learn_late(self, late: LateLabel) -> Outcome:
-        waiting = None if self._pending is None else self._pending.find(late)
-        if waiting is None:
-            return self._stranger(late)
+        reading = None if self._pending is None else self._pending.find(late)
+        if reading is None:
+            return self._unmatched_label(late)
         try:
-            pipeline = self._pipeline(waiting.group)
-            wrong = limits.refuse_late(self.config, pipeline, waiting.features, late.label)
+            group = self._group(reading.group)
+            wrong = check_late_label(self.config.model, group, reading.features, late.label)
             if wrong is not None:
                 return Outcome(refused=[Refused(late.source, *wrong)])
-            pipeline.learn_late(waiting, late.label)
-            if waiting.group in self._served:
-                self._served[waiting.group].learn_late(waiting, late.label)
+            group.learn_late(reading, late.label)
         except Exception as error:
             return Outcome(refused=[_failure(late.source, error)])
         assert self._pending is not None
-        self._pending.forget(late)
-        self._duplicates.came_before(late.key, NEVER)
+        self._pending.pop(late)
+        self._duplicates.seen_before(late.key, NEVER)
         return Outcome(learnt=1)
 
-    def _stranger(self, late: LateLabel) -> Outcome:
-        """A label that no reading waits for: one that was learnt before, or nobody's."""
+    def _unmatched_label(self, late: LateLabel) -> Outcome:
+        """Tell a label that was learnt before from one that no reading waits for."""
         if self._duplicates.knows(late.key, late.suspect):
             return Outcome(duplicates=1)
         mark = late.t if late.sequence is None else late.sequence
@@ -192,8 +190,9 @@ class Monitor:
         columns follow each class to its place in the new model. Who decides is said by
         `fleet.serve` of the configuration; without that section it is the served model.
 
-        Decisions of the n-th model that a group is served have the version -n; to serve again just
-        what is served changes nothing. Raises ValueError for a model that cannot decide here.
+        Decisions of the n-th model that a group is served say model "fused" and version n; to serve
+        again just what is served changes nothing. Raises ValueError for a model that cannot decide
+        here.
 
         Parameters
         ----------
@@ -219,39 +218,41 @@ class Monitor:
         >>> monitor.serve("", elsewhere)
         >>> len(monitor.serving("").classes), len(monitor.local("").classes)
         (7, 0)
-        >>> monitor.standing("")["decides"]
+        >>> monitor.serving_score("")["decides"]
         'fused'
 
         """
+        known = self._groups.get(group)
         if model is None:
-            self._served.pop(group, None)
+            if known is not None:
+                known.served = None
             return
         limit = self.config.model.limit
-        if group not in self._pipelines and len(self._pipelines) >= limit:
+        if known is None and len(self._groups) >= limit:
             raise ValueError(f"expected at most {limit} models (model.limit), got also {group!r}")
-        local, before = self._pipelines.get(group), self._served.get(group)
-        local = self._fresh() if local is None else local
-        number = self._given.get(group, 0) + 1
-        served = Served.beside(local, before, model, number)
-        if served is not before:
-            self._served[group], self._pipelines[group] = served, local
-            self._given[group] = number
+        serving = self._new_group() if known is None else known
+        serving.serve(model)
+        self._groups[group] = serving
 
     def local(self, group: str) -> Any:
         """The model that learns in a group, in its `FeatureTransform` if there is one.
 
         For a group that nothing was heard of it is the model that it would begin with.
         """
-        pipeline = self._pipelines.get(group)
-        pipeline = self._fresh() if pipeline is None else pipeline
-        return build_transform(self.config.model, pipeline.model)
+        known = self._groups.get(group)
+        known = self._new_group() if known is None else known
+        return build_transform(self.config.model, known.local.model)
+
+    def _served(self, group: str) -> Served | None:
+        known = self._groups.get(group)
+        return None if known is None else known.served
 
     def serving(self, group: str) -> Any:
         """The model that is served to a group, whether or not it decides; None if there is none."""
-        served = self._served.get(group)
+        served = self._served(group)
         return None if served is None else build_transform(self.config.model, served.pipeline.model)
 
-    def standing(self, group: str) -> dict[str, Any]:
+    def serving_score(self, group: str) -> dict[str, Any]:
         """How well the local and the served model have done of late, and which one decides.
 
         `local` and `fused` are their accuracies on labelled readings, about the last 200 of them,
@@ -260,17 +261,12 @@ class Monitor:
         served model decides, unless the local one is ahead by .02 after at least 20 labels; it
         decides again when that lead falls below .01.
         """
-        served = self._served.get(group)
+        served = self._served(group)
         if served is None:
             return {"local": None, "fused": None, "labels": 0, "decides": "local"}
-        local, fused = served.standing.accuracies()
+        local, fused = served.score.accuracies()
         decides = "fused" if served.decides(self._mode) else "local"
-        return {
-            "local": local,
-            "fused": fused,
-            "labels": served.standing.labels,
-            "decides": decides,
-        }
+        return {"local": local, "fused": fused, "labels": served.score.labels, "decides": decides}
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -283,14 +279,17 @@ class Monitor:
         readings = Readings(
             ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
-        Pipeline(build_whole(self.config)).step(readings, [False] * 4)
+        Pipeline(build_full_classifier(self.config)).step(readings, [False] * 4)
 
     @property
     def devices(self) -> int:
         """Devices that have a window."""
-        deciding = {**self._pipelines, **{g: s.pipeline for g, s in self._served.items()}}
-        integrators = (pipeline.integrator for pipeline in deciding.values())
-        return sum(len(each._windows) for each in integrators if each is not None)
+        deciding = (
+            group.local if group.served is None else group.served.pipeline
+            for group in self._groups.values()
+        )
+        integrators = (pipeline.integrator for pipeline in deciding)
+        return sum(each.tracked_devices for each in integrators if each is not None)
 
     @property
     def waiting(self) -> int:
@@ -299,13 +298,13 @@ class Monitor:
 
     def models(self) -> dict[str, Any]:
         """The classifier (with its wrappers) that learns in each group; "" is the one of all."""
-        return {group: pipeline.classifier for group, pipeline in self._pipelines.items()}
+        return {name: group.local.classifier for name, group in self._groups.items()}
 
-    def adopt(self, group: str, classifier: Any) -> None:
+    def set_classifier(self, group: str, classifier: Any) -> None:
         """Let a group learn with this classifier, and nothing be served to it, from now on."""
-        checkpoint.check_transform(self._transform, classifier, "this is a classifier")
-        self._pipelines[group] = Pipeline(classifier)
-        self._served.pop(group, None)
+        checkpoint.check_transform(self.config.model, classifier, "this is a classifier")
+        known, local = self._groups.get(group), Pipeline(classifier)
+        self._groups[group] = Group(local, None, 0 if known is None else known.served_models)
 
     def checkpoint(self) -> bytes:
         """All that it knows; the same knowledge always gives the same bytes."""
@@ -313,8 +312,7 @@ class Monitor:
 
     def capture(self) -> Checkpoint:
         """The same as copies, which takes less time; another thread may put them into bytes."""
-        groups = Groups(self._pipelines, self._served, self._given)
-        return checkpoint.capture(self.config, groups, self._duplicates, self._pending)
+        return checkpoint.capture(self.config, self._groups, self._duplicates, self._pending)
 
     @classmethod
     def restore(cls, config: Config, data: bytes, start: Snapshot | None = None) -> Monitor:
@@ -325,9 +323,7 @@ class Monitor:
         anew around the old model.
         """
         monitor = cls(config, start)
-        monitor._pipelines, monitor._served, monitor._given = checkpoint.load(
-            config, data, monitor._duplicates, monitor._pending
-        )
+        monitor._groups = checkpoint.load(config, data, monitor._duplicates, monitor._pending)
         return monitor
 
 

@@ -1,38 +1,168 @@
-"""A classifier with its wrappers, as a step from readings to decisions."""
+"""A classifier with its wrappers as a step from readings to decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from streamlvq.events import Label, Readings
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.events import Decisions, Label, Model, Readings, Rows
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
-from streamlvq.monitor.columns import Columns
-from streamlvq.monitor.fast_path import FastPath
-from streamlvq.monitor.pending import Waiting
+from streamlvq.models.batch import Arrays, Batch, BatchPart, kernels, no_rejection, no_window
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.rejector import Rejector, no_model
 
+Ints = npt.NDArray[np.int64]
+
+
+class Answer(NamedTuple):
+    """What a model says of a reading, accepted or not, and how certain it is."""
+
+    label: Label | None
+    certainty: float | None  # None: it knew fewer than two classes
+
+
+class ServedAnswer(NamedTuple):
+    """The same of a served model."""
+
+    answer: Answer
+    version: int  # which of the models that were served to the group
+
+
+@dataclass(slots=True)
+class DecisionBuffer:
+    """Decisions on rows while they are made; see `streamlvq.events.Decisions`."""
+
+    classes: tuple[Label, ...]
+    codes: Ints
+    certainties: npt.NDArray[np.float64]
+    thresholds: npt.NDArray[np.float64]
+    accepted: npt.NDArray[np.bool_]
+    reasons: list[str | None]
+    probabilities: Rows
+    models: list[Model]
+    versions: Ints
+    failures: dict[int, Exception] = field(default_factory=dict)  # by row: an internal error
+    answers: dict[int, tuple[Answer, ServedAnswer]] = field(default_factory=dict)  # if two decided
+
+    @classmethod
+    def empty(cls, rows: int, columns: int, classes: tuple[Label, ...] = ()) -> DecisionBuffer:
+        """No decisions yet, with room for probabilities of so many classes."""
+        return cls(
+            classes=classes,
+            codes=np.full(rows, -1, np.int64),
+            certainties=np.zeros(rows),
+            thresholds=np.zeros(rows),
+            accepted=np.zeros(rows, np.bool_),
+            reasons=[None] * rows,
+            probabilities=np.full((rows, columns), np.nan),
+            models=["local"] * rows,
+            versions=np.zeros(rows, np.int64),
+        )
+
+    @classmethod
+    def failed(cls, rows: int, error: Exception) -> DecisionBuffer:
+        """No decisions at all, because of an internal error."""
+        buffer = cls.empty(rows, 0)
+        buffer.failures = dict.fromkeys(range(rows), error)
+        return buffer
+
+    @classmethod
+    def merged(cls, rows: int, parts: Sequence[tuple[list[int], DecisionBuffer]]) -> DecisionBuffer:
+        """Several buffers as one; each comes with the places of its rows."""
+        classes = tuple(dict.fromkeys(label for _, part in parts for label in part.classes))
+        column = {label: code for code, label in enumerate(classes)}
+        merged = cls.empty(rows, len(classes), classes)
+        for places, part in parts:
+            columns = np.array([column[label] for label in part.classes], np.int64)
+            if len(columns):
+                merged.codes[places] = np.where(part.codes >= 0, columns[part.codes], -1)
+                merged.probabilities[np.ix_(np.array(places), columns)] = part.probabilities
+            merged.certainties[places] = part.certainties
+            merged.thresholds[places] = part.thresholds
+            merged.accepted[places] = part.accepted
+            merged.versions[places] = part.versions
+            merged.failures |= {places[k]: error for k, error in part.failures.items()}
+            merged.answers |= {places[k]: said for k, said in part.answers.items()}
+            for k, reason, model in zip(places, part.reasons, part.models, strict=True):
+                merged.reasons[k], merged.models[k] = reason, model
+        return merged
+
+    def select(self, rows: list[int]) -> DecisionBuffer:
+        """Only these rows, without failures and answers."""
+        return DecisionBuffer(
+            classes=self.classes,
+            codes=self.codes[rows],
+            certainties=self.certainties[rows],
+            thresholds=self.thresholds[rows],
+            accepted=self.accepted[rows],
+            reasons=[self.reasons[k] for k in rows],
+            probabilities=self.probabilities[rows],
+            models=[self.models[k] for k in rows],
+            versions=self.versions[rows],
+        )
+
+    def all_answers(self) -> list[Answer]:
+        """The answer of each row, accepted or not."""
+        columns = self.codes.tolist(), self.certainties.tolist(), self.reasons
+        return [
+            Answer(
+                self.classes[code] if code >= 0 else None,
+                None if reason == "no_model" else certainty,
+            )
+            for code, certainty, reason in zip(*columns, strict=True)
+        ]
+
+    def decisions(self, readings: Readings, duplicates: list[bool]) -> Decisions:
+        """The decisions on these readings."""
+        return Decisions(
+            classes=self.classes,
+            devices=readings.devices,
+            groups=readings.groups,
+            times=readings.times,
+            sequences=readings.sequences,
+            truths=readings.labels,
+            codes=self.codes,
+            certainties=self.certainties,
+            thresholds=self.thresholds,
+            accepted=self.accepted,
+            reasons=self.reasons,
+            probabilities=self.probabilities,
+            models=self.models,
+            versions=self.versions,
+            duplicates=duplicates,
+            sources=readings.sources,
+        )
+
 
 class Pipeline:
-    """What the readings of a group go through.
+    """What the readings of a group go through: many in one kernel call, where that is possible.
+
+    The kernel works on the memory of model and wrappers themselves, so that every reading may go
+    either way. What the kernel cannot do is left to the wrappers, one reading at a time: the first
+    readings of all, new classes, new features, and parts that are no `BatchPart`.
 
     Parameters
     ----------
     classifier
         A model of streamlvq, alone or in a `TimeIntegrator`, a rejector, or both; all of it may be
         in a `FeatureTransform`.
+    learns
+        False: the model stays as it is, and labels tell only the thresholds how decisions ended.
 
     """
 
-    def __init__(self, classifier: Any) -> None:
+    def __init__(self, classifier: Any, learns: bool = True) -> None:
         self.classifier = classifier
-        chain = list(links(classifier))
+        self.learns = learns
+        chain = list(unwrap(classifier))
         # `type`, because `isinstance` sees through pipelines
         self.transform: FeatureTransform | None = (
             chain.pop(0) if type(classifier) is FeatureTransform else None
@@ -41,40 +171,44 @@ class Pipeline:
         self.model: LVQClassifier | LVQCommittee = chain[-1]
         self.rejector = next((link for link in chain if isinstance(link, Rejector)), None)
         self.integrator = next((link for link in chain if isinstance(link, TimeIntegrator)), None)
-        self._fast = self._fast_path()
+        wrappers = [part for part in (self.rejector, self.integrator) if part is not None]
+        parts = [*wrappers, self.model]
+        self.batch_parts: list[BatchPart] | None = (
+            parts if all(isinstance(part, BatchPart) for part in parts) else None
+        )
 
-    def _fast_path(self) -> FastPath | None:
-        return FastPath.through(self.model, self.integrator, self.rejector)
+    @property
+    def features(self) -> tuple[Any, ...]:
+        return self.model.features
 
     @property
     def classes(self) -> tuple[Label, ...]:
         return self.model.classes
 
-    @property
-    def version(self) -> int:
-        """Labelled samples learnt so far."""
-        return self.model.samples
-
     # --- readings --------------------------------------------------------------------------------
 
-    def step(self, readings: Readings, duplicates: Sequence[bool]) -> Columns:
+    def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
         """Decide on each reading, then learn it if it has a label; duplicates change nothing."""
         readings = self._transformed(readings)
         new = {y for y in readings.labels if y is not None}.difference(self.classes)
-        columns = Columns.empty(len(readings), len(self.classes) + len(new))
-        k = 0
-        while k < len(readings):
-            if self._fast is not None and self._fast.is_ready(readings, k):
-                k = self._fast.run(columns, k, readings, duplicates)
+        buffer = DecisionBuffer.empty(len(readings), len(self.classes) + len(new))
+        batch = Batch(readings, duplicates, self.learns)
+        while batch.start < len(readings):
+            ready = self.rows_ready(batch)
+            if ready:
+                batch.end, batch.done = batch.start + ready, 0
+                self._step_rows(buffer, batch)
+                batch.start = batch.end
             else:
                 try:
-                    self._step_one(columns, k, readings, duplicates[k])
+                    self._step_one(buffer, batch.start, readings, duplicates[batch.start])
                 except Exception as error:  # the other readings shall not suffer from a defect
-                    columns.failures[k] = error
-                k += 1
+                    buffer.failures[batch.start] = error
+                batch.start += 1
         # A class that was announced may have failed to come.
-        columns.probabilities = columns.probabilities[:, : len(self.classes)]
-        return columns
+        buffer.classes = self.classes
+        buffer.probabilities = buffer.probabilities[:, : len(self.classes)]
+        return buffer
 
     def _transformed(self, readings: Readings) -> Readings:
         """Readings as the model sees them; those that cannot be were refused before."""
@@ -83,33 +217,97 @@ class Pipeline:
         rows = self.transform.transform_rows(readings.rows, readings.features)
         return replace(readings, rows=rows)
 
-    def _step_one(self, columns: Columns, k: int, readings: Readings, duplicate: bool) -> None:
+    # --- many at once ----------------------------------------------------------------------------
+
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows from `batch.start` on can go through one kernel call."""
+        ready = 0
+        for part in self.batch_parts or ():
+            ready = part.rows_ready(batch)
+            if not ready:
+                break
+        return ready  # only the model, which comes last, may ask for fewer rows than there are
+
+    def _step_rows(self, buffer: DecisionBuffer, batch: Batch) -> None:
+        """Let the kernel go through the rows of a batch."""
+        model, integrator, rejector = self.model, self.integrator, self.rejector
+        assert isinstance(model, LVQClassifier)
+        constants, rows, count = kernels(), batch.rows, batch.end - batch.start
+        batch.classes = model.known_labels
+        batch.codes = buffer.codes[rows]
+        batch.verdicts = np.zeros(count, np.int64)
+        batch.measures = np.zeros((count, constants.OUT_COLUMNS))
+        window = no_window(count) if integrator is None else integrator.lend(batch)
+        rejection = no_rejection(len(batch.classes)) if rejector is None else rejector.lend(batch)
+        settings, thresholds, *_ = rejection
+        settings[constants.WINDOWED] = integrator is not None
+        outputs: Arrays = (
+            np.empty(len(thresholds)),
+            batch.codes,
+            batch.verdicts,
+            buffer.versions[rows],
+            batch.measures,
+            buffer.probabilities[rows],
+        )
+        while batch.done < count:
+            lent = model.lend(batch)
+            batch.done = constants.watch(*lent, batch.done, count, *window, *rejection, *outputs)
+            model.settle(batch, lent)
+        if integrator is not None:
+            integrator.settle(batch, window)
+        if rejector is not None:
+            rejector.settle(batch, rejection)
+        self._conclude(buffer, batch)
+
+    def _conclude(self, buffer: DecisionBuffer, batch: Batch) -> None:
+        """From what the kernel measured to what people are told."""
+        constants, rows, verdicts = kernels(), batch.rows, batch.verdicts
+        buffer.certainties[rows] = batch.measures[:, constants.OUT_CERTAINTY]
+        buffer.thresholds[rows] = batch.measures[:, constants.OUT_THRESHOLD]
+        buffer.accepted[rows] = verdicts == constants.ACCEPTED
+        for k in np.flatnonzero(verdicts).tolist():
+            if verdicts[k] == constants.NO_MODEL:
+                reason = "no_model"
+            elif self.rejector is None:
+                reason = "ambiguous"
+            else:
+                _, *measures = batch.measures[k].tolist()
+                reason = self.rejector.reason_for(*measures)
+            buffer.reasons[batch.start + k] = reason
+
+    # --- one by one ------------------------------------------------------------------------------
+
+    def _step_one(
+        self, buffer: DecisionBuffer, k: int, readings: Readings, duplicate: bool
+    ) -> None:
         x = dict(zip(readings.features, readings.rows[k].tolist(), strict=True))
-        label = readings.labels[k]
         keywords: dict[str, Any] = {}
         if self._inner is not self.model:
             keywords = {"device": readings.devices[k], "t": readings.times[k]}
         decision = self._decide(x, keywords)
         known = len(self.classes)
         if decision.label is not None:
-            columns.codes[k] = self.classes.index(decision.label)
-            columns.probabilities[k, :known] = list(decision.probabilities.values())
-        columns.certainties[k] = decision.certainty
-        columns.thresholds[k] = decision.threshold
-        columns.accepted[k] = decision.accepted
-        columns.reasons[k] = decision.reason
-        columns.versions[k] = self.version
+            buffer.codes[k] = self.classes.index(decision.label)
+            buffer.probabilities[k, :known] = list(decision.probabilities.values())
+        buffer.certainties[k] = decision.certainty
+        buffer.thresholds[k] = decision.threshold
+        buffer.accepted[k] = decision.accepted
+        buffer.reasons[k] = decision.reason
+        buffer.versions[k] = self.model.samples
         if not duplicate:
-            self._take_in(x, label, decision, keywords)
+            self._take_in(x, readings.labels[k], decision, keywords)
 
     def _take_in(
         self, x: dict[str, float], label: Label | None, decision: Decision, keywords: dict[str, Any]
     ) -> None:
-        """Learn a reading that was decided on; one without a label moves its window on."""
-        if label is not None:
+        """Learn a reading that was decided on; one that is not learnt moves its window on."""
+        if self.learns and label is not None:
             self._inner.learn_one(x, label, **keywords)
-        elif self._inner is not self.model:
+            return
+        if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
+        if label is not None and self.rejector is not None and decision.reason != "no_model":
+            self.rejector.record_outcome(decision.label, decision.certainty, label)
 
     def _decide(self, x: dict[str, float], keywords: dict[str, Any]) -> Decision:
         if self.rejector is not None:
@@ -133,11 +331,29 @@ class Pipeline:
 
     # --- late labels -----------------------------------------------------------------------------
 
-    def learn_late(self, waiting: Waiting, y: Label) -> None:
-        """Learn a reading whose window has moved on since; thresholds hear how it ended."""
-        x: Any = dict(zip(waiting.features, waiting.row.tolist(), strict=True))
+    def learn_late(self, features: tuple[str, ...], row: Rows, y: Label) -> None:
+        """Learn a reading whose window has moved on since."""
+        x: Any = dict(zip(features, row.tolist(), strict=True))
         if self.transform is not None:
             x = self.transform.transform_one(x)
         self.model.learn_one(x, y)
-        if self.rejector is not None:
-            self.rejector.hear_late(waiting.label, waiting.certainty, y)
+
+    def record_outcome(self, answer: Answer, y: Label) -> None:
+        """Tell the thresholds how a decision ended, of this model or of one before it."""
+        if self.rejector is None or answer.certainty is None:
+            return
+        if self.rejector.per_class and answer.label not in self.classes:
+            return  # a class that is gone has no threshold
+        self.rejector.record_outcome(answer.label, answer.certainty, y)
+
+
+def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:
+    """Every group and the indices of its readings; None: all of them."""
+    if not groups:
+        return []
+    if groups.count(groups[0]) == len(groups):
+        return [(groups[0], None)]
+    indices: dict[str, list[int]] = {}
+    for k, group in enumerate(groups):
+        indices.setdefault(group, []).append(k)
+    return list(indices.items())

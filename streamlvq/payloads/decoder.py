@@ -106,7 +106,7 @@ class Decoder:
                 one = self._decode([message], i)
             except Exception as error:
                 text = f"{type(error).__name__}: {shorten(str(error))}"
-                one = Decoded(refused=[Refused(i, "failure", text)])
+                one = Decoded(refused=[Refused(i, "failure", text, type(error).__name__)])
             decoded.events += one.events
             decoded.refused += one.refused
             decoded.skipped += one.skipped
@@ -157,19 +157,19 @@ class Decoder:
             if self.config.labels is not None:
                 templates.append(self.config.labels.topic)
             text = f"expected a topic like {' or '.join(templates)}, got {shorten(message.topic)}"
-            return Refused(source, "topic", text)
+            return Refused(source, "topic", text, "topic")
         if kind == NAMELESS:
             text = (
                 f"expected a topic with a device's name, all names of at most {LONGEST} "
                 f"characters, got {shorten(message.topic)}"
             )
-            return Refused(source, "device", text)
+            return Refused(source, "device", text, "topic")
         size = len(message.payload)
         if size == self._largest + 1:  # links cut after one byte too many: it may have been longer
             text = f"expected at most {self._largest} bytes, got more than {self._largest} bytes"
         else:
             text = f"expected at most {self._largest} bytes, got {size}"
-        return Refused(source, "payload", text)
+        return Refused(source, "payload", text, "size")
 
     def _flush(self, run: list[int], batch: Batch, decoded: Decoded) -> None:
         if run:
@@ -184,7 +184,7 @@ class Decoder:
             if batch.redelivered[i]:
                 label = label._replace(suspect=EVER)
         except RefusedError as error:
-            decoded.refused.append(Refused(source, error.reason, error.text))
+            decoded.refused.append(Refused(source, error.reason, error.text, error.about))
             return None
         if label.device in self._shard:
             return label
@@ -194,7 +194,7 @@ class Decoder:
     def _readings(self, batch: Batch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)
         for i, error in read.refused:
-            decoded.refused.append(Refused(batch.sources[i], error.reason, error.text))
+            decoded.refused.append(Refused(batch.sources[i], error.reason, error.text, error.about))
         events: list[Readings] = []
         for table in read.tables:
             part = batch
@@ -260,7 +260,7 @@ class Decoder:
         for source, device in zip(batch.sources, devices, strict=True):
             if not device:
                 text = f"{self.config.readings.device}: expected a device's name, got nothing"
-                decoded.refused.append(Refused(source, "device", text))
+                decoded.refused.append(Refused(source, "device", text, "field"))
             elif not wanted[device]:
                 decoded.skipped += 1
         return [i for i, device in enumerate(devices) if wanted[device]]

@@ -90,7 +90,7 @@ class DiscoveringReader(Reader):
         ]
         if len(numbers) > self.most_features:
             text = f"expected at most {self.most_features} features (model.max_features)"
-            raise RefusedError("model", f"{text}, got {len(numbers)}")
+            raise RefusedError("model", f"{text}, got {len(numbers)}", "features")
         self._remember(leaves)
         found = [(join_path(path), number) for path, number in numbers]
         return sorted(found, key=itemgetter(0))
@@ -111,7 +111,8 @@ class DiscoveringReader(Reader):
 def _leaves(value: Any, above: Path) -> Iterator[tuple[Path, Any]]:
     """All that is neither object nor array; also each array, as something that is there."""
     if len(above) > DEEPEST:
-        raise RefusedError("payload", f"expected at most {DEEPEST} levels of nesting, got more")
+        text = f"expected at most {DEEPEST} levels of nesting, got more"
+        raise RefusedError("payload", text, "nesting")
     if isinstance(value, dict):
         for key, inner in value.items():
             if isinstance(key, str):  # MessagePack allows others

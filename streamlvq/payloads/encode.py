@@ -49,8 +49,8 @@ class Encoder:
     ...     classes=("ok", "worn"), devices=["pump7"], groups=[""], times=[1700000000.0],
     ...     sequences=[41], truths=[None], codes=np.array([1]), certainties=np.array([0.75]),
     ...     thresholds=np.array([0.5]), accepted=np.array([True]), reasons=[None],
-    ...     probabilities=np.array([[0.125, 0.875]]), versions=np.array([3]), duplicates=[False],
-    ...     sources=[0],
+    ...     probabilities=np.array([[0.125, 0.875]]), models=["local"], versions=np.array([3]),
+    ...     duplicates=[False], sources=[0],
     ... )
     >>> message = Encoder(Config()).encode(decisions)[0]
     >>> message.topic
@@ -154,6 +154,7 @@ class _Record(msgspec.Struct, gc=False):
     probabilities: Any
     t: float | None
     sequence: int | None
+    model: str
     version: int
     duplicate: bool
 
@@ -169,6 +170,7 @@ def _records(decisions: Decisions) -> list[_Record]:
         _probabilities(decisions.classes, decisions.probabilities),
         decisions.times,
         decisions.sequences,
+        decisions.models,
         decisions.versions.tolist(),
         decisions.duplicates,
         strict=True,

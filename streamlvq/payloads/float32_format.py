@@ -57,6 +57,7 @@ class Float32Reader(Reader):
             raise RefusedError(
                 "payload",
                 f"expected {size} bytes ({self._width} floats of 32 bits), got {len(payload)}",
+                "width",
             )
         values: list[float] = np.frombuffer(payload, dtype="<f4").tolist()
         return values

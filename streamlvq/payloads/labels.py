@@ -61,7 +61,8 @@ class LabelReader:
         if sequence is None and t is None:
             names = [f.name for f in (layout.sequence, layout.time) if f is not None]
             text = f"expected {' or '.join(names) or 'a sequence number or a time'} to say which "
-            raise RefusedError("field", f"{text}reading the label is for, got {shorten(value)}")
+            text += f"reading the label is for, got {shorten(value)}"
+            raise RefusedError("field", text, "which reading")
         device = self._device(value, route)
         return LateLabel(
             device,
@@ -81,5 +82,6 @@ class LabelReader:
             return self._identity.join({**route.placeholders, DEVICE: to_device(field.name, found)})
         if not route.device:
             name = "the topic" if field is None else field.name
-            raise RefusedError("device", f"{name}: expected a device's name, got nothing")
+            text = f"{name}: expected a device's name, got nothing"
+            raise RefusedError("device", text, "label")
         return route.device

@@ -138,7 +138,7 @@ class Reader:
                 read.refused.append((i, error))
             except Exception as error:  # a defect of ours must not stop the others
                 text = f"{type(error).__name__}: {shorten(str(error))}"
-                read.refused.append((i, RefusedError("failure", text)))
+                read.refused.append((i, RefusedError("failure", text, type(error).__name__)))
 
     def _single(self, reading: Reading, source: int) -> Table:
         layout = self.layout
@@ -165,7 +165,7 @@ class Reader:
             names = [name for name, _ in found]
             some = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
             text = f"expected at least one feature ({some or 'any number'}), got {shorten(value)}"
-            raise RefusedError("field", text)
+            raise RefusedError("field", text, "no feature")
         layout = self.layout
         device = self._get(value, layout.device, lambda name, it: _optional(to_device, name, it))
         return Reading(
@@ -193,16 +193,18 @@ class Reader:
             raise
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             text = f"expected {self.what}, got {shorten(payload)}: {error}"
-            raise RefusedError("payload", text) from None
+            raise RefusedError("payload", text, "syntax") from None
         columns = self.layout.columns
         if isinstance(value, list) and columns is not None:
             if len(value) != len(columns):
                 text = f"expected {len(columns)} values ({', '.join(columns)})"
-                raise RefusedError("payload", f"{text}, got {len(value)}: {shorten(value)}")
+                text += f", got {len(value)}: {shorten(value)}"
+                raise RefusedError("payload", text, "columns")
             return dict(zip(columns, value, strict=True))
         if isinstance(value, dict) and columns is None:
             return value
-        raise RefusedError("payload", f"expected {self.what}, got {shorten(value)}")
+        text = f"expected {self.what}, got {shorten(value)}"
+        raise RefusedError("payload", text, self.what)
 
 
 class Plan:

@@ -32,13 +32,16 @@ class RefusedError(StreamLVQError, ValueError):
         One of `streamlvq.events.REFUSALS`.
     text
         What was expected, and what came.
+    about
+        What was expected, without values; as in `streamlvq.events.Refused`.
 
     """
 
-    def __init__(self, reason: str, text: str) -> None:
+    def __init__(self, reason: str, text: str, about: str) -> None:
         super().__init__(text)
         self.reason = reason
         self.text = text
+        self.about = about
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -58,7 +61,7 @@ def shorten(value: Any, limit: int = 80) -> str:
 
 def wrong(path: str, expected: str, value: Any, reason: str = "field") -> RefusedError:
     """The error about a field that is not as expected."""
-    return RefusedError(reason, f"{path}: expected {expected}, got {shorten(value)}")
+    return RefusedError(reason, f"{path}: expected {expected}, got {shorten(value)}", expected)
 
 
 def to_feature(path: str, value: Any) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamlvq.plot.looks import new_axes, next_colour
+from streamlvq.plot.style import new_axes, next_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

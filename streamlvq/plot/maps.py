@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamlvq.models.base import LVQClassifier
-from streamlvq.plot.looks import (
+from streamlvq.plot.style import (
     NO_ANSWER,
     Floats,
     Label,
@@ -24,7 +24,7 @@ from streamlvq.plot.looks import (
     styles_of,
 )
 from streamlvq.vectorize import Reading, to_rows
-from streamlvq.wrappers.chain import is_pipeline, links
+from streamlvq.wrappers.chain import is_pipeline, unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,7 +139,7 @@ def _known(points: Floats) -> Floats:
 
 def _model_of(pair: Sequence[Hashable], classifier: Any) -> LVQClassifier | None:
     """The model inside, if its prototypes can be drawn among readings of two features."""
-    *way, model = links(classifier)
+    *way, model = unwrap(classifier)
     if any(is_pipeline(link) for link in way) or not issubclass(type(model), LVQClassifier):
         return None
     return model if set(model.features) == set(pair) else None
@@ -164,7 +164,7 @@ def _reasoned(decision: Any) -> Answer:
 
 def _classes(classifier: Any, answers: Sequence[Answer]) -> list[Label]:
     """The classes in the order of the model, if it has one, and then as they come."""
-    *_, model = links(classifier)
+    *_, model = unwrap(classifier)
     said = [label for decided, label in answers if decided]
     return list(dict.fromkeys([*getattr(model, "classes", ()), *said]))
 
@@ -193,5 +193,5 @@ def _draw_answers(
 
 
 def _name(classifier: Any) -> str:
-    names = [type(link).__name__ for link in links(classifier)]
+    names = [type(link).__name__ for link in unwrap(classifier)]
     return "(".join(names) + ")" * (len(names) - 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamlvq.plot.looks import (
+from streamlvq.plot.style import (
     NO_ANSWER,
     Floats,
     Ints,

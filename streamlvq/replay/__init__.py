@@ -6,12 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamlvq.monitor.files import inspect, load_monitor, load_snapshots, save_monitor
     from streamlvq.replay.core import Replay, UnwrittenError, replay
-    from streamlvq.replay.page import page
     from streamlvq.replay.publishing import publish
     from streamlvq.replay.recording import record
     from streamlvq.replay.report import Report, make_report
-    from streamlvq.replay.state import inspect, load_monitor, load_snapshots, save_monitor
     from streamlvq.replay.statistics import Statistics
     from streamlvq.replay.text import nothing, summary
     from streamlvq.replay.training import Trained, train
@@ -19,23 +18,22 @@ if TYPE_CHECKING:
 # The module of each name, imported when it is used: River's metrics, which only some of them need,
 # take longer to import than all the rest.
 _MODULES = {
-    "Replay": "core",
-    "Report": "report",
-    "Statistics": "statistics",
-    "Trained": "training",
-    "UnwrittenError": "core",
-    "inspect": "state",
-    "load_monitor": "state",
-    "load_snapshots": "state",
-    "make_report": "report",
-    "nothing": "text",
-    "page": "page",
-    "publish": "publishing",
-    "record": "recording",
-    "replay": "core",
-    "save_monitor": "state",
-    "summary": "text",
-    "train": "training",
+    "Replay": "streamlvq.replay.core",
+    "Report": "streamlvq.replay.report",
+    "Statistics": "streamlvq.replay.statistics",
+    "Trained": "streamlvq.replay.training",
+    "UnwrittenError": "streamlvq.replay.core",
+    "inspect": "streamlvq.monitor.files",
+    "load_monitor": "streamlvq.monitor.files",
+    "load_snapshots": "streamlvq.monitor.files",
+    "make_report": "streamlvq.replay.report",
+    "nothing": "streamlvq.replay.text",
+    "publish": "streamlvq.replay.publishing",
+    "record": "streamlvq.replay.recording",
+    "replay": "streamlvq.replay.core",
+    "save_monitor": "streamlvq.monitor.files",
+    "summary": "streamlvq.replay.text",
+    "train": "streamlvq.replay.training",
 }
 
 __all__ = [
@@ -49,7 +47,6 @@ __all__ = [
     "load_snapshots",
     "make_report",
     "nothing",
-    "page",
     "publish",
     "record",
     "replay",
@@ -62,6 +59,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = found  # in place of a module of the same name
-    return found
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -78,6 +78,6 @@ def wait_for(link: Link, seconds: float) -> list[object]:
     came: list[object] = []
     while not link.connected:
         if time.monotonic() > deadline:
-            raise NotConnectedError(f"{link.broker.url}: {link.trouble or 'no answer'}")
+            raise NotConnectedError(f"{link.broker.url}: {link.error or 'no answer'}")
         came += link.read(STEP)
     return came

@@ -200,6 +200,6 @@ class _Pace:
             if now < owed:
                 deadline, owed = time.monotonic() + SILENCE, now
             if time.monotonic() > deadline:
-                trouble = self.link.trouble or "it takes no more messages"
+                trouble = self.link.error or "it takes no more messages"
                 raise NotConnectedError(f"{self.link.broker.url}: {trouble}")
             self.link.read(0.01)

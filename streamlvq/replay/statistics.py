@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from streamlvq.events import Decisions, Label, LateLabel, Refused
 from streamlvq.metrics import AccuracyRejectCurve
+from streamlvq.monitor.memory import LabelMatcher
 from streamlvq.replay.cells import Cells
 from streamlvq.replay.numbering import Numbering
 
@@ -104,8 +105,7 @@ class Statistics:
         self.tracks = Cells(tracks, cells)
         self.course = Cells(1, cells)  # of all devices together
         self.span = (np.inf, -np.inf)
-        self._by_sequence, self._wait = by_sequence, wait
-        self._waiting: OrderedDict[tuple[str, int | float], _Waiting] = OrderedDict()
+        self._waiting: LabelMatcher[_Waiting] = LabelMatcher(wait, by_sequence)
 
     # --- counting --------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Statistics:
         known = judged.truths >= 0
         self._judge(judged.where(known))
         ordinals = self._chart(judged, _numbers(decisions.times))
-        if self._wait:
+        if self._waiting.room:
             self._remember(decisions, judged, ordinals)
 
     def _judged(self, decisions: Decisions, devices: Ints, truths: Ints) -> _Judged:
@@ -187,7 +187,7 @@ class Statistics:
         shown = judged.devices < self.tracks.tracks
         if shown.any():
             some = judged.where(shown)
-            if self._wait:
+            if self._waiting.room:
                 ordinals[shown] = self._next_ordinals(some.devices)
             _fill(self.tracks, self.tracks.place(some.devices, times[shown]), some, labels=True)
         return ordinals
@@ -203,22 +203,17 @@ class Statistics:
     # --- late labels, rows that were refused -----------------------------------------------------
 
     def _remember(self, decisions: Decisions, judged: _Judged, ordinals: Ints) -> None:
-        marks = decisions.sequences if self._by_sequence else decisions.times
         columns = (judged.devices, ordinals, judged.decided, judged.accepted,
                    judged.certainties, judged.confidences)  # fmt: skip
         rows = zip(*(column.tolist() for column in columns), strict=True)
         known = (judged.truths >= 0).tolist()
-        for device, mark, labelled, row in zip(decisions.devices, marks, known, rows, strict=True):
-            if mark is not None and not labelled:
-                self._waiting[device, mark] = _Waiting(*row)
-                self._waiting.move_to_end((device, mark))
-        while len(self._waiting) > self._wait:
-            self._waiting.popitem(last=False)
+        for key, labelled, row in zip(self._waiting.keys(decisions), known, rows, strict=True):
+            if key is not None and not labelled:
+                self._waiting.add(key, _Waiting(*row))
 
     def add_late(self, late: LateLabel) -> None:
         """Judge the decision that a late label belongs to."""
-        mark = late.sequence if self._by_sequence else late.t
-        found = None if mark is None else self._waiting.pop((late.device, mark), None)
+        found = self._waiting.pop(late)
         if found is None:
             return
         self.late += 1

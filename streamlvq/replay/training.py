@@ -16,6 +16,7 @@ from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, Label, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
+from streamlvq.monitor.memory import LabelMatcher
 from streamlvq.replay.core import Bar, Replay
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report
@@ -30,7 +31,7 @@ from streamlvq.snapshot import Snapshot
 from streamlvq.text import number, percent
 from streamlvq.vectorize import Rows
 from streamlvq.wrappers import FeatureTransform
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def _train_model(
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
-        monitor.adopt("", classifier)
+        monitor.set_classifier("", classifier)
 
 
 def _transformed(
@@ -234,23 +235,21 @@ def _transformed(
 
 
 def _model(classifier: Any) -> Any:
-    return list(links(classifier))[-1]
+    return list(unwrap(classifier))[-1]
 
 
 def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]:
     """The readings, with the labels that came later."""
     by_sequence = config.labels is not None and config.labels.sequence is not None
-    late: dict[tuple[str, int | float | None], Label] = {
-        (event.device, event.sequence if by_sequence else event.t): event.label
-        for event in events
-        if isinstance(event, LateLabel)
-    }
+    # Here the labels wait for their readings: a log may have them in any order.
+    matcher: LabelMatcher[None] = LabelMatcher(0, by_sequence)
+    late = {matcher.key_of(event): event.label for event in events if isinstance(event, LateLabel)}
+    late.pop(None, None)
     found = []
     for event in events:
         if isinstance(event, Readings):
-            marks = event.sequences if by_sequence else event.times
-            keys = zip(event.labels, event.devices, marks, strict=True)
-            labels = [late.get((device, m)) if y is None else y for y, device, m in keys]
+            pairs = zip(event.labels, matcher.keys(event), strict=True)
+            labels = [late.get(key) if y is None else y for y, key in pairs]
             found.append(replace(event, labels=labels) if late else event)
     return found
 

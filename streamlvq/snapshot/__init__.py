@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from streamlvq.snapshot.classifiers import describe, rebuild
-from streamlvq.snapshot.container import LIMIT, OWN_LIMIT, decode, encode, kind_of
-from streamlvq.snapshot.errors import SnapshotError, SnapshotFileError
-from streamlvq.snapshot.files import Store, write_atomically
+from streamlvq.errors import SnapshotError
+from streamlvq.estimator import TRUSTED_LIMITS, TRUSTED_MAX_NUMBERS, StateLimits, build_estimator
+from streamlvq.snapshot.container import (
+    MAX_BYTES,
+    TRUSTED_MAX_BYTES,
+    SnapshotSchemaError,
+    decode,
+    encode,
+    kind_of,
+)
+from streamlvq.snapshot.files import SnapshotFileError, Store, write_atomically
+from streamlvq.snapshot.inspect import inspect_text
 from streamlvq.snapshot.snapshot import Snapshot
-from streamlvq.snapshot.table import inspect_text
-from streamlvq.snapshot.verify import OWN_ROOM
+from streamlvq.snapshot.state import capture, from_arrays, to_arrays
 
 __all__ = [
-    "LIMIT",
-    "OWN_LIMIT",
-    "OWN_ROOM",
+    "MAX_BYTES",
+    "TRUSTED_LIMITS",
+    "TRUSTED_MAX_BYTES",
+    "TRUSTED_MAX_NUMBERS",
     "Snapshot",
     "SnapshotError",
     "SnapshotFileError",
+    "SnapshotSchemaError",
+    "StateLimits",
     "Store",
+    "build_estimator",
+    "capture",
     "decode",
-    "describe",
     "encode",
+    "from_arrays",
     "inspect_text",
     "kind_of",
-    "rebuild",
+    "to_arrays",
     "write_atomically",
 ]

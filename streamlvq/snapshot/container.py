@@ -1,9 +1,13 @@
 """Arrays and metadata as bytes: safetensors, with a version, a kind and a checksum.
 
+A file starts with the length of its header (8 bytes), then comes the header: a JSON object that
+gives the type, the shape and the place of every array. The rest is the arrays, without gaps. All
+of this is checked by hand before anything is allocated: a file may come from a stranger.
+
 All metadata is one JSON text under the key "streamlvq". It starts with the SHA-256 of the whole
 file, taken while zeros were in its place: whatever is changed, in any place, will be noticed.
-Headers cannot be large; what a caller says in more than `LONGEST_INLINE` characters becomes an
-array of bytes, and null stands in its place.
+Headers cannot be large; metadata of more than `MAX_INLINE_TEXT` characters becomes an array of
+bytes, and null stands in its place.
 
 What is too large to be read is not written either: both ways have the same limits.
 """
@@ -14,35 +18,36 @@ import hashlib
 import json
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import safetensors
 from safetensors.numpy import save
 
-from streamlvq.snapshot.errors import SnapshotError, SnapshotSchemaError
-from streamlvq.snapshot.header import (
-    MOST_ARRAYS,
-    Header,
-    Span,
-    check_name,
-    largest_header,
-    largest_text,
-    parse_json,
-    read_header,
-)
+from streamlvq.errors import SnapshotError
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 SCHEMA = 1
 KEY = "streamlvq"
-LIMIT = 2**30  # bytes of a file, if nobody says otherwise: it may come from a stranger
-OWN_LIMIT = 64 * 2**30  # of files that this program wrote for itself
-LONGEST_INLINE = 2**20
-METADATA = "metadata"  # the array that holds longer ones
+MAX_BYTES = 2**30  # of a file, unless the caller allows more: it may come from a stranger
+TRUSTED_MAX_BYTES = 64 * 2**30  # of files that this program wrote for itself
+MAX_INLINE_TEXT = 2**20
+METADATA = "metadata"  # the array that holds longer texts
 DTYPES = {"F64": "<f8", "I64": "<i8", "U8": "u1"}
 KINDS = frozenset({"float64", "int64", "uint8"})
+LENGTH_BYTES = 8  # that hold the length of the header
+MAX_HEADER_BYTES = 64 * 2**20  # in a file of a stranger: parsed JSON takes far more memory
+TRUSTED_MAX_HEADER_BYTES = 100_000_000  # what the format allows
+MAX_ARRAYS = 1_000_000
+MAX_DIMENSIONS = 4
+ARRAY_NAME = re.compile(r"\w[\w.:-]*(?:/\w[\w.:-]*)*", re.ASCII)
+MAX_ARRAY_NAME = 250
+ITEM_BYTES = {"F64": 8, "I64": 8, "U8": 1}
+HEADER_METADATA = "__metadata__"
+NOT_A_SNAPSHOT = "not a snapshot of streamlvq"
+SHOWN_BYTES = 20  # of a file that is none
 
 _NO_CHECKSUM = "0" * 64
 _BEFORE = '{"checksum":"'
@@ -50,8 +55,12 @@ _IN_HEADER = json.dumps(_BEFORE)[1:-1].encode()
 _CHECKSUM = re.compile(re.escape(_BEFORE) + '([0-9a-f]{64})"')
 
 
+class SnapshotSchemaError(SnapshotError):
+    """A file of another version, which may be a valid snapshot there."""
+
+
 def encode(
-    arrays: Arrays, metadata: dict[str, Any], *, kind: str = "snapshot", limit: int = LIMIT
+    arrays: Arrays, metadata: dict[str, Any], *, kind: str = "snapshot", limit: int = MAX_BYTES
 ) -> bytes:
     """Arrays and metadata as one file; the same ones always give the same bytes.
 
@@ -83,7 +92,7 @@ def encode(
 
     >>> decode(data[:-1] + bytes([data[-1] ^ 1]))
     Traceback (most recent call last):
-    streamlvq.snapshot.errors.SnapshotError: expected checksum ..., got ...: the file is damaged
+    streamlvq.errors.SnapshotError: expected checksum ..., got ...: the file is damaged
 
     """
     arrays, text = _with_text(arrays, _to_json(metadata), limit)
@@ -97,7 +106,7 @@ def encode(
 
 
 def decode(
-    data: bytes, *, kind: str = "snapshot", limit: int = LIMIT
+    data: bytes, *, kind: str = "snapshot", limit: int = MAX_BYTES
 ) -> tuple[Arrays, dict[str, Any]]:
     """The opposite of `encode`; raises `SnapshotError` for anything that it did not make.
 
@@ -126,7 +135,7 @@ def decode(
     return arrays, metadata
 
 
-def kind_of(data: bytes, *, limit: int = LIMIT) -> str:
+def kind_of(data: bytes, *, limit: int = MAX_BYTES) -> str:
     """What kind of file this claims to be; raises `SnapshotError` if it is none of ours."""
     return str(_open(data, limit)[1].get("kind"))
 
@@ -154,18 +163,18 @@ def _to_json(metadata: dict[str, Any]) -> str:
 def _with_text(arrays: Arrays, text: str, limit: int) -> tuple[Arrays, str]:
     """All arrays to write, and the text that goes into the header."""
     for name, array in arrays.items():
-        check_name(name)
+        _check_name(name)
         _check_kind(name, array)
     if METADATA in arrays:
         raise SnapshotError(f"expected no array of the name {METADATA!r}: it is taken")
-    if len(text) <= LONGEST_INLINE:
+    if len(text) <= MAX_INLINE_TEXT:
         return arrays, text
     _check_text(len(text), limit)
     return {**arrays, METADATA: np.frombuffer(text.encode(), np.uint8)}, "null"
 
 
 def _check_text(length: int, limit: int) -> None:
-    most = largest_text(limit, LIMIT)
+    most = _max_text_bytes(limit)
     if length > most:
         raise SnapshotError(f"metadata: expected at most {most} bytes of JSON, got {length}")
 
@@ -174,13 +183,13 @@ def _long_metadata(array: npt.NDArray[Any], limit: int) -> Any:
     if array.dtype != np.uint8 or array.ndim != 1:
         raise SnapshotError(f"metadata: expected a row of bytes, got {array.dtype}")
     _check_text(array.size, limit)
-    return parse_json(array.tobytes(), "metadata")
+    return _parse_json(array.tobytes(), "metadata")
 
 
 def _check_size(arrays: Arrays, limit: int) -> None:
     """Before anything of that size is made."""
-    if len(arrays) > MOST_ARRAYS:
-        raise SnapshotError(f"expected at most {MOST_ARRAYS} arrays, got {len(arrays)}")
+    if len(arrays) > MAX_ARRAYS:
+        raise SnapshotError(f"expected at most {MAX_ARRAYS} arrays, got {len(arrays)}")
     size = sum(array.nbytes for array in arrays.values())
     if size > limit:
         raise _too_large(arrays, size, limit)
@@ -195,7 +204,7 @@ def _too_large(arrays: Arrays, size: int, limit: int) -> SnapshotError:
 
 
 def _save(arrays: Arrays, envelope: str, limit: int) -> bytes:
-    most = largest_header(limit, LIMIT)
+    most = _max_header_bytes(limit)
     try:
         blank = save({name: _in_order(array) for name, array in arrays.items()}, {KEY: envelope})
     except safetensors.SafetensorError as error:
@@ -215,11 +224,11 @@ def _envelope(text: str, kind: str) -> str:
     return f'{_BEFORE}{_NO_CHECKSUM}",{rest}'
 
 
-def _open(data: bytes, limit: int) -> tuple[Header, dict[str, Any]]:
+def _open(data: bytes, limit: int) -> tuple[_Header, dict[str, Any]]:
     if not isinstance(data, bytes):
         raise SnapshotError(f"expected bytes, got {type(data).__name__}")
-    header = read_header(data, KEY, limit, largest_header(limit, LIMIT))
-    envelope = parse_json(header.text, "metadata")
+    header = _read_header(data, KEY, limit, _max_header_bytes(limit))
+    envelope = _parse_json(header.text, "metadata")
     if not isinstance(envelope, dict):
         raise SnapshotError(f"metadata: expected an object, got {type(envelope).__name__}")
     schema = envelope.get("schema")
@@ -236,7 +245,7 @@ def _checksum(header: bytes, body: memoryview) -> str:
     return digest.hexdigest()
 
 
-def _verify(data: bytes, header: Header) -> None:
+def _verify(data: bytes, header: _Header) -> None:
     found = _CHECKSUM.match(header.text)
     if found is None:
         raise SnapshotError(f"expected a checksum first, got {header.text[:20]!r}")
@@ -247,7 +256,7 @@ def _verify(data: bytes, header: Header) -> None:
         raise SnapshotError(f"expected checksum {checksum}, got {found[1]}: the file is damaged")
 
 
-def _arrays(data: bytes, header: Header) -> Arrays:
+def _arrays(data: bytes, header: _Header) -> Arrays:
     """Views of the data, which cannot be written to: the header has said where each is."""
     return {
         span.name: _aligned(data, header.end + span.begin, span)
@@ -255,8 +264,146 @@ def _arrays(data: bytes, header: Header) -> Arrays:
     }
 
 
-def _aligned(data: bytes, place: int, span: Span) -> npt.NDArray[Any]:
+def _aligned(data: bytes, place: int, span: _Span) -> npt.NDArray[Any]:
     array = np.frombuffer(data, DTYPES[span.dtype], math.prod(span.shape), place)
     shaped = array.reshape(span.shape)
     # Others may have written this file, with arrays at odd places; not all code is fond of those.
     return shaped if shaped.flags.aligned else shaped.copy()
+
+
+# --- headers: checked before anything is made of them ---------------------------------------------
+
+
+class _Span(NamedTuple):
+    """Where an array is, counted from where the arrays begin."""
+
+    begin: int
+    end: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class _Header(NamedTuple):
+    """What was read: the text of the only piece of metadata, where the arrays begin, and each."""
+
+    text: str
+    end: int
+    spans: list[_Span]
+
+
+def _max_header_bytes(limit: int) -> int:
+    """Return the most bytes of a header in files up to `limit`; less in those of strangers."""
+    return MAX_HEADER_BYTES if limit <= MAX_BYTES else TRUSTED_MAX_HEADER_BYTES
+
+
+def _max_text_bytes(limit: int) -> int:
+    """Return the same for JSON outside of the header."""
+    return MAX_HEADER_BYTES if limit <= MAX_BYTES else limit
+
+
+def _read_header(data: bytes, key: str, limit: int, largest: int = MAX_HEADER_BYTES) -> _Header:
+    """Read and check the header of a file that holds metadata under just this key."""
+    if len(data) > limit:
+        raise SnapshotError(f"expected at most {limit} bytes, got {len(data)}")
+    if len(data) < LENGTH_BYTES:
+        raise SnapshotError(
+            f"{NOT_A_SNAPSHOT}: expected at least {LENGTH_BYTES} bytes, got {len(data)}"
+        )
+    length = int.from_bytes(data[:LENGTH_BYTES], "little")
+    end = LENGTH_BYTES + length
+    if not 2 <= length <= min(largest, len(data) - LENGTH_BYTES):
+        if data[LENGTH_BYTES : LENGTH_BYTES + 1] != b"{":
+            start = data[:SHOWN_BYTES].decode("ascii", "replace")
+            raise SnapshotError(
+                f"{NOT_A_SNAPSHOT}: expected a header, got a file that begins {start!r}"
+            )
+        raise SnapshotError(
+            f"expected a header of at most {largest} bytes in a file of {len(data)}, got one of "
+            f"{length}: the file is cut short or damaged"
+        )
+    entries = _parse(data[LENGTH_BYTES:end])
+    text = _only_text(entries.pop(HEADER_METADATA, None), key)
+    return _Header(text, end, _spans(entries, len(data) - end))
+
+
+def _parse(header: bytes) -> dict[str, Any]:
+    entries = _parse_json(header, "header")
+    if not isinstance(entries, dict):
+        raise SnapshotError(f"header: expected an object, got {type(entries).__name__}")
+    return entries
+
+
+def _parse_json(text: bytes | str, what: str) -> Any:
+    """As `json.loads`, but a name that comes twice is refused: readers differ in which to take."""
+    try:
+        # As text: of bytes `json.loads` would take encodings that no other reader knows.
+        plain = text if isinstance(text, str) else text.decode()
+        return json.loads(plain, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotError(f"{what}: expected JSON, got something else: {error}") from error
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _only_text(metadata: Any, key: str) -> str:
+    text = metadata.get(key) if isinstance(metadata, dict) and len(metadata) == 1 else None
+    if not isinstance(text, str):
+        raise SnapshotError(f"expected a file of streamlvq, with metadata {key!r}, got another one")
+    return text
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or len(name) > MAX_ARRAY_NAME or not ARRAY_NAME.fullmatch(name):
+        raise SnapshotError(
+            f"expected names of arrays made of up to {MAX_ARRAY_NAME} letters, digits and _.:-/, "
+            f"got {str(name)[:80]!r}"
+        )
+
+
+def _spans(entries: dict[str, Any], size: int) -> list[_Span]:
+    """Arrays must fill the rest of the file: no overlap, no gap, nothing beyond the end."""
+    if len(entries) > MAX_ARRAYS:
+        raise SnapshotError(f"expected at most {MAX_ARRAYS} arrays, got {len(entries)}")
+    spans = sorted(_span(name, entry) for name, entry in entries.items())
+    place = 0
+    for span in spans:
+        if span.begin != place:
+            raise SnapshotError(
+                f"array {span.name!r}: expected to begin at {place}, got {span.begin}"
+            )
+        place = span.end
+    if place != size:
+        raise SnapshotError(f"expected {place} bytes of arrays, got {size}")
+    return spans
+
+
+def _span(name: str, entry: Any) -> _Span:
+    """Where an array begins and ends."""
+    _check_name(name)
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise SnapshotError(f"array {name!r}: expected dtype, shape and data_offsets, got {entry}")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
+        known = ", ".join(ITEM_BYTES)
+        raise SnapshotError(f"array {name!r}: expected one of {known}, got {dtype!r}")
+    if not _are_sizes(shape) or len(shape) > MAX_DIMENSIONS:
+        raise SnapshotError(f"array {name!r}: expected a shape, got {shape!r}")
+    if not _are_sizes(offsets) or len(offsets) != 2:
+        raise SnapshotError(f"array {name!r}: expected two offsets, got {offsets!r}")
+    begin, end = offsets
+    size = math.prod(shape) * ITEM_BYTES[dtype]
+    if end - begin != size:
+        raise SnapshotError(
+            f"array {name!r}: expected {size} bytes for shape {shape}, got {end - begin}"
+        )
+    return _Span(begin, end, name, dtype, tuple(shape))
+
+
+def _are_sizes(values: Any) -> bool:
+    return isinstance(values, list) and all(type(v) is int and 0 <= v < 2**48 for v in values)

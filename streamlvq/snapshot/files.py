@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from streamlvq.snapshot.container import LIMIT
-from streamlvq.snapshot.errors import SnapshotError, SnapshotFileError
+from streamlvq.errors import SnapshotError, StreamLVQError
+from streamlvq.snapshot.container import MAX_BYTES
 
 try:
     import fcntl
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 SUFFIX = ".safetensors"
 UNFINISHED = ".unfinished"
-DIGITS = 20
+POSITION_DIGITS = 20
 _LOG = logging.getLogger("streamlvq")
 _ADVICE = {
     errno.ENOSPC: "free some space",
@@ -42,7 +42,11 @@ _ADVICE = {
 }
 
 
-def read(path: str | Path, limit: int = LIMIT) -> bytes:
+class SnapshotFileError(StreamLVQError, OSError):
+    """A snapshot could not be written: the disk is full, the folder is read-only ..."""
+
+
+def read(path: str | Path, limit: int = MAX_BYTES) -> bytes:
     """The bytes of a file, unless there are more than `limit`."""
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
@@ -160,7 +164,8 @@ class Store:
         self.mode = mode
         self._good: Path | None = None  # the newest that is known to be
         self._lock = threading.Lock()
-        self._name = re.compile(rf"{re.escape(prefix)}-([0-9]{{{DIGITS}}}){re.escape(SUFFIX)}")
+        digits = f"[0-9]{{{POSITION_DIGITS}}}"
+        self._name = re.compile(rf"{re.escape(prefix)}-({digits}){re.escape(SUFFIX)}")
 
     def paths(self) -> list[Path]:
         """All of them, the newest first."""
@@ -182,9 +187,9 @@ class Store:
 
     def write(self, data: bytes, position: int) -> Path:
         """Write a snapshot of what was known at a position; remove those that are too many."""
-        if not 0 <= position < 10**DIGITS:
-            raise ValueError(f"position: expected 0 to 10**{DIGITS}, got {position!r}")
-        path = self.folder / f"{self.prefix}-{position:0{DIGITS}}{SUFFIX}"
+        if not 0 <= position < 10**POSITION_DIGITS:
+            raise ValueError(f"position: expected 0 to 10**{POSITION_DIGITS}, got {position!r}")
+        path = self.folder / f"{self.prefix}-{position:0{POSITION_DIGITS}}{SUFFIX}"
         with self._lock:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +202,7 @@ class Store:
         return path
 
     def newest(
-        self, check: Callable[[bytes], T], *, limit: int = LIMIT
+        self, check: Callable[[bytes], T], *, limit: int = MAX_BYTES
     ) -> tuple[T, int, Path] | None:
         """The newest snapshot that `check` accepts: what it returned, the position, the file.
 

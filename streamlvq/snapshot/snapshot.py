@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -11,22 +11,25 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from streamlvq.kernels import layout as at
-from streamlvq.models import LVQCommittee
+from streamlvq.errors import SnapshotError
+from streamlvq.estimator import (
+    DEFAULT_LIMITS,
+    Array,
+    EstimatorState,
+    StateLimits,
+    build_estimator,
+)
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Prototype
-from streamlvq.snapshot.classifiers import Arrays, Meta, check, describe, rebuild
-from streamlvq.snapshot.container import LIMIT, decode, encode
-from streamlvq.snapshot.errors import SnapshotError
+from streamlvq.snapshot.container import MAX_BYTES, decode, encode
 from streamlvq.snapshot.files import read, write_atomically
-from streamlvq.snapshot.verify import MOST_ROOM
-from streamlvq.state import State
+from streamlvq.snapshot.state import COMMITTEE, Meta, capture, check, from_arrays, to_arrays
 from streamlvq.vectorize import name_order
 from streamlvq.wrappers import FeatureTransform
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import innermost_model
 
-LONGEST_NODE = 200
+MAX_NODE_LENGTH = 200
 ByFeature = dict[Hashable, float]
 
 
@@ -79,9 +82,20 @@ class Snapshot:
 
     """
 
-    def __init__(self, arrays: Arrays, file: _File) -> None:
-        self._arrays = arrays
-        self._file = file
+    def __init__(
+        self,
+        state: EstimatorState,
+        node: str = "n1",
+        *,
+        readings: bool = True,
+        created: float | datetime | None = None,
+    ) -> None:
+        _check_node(node)
+        self._state = state
+        self._node = node
+        self._readings = readings
+        self._created = created.timestamp() if isinstance(created, datetime) else created
+        _check_time(self._created)
 
     # --- to and from classifiers, bytes, files ---------------------------------------------------
 
@@ -94,7 +108,7 @@ class Snapshot:
         readings: bool = True,
         created: float | datetime | None = None,
     ) -> Self:
-        """A snapshot of a classifier as it is now.
+        """Take a snapshot of a classifier as it is now.
 
         Parameters
         ----------
@@ -112,21 +126,34 @@ class Snapshot:
             that the same knowledge gives the same bytes.
 
         """
-        arrays, meta = describe(classifier, readings=readings)
-        when = created.timestamp() if isinstance(created, datetime) else created
-        return cls(arrays, _checked(_File(_named(node), when, readings, meta)))
+        state = capture(classifier, readings=readings)
+        to_arrays(state)  # raises for names that cannot be written, now and not later
+        return cls(state, node, readings=readings, created=created)
 
     def classifier(self) -> Any:
-        """A classifier that goes on from here; a new and independent one each time."""
-        return rebuild(self._arrays, self._file.classifier)
+        """Return a classifier that goes on from here; a new and independent one each time."""
+        return build_estimator(self._state)
 
-    def to_bytes(self, *, limit: int = LIMIT) -> bytes:
-        """As the bytes of a safetensors file; raises `SnapshotError` if it would be too large."""
-        return encode(self._arrays, msgspec.structs.asdict(self._file), limit=limit)
+    def estimator_state(self) -> EstimatorState:
+        """Return the state of the classifier, to be read and not changed."""
+        return self._state
+
+    def node_models(self) -> dict[str, EstimatorState]:
+        """Return the states of the models that learnt: one named "", or a committee's members."""
+        state = self._state.innermost
+        return dict(state.parts) if state.kind == COMMITTEE else {"": state}
+
+    def to_bytes(self, *, limit: int = MAX_BYTES) -> bytes:
+        """Return the bytes of a safetensors file; raises `SnapshotError` if it is too large."""
+        arrays, meta = to_arrays(self._state)
+        file = _File(self._node, self._created, self._readings, meta)
+        return encode(arrays, msgspec.structs.asdict(file), limit=limit)
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, limit: int = LIMIT, room: int = MOST_ROOM) -> Self:
-        """The opposite of `to_bytes`; raises `SnapshotError` for what is damaged or cannot be.
+    def from_bytes(
+        cls, data: bytes, *, limit: int = MAX_BYTES, limits: StateLimits = DEFAULT_LIMITS
+    ) -> Self:
+        """The opposite of `to_bytes`; raises `SnapshotError` for anything damaged or impossible.
 
         Parameters
         ----------
@@ -134,9 +161,9 @@ class Snapshot:
             The bytes of a file.
         limit
             The most bytes that are looked at.
-        room
-            The most numbers that its classifier may ask memory for: a short snapshot from a
-            stranger can describe a large one.
+        limits
+            How much its classifier may allocate: a short snapshot from a stranger can describe a
+            large one.
 
         """
         arrays, metadata = decode(data, limit=limit)
@@ -144,19 +171,21 @@ class Snapshot:
             file = msgspec.convert(metadata, _File)
         except (msgspec.ValidationError, OverflowError) as error:
             raise SnapshotError(f"metadata: {error}") from error
-        _named(file.node)
-        snapshot = cls(arrays, _checked(file))
-        built = check(arrays, file.classifier, room=room)  # what cannot be rebuilt is no snapshot
+        _check_node(file.node)
+        _check_time(file.created)
+        state = from_arrays(arrays, file.classifier)
+        built = check(state, limits=limits)  # what cannot be rebuilt is no snapshot
+        snapshot = cls(state, file.node, readings=file.readings, created=file.created)
         if built is not None:
             snapshot._built = built
         return snapshot
 
-    def save(self, path: str | Path, *, limit: int = LIMIT) -> None:
+    def save(self, path: str | Path, *, limit: int = MAX_BYTES) -> None:
         """Write a file that is there as a whole or not at all, also after a loss of power."""
         write_atomically(path, self.to_bytes(limit=limit))
 
     @classmethod
-    def load(cls, path: str | Path, *, limit: int = LIMIT) -> Self:
+    def load(cls, path: str | Path, *, limit: int = MAX_BYTES) -> Self:
         """Read a file; raises `SnapshotError` if it is none, damaged, or larger than `limit`."""
         try:
             return cls.from_bytes(read(path, limit), limit=limit)
@@ -173,23 +202,30 @@ class Snapshot:
     @property
     def node(self) -> str:
         """Who learnt it."""
-        return self._file.node
+        return self._node
 
     @property
     def created(self) -> datetime | None:
         """When, if somebody wrote that down."""
-        when = self._file.created
-        return None if when is None else datetime.fromtimestamp(when, UTC)
+        return None if self._created is None else datetime.fromtimestamp(self._created, UTC)
+
+    @property
+    def created_seconds(self) -> float | None:
+        """The same in seconds since 1970, to the last digit."""
+        return self._created
 
     @property
     def has_readings(self) -> bool:
         """Whether readings were included."""
-        return self._file.readings
+        return self._readings
 
     @property
     def type_name(self) -> str:
         """The classifier's type, such as LGMLVQ or RelSimRejector(TimeIntegrator(LGMLVQ))."""
-        names = [type(link).__name__ for link in links(self._built)]
+        state, names = self._state, [self._state.kind]
+        while "classifier" in state.parts:
+            state = state.parts["classifier"]
+            names.append(state.kind)
         return "(".join(names) + ")" * (len(names) - 1)
 
     @property
@@ -212,62 +248,56 @@ class Snapshot:
 
     @property
     def members(self) -> dict[str, LVQClassifier]:
-        """The models that learnt: one named "", or the learner and the follower of a committee.
+        """The models that learnt: one named "", or the members of a committee.
 
         They are there to look at; what they learn is lost.
         """
-        *_, model = links(self._built)
-        if isinstance(model, LVQCommittee):
-            return dict(zip(("learner", "follower"), model.members, strict=True))
-        return {"": model}
+        model = innermost_model(self._built)
+        return model.parts if self._state.innermost.kind == COMMITTEE else {"": model}
 
     @property
     def weights(self) -> dict[str, float]:
         """How much each of the `members` has to say."""
-        *_, model = links(self._built)
-        return model.weights if isinstance(model, LVQCommittee) else {"": 1.0}
+        committee = self._state.innermost.kind == COMMITTEE
+        return innermost_model(self._built).weights if committee else {"": 1.0}
 
     @property
-    def _first(self) -> LVQClassifier:
+    def _first(self) -> EstimatorState:
         """Of a committee the learner: it forgets nothing."""
-        return next(iter(self.members.values()))
-
-    @property
-    def _state(self) -> State | None:
-        engine = self._first._engine
-        return None if engine is None else engine.state
+        models = self.node_models()
+        return models.get("learner") or next(iter(models.values()))
 
     @property
     def features(self) -> tuple[Hashable, ...]:
         """Their names, in the order in which they came."""
-        return self._first.features
+        return tuple(self._first.extra["features"])
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """The classes, in the order in which they came."""
-        return self._first.classes
+        return tuple(self._first.extra["classes"])
 
     @property
     def samples(self) -> int:
         """How many labelled samples were learnt."""
-        return 0 if self._state is None else self._state.size(at.SAMPLES)
+        sizes = self._first.extra["sizes"]
+        return 0 if sizes is None else int(sizes["samples"])
 
     @property
     def counts(self) -> dict[Label, int]:
         """Samples of each class."""
-        state = self._state
-        found = [] if state is None else state["class_count"].tolist()
-        return {label: int(found[code]) for code, label in enumerate(self.labels)}
+        counts = self._first.arrays.get("class_count", np.empty(0)).tolist()
+        return {label: int(counts[code]) for code, label in enumerate(self.labels)}
 
     @property
     def means(self) -> dict[Label, ByFeature]:
         """The mean of every feature in each class; NaN where it never had one."""
-        return self._statistics(lambda state: state["class_mean"])
+        return self._statistics(lambda arrays: arrays["class_mean"])
 
     @property
     def spreads(self) -> dict[Label, ByFeature]:
         """The standard deviation of every feature in each class; NaN where it never had one."""
-        return self._statistics(lambda state: np.sqrt(state["class_variance"]))
+        return self._statistics(lambda arrays: np.sqrt(arrays["class_variance"]))
 
     @property
     def seen(self) -> dict[Label, ByFeature]:
@@ -275,29 +305,34 @@ class Snapshot:
 
         What is missing does not count, and with a half-life the past counts less.
         """
-        return self._statistics(lambda state: state["class_weight"], absent=0.0)
+        return self._statistics(lambda arrays: arrays["class_weight"], absent=0.0)
 
     def _statistics(
-        self, table: Callable[[State], Any], absent: float = float("nan")
+        self, table: Callable[[Mapping[str, Array]], Array], absent: float = float("nan")
     ) -> dict[Label, ByFeature]:
-        state = self._state
-        if state is None:
-            return {}
-        values = np.where(state["class_weight"] > 0.0, table(state), absent)
+        arrays = self._first.arrays
+        if "class_weight" not in arrays:  # no reading yet, or one without features
+            return {label: {} for label in self.labels}
+        values = np.where(arrays["class_weight"] > 0.0, table(arrays), absent)
         return {
             label: dict(zip(self.features, values[code].tolist(), strict=True))
             for code, label in enumerate(self.labels)
         }
 
     @property
+    def _first_model(self) -> LVQClassifier:
+        members = self.members
+        return members.get("learner") or next(iter(members.values()))
+
+    @property
     def prototypes(self) -> list[Prototype]:
         """Typical readings; of a committee those of the learner, see `members` for the others."""
-        return self._first.prototypes()
+        return self._first_model.prototypes()
 
     @property
     def relevances(self) -> ByFeature:
         """How much each feature counts; nothing before the first sample was learnt."""
-        return self._first.relevances() if self.labels else {}
+        return self._first_model.relevances() if self.labels else {}
 
     def __repr__(self) -> str:
         return (
@@ -306,21 +341,18 @@ class Snapshot:
         )
 
 
-def _named(node: str) -> str:
-    if not isinstance(node, str) or not 1 <= len(node) <= LONGEST_NODE or not node.isprintable():
+def _check_node(node: str) -> None:
+    good = isinstance(node, str) and 1 <= len(node) <= MAX_NODE_LENGTH and node.isprintable()
+    if not good:
         raise SnapshotError(
-            f"node: expected 1 to {LONGEST_NODE} printable characters, got {str(node)[:80]!r}"
+            f"node: expected 1 to {MAX_NODE_LENGTH} printable characters, got {str(node)[:80]!r}"
         )
-    return node
 
 
-def _checked(file: _File) -> _File:
+def _check_time(created: float | None) -> None:
     """The time must be one that can be shown."""
     try:
-        if file.created is not None:
-            datetime.fromtimestamp(file.created, UTC)
+        if created is not None:
+            datetime.fromtimestamp(created, UTC)
     except (TypeError, ValueError, OverflowError, OSError) as error:
-        raise SnapshotError(
-            f"created: expected seconds since 1970, got {file.created!r}"
-        ) from error
-    return file
+        raise SnapshotError(f"created: expected seconds since 1970, got {created!r}") from error

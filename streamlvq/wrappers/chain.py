@@ -27,17 +27,23 @@ def inside(estimator: Any) -> Any:
     return None if type(estimator).__name__ in _COPYING else estimator._wrapped_model
 
 
-def links(estimator: Any) -> Iterator[Any]:
+def unwrap(estimator: Any) -> Iterator[Any]:
     """The estimator itself, what it wraps, what that wraps ... down to the model."""
     while estimator is not None:
         yield estimator
         estimator = inside(estimator)
 
 
-def reach(estimator: Any, x: Reading) -> tuple[Any, Reading]:
+def innermost_model(estimator: Any) -> Any:
+    """The model inside all pipelines and wrappers."""
+    *_, model = unwrap(estimator)
+    return model
+
+
+def innermost(estimator: Any, x: Reading) -> tuple[Any, Reading]:
     """The innermost model, and a reading as it gets there."""
     model = estimator
-    for model in links(estimator):
+    for model in unwrap(estimator):
         if is_pipeline(model):
             x = model.transform_one(x)
     return model, x

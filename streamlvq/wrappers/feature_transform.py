@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,8 @@ from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.records import Decision, Explanation, Integrated, Prototype
 from streamlvq.vectorize import Reading, Rows, to_number, to_rows
-from streamlvq.wrappers.chain import is_pipeline, links, reach
-from streamlvq.wrappers.if_inside import if_inside, if_wrapped
+from streamlvq.wrappers.chain import innermost, innermost_model, is_pipeline, unwrap
+from streamlvq.wrappers.if_inside import available_if, if_wrapped
 from streamlvq.wrappers.keywords import accepted, chosen
 from streamlvq.wrappers.monotone import Monotone
 from streamlvq.wrappers.transform import Transform
@@ -91,6 +91,8 @@ class FeatureTransform(ClassifierWrapper):
 
     """
 
+    goes_outermost: ClassVar[bool] = True
+
     def __init__(
         self,
         classifier: base.Classifier,
@@ -102,7 +104,7 @@ class FeatureTransform(ClassifierWrapper):
         self.features = features
         owner = type(self).__name__
         self._transform = Transform(transform, features, owner)
-        for link in links(classifier):
+        for link in unwrap(classifier):
             if issubclass(type(link), FeatureTransform):  # `isinstance` sees through pipelines
                 raise ParameterError(
                     owner,
@@ -189,7 +191,7 @@ class FeatureTransform(ClassifierWrapper):
 
     def explain_one(self, x: Reading) -> Explanation:
         """The explanation of the innermost model, with numbers as the sensors read them."""
-        model, inside = reach(self.classifier, self.transform_one(x))
+        model, inside = innermost(self.classifier, self.transform_one(x))
         explanation: Explanation = model.explain_one(inside)
         if not self._sees_directly():
             return explanation
@@ -203,42 +205,42 @@ class FeatureTransform(ClassifierWrapper):
 
     def _sees_directly(self) -> bool:
         """Whether the model's units are ours; what pipelines do cannot be undone here."""
-        return not any(is_pipeline(link) for link in links(self.classifier))
+        return not any(is_pipeline(link) for link in unwrap(self.classifier))
 
     # --- what only some have ---------------------------------------------------------------------
 
     def _owner(self, method: str) -> Any:
         """The first inside that has a method."""
-        return next(link for link in links(self.classifier) if hasattr(link, method))
+        return next(link for link in unwrap(self.classifier) if hasattr(link, method))
 
     def _ask(self, method: str, x: Reading, keywords: dict[str, Any]) -> Any:
         """Ask the first inside that has a method about a reading."""
         x = self.transform_one(x)
-        for link in links(self.classifier):
+        for link in unwrap(self.classifier):
             if hasattr(link, method):
                 return getattr(link, method)(x, **keywords)
             if is_pipeline(link):
                 x = link.transform_one(x)
-        raise AttributeError(method)  # nobody gets here, see `if_inside`
+        raise AttributeError(method)  # nobody gets here, see `available_if`
 
-    @if_inside
+    @available_if
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """The decision of the rejector inside, with its certainty and reason."""
         decision: Decision = self._ask("decide_one", x, kwargs)
         return decision
 
-    @if_inside
+    @available_if
     def threshold_for(self, label: Label = None) -> float:
         """The rejector's threshold in force for a predicted label."""
         threshold: float = self._owner("threshold_for").threshold_for(label)
         return threshold
 
-    @if_inside
-    def hear_late(self, label: Label | None, certainty: float, y: Label) -> None:
+    @available_if
+    def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
         """Tell the rejector how a decision ended whose reading was observed without its label."""
-        self._owner("hear_late").hear_late(label, certainty, y)
+        self._owner("record_outcome").record_outcome(label, certainty, y)
 
-    @if_inside
+    @available_if
     def integrated_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> Integrated | None:
@@ -247,30 +249,30 @@ class FeatureTransform(ClassifierWrapper):
         answer: Integrated | None = self._ask("integrated_one", x, keywords)
         return answer
 
-    @if_inside
+    @available_if
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
         """Whether a reading at this time would start the window of its device afresh."""
         starts: bool = self._owner("starts_segment").starts_segment(device, t)
         return starts
 
-    @if_inside
+    @available_if
     def finish(self, device: Hashable = None) -> list[Integrated]:
         """The answers that a centred window still owes; then it is emptied."""
         owed: list[Integrated] = self._owner("finish").finish(device)
         return owed
 
-    @if_inside
+    @available_if
     def reset(self, device: Hashable = None) -> None:
         """Empty the window of a device."""
         self._owner("reset").reset(device)
 
-    @if_inside
+    @available_if
     def relsim_one(self, x: Reading) -> float | None:
         """How clearly a reading belongs to its closest class; see the models."""
         relsim: float | None = self._ask("relsim_one", x, {})
         return relsim
 
-    @if_inside
+    @available_if
     def prototypes(self) -> list[Prototype]:
         """The prototypes of the innermost model, in the units of the sensors."""
         found: list[Prototype] = self._owner("prototypes").prototypes()
@@ -346,17 +348,18 @@ class FeatureTransform(ClassifierWrapper):
 
     def _names(self, width: int) -> Sequence[Hashable]:
         """What the model calls the columns of an array without names."""
-        *_, model = links(self.classifier)
+        model = innermost_model(self.classifier)
         first = model.members[0] if hasattr(model, "members") else model
-        names: Sequence[Hashable] = first._names(width, None)
+        names: Sequence[Hashable] = first.column_names(width)
         return names
 
-    # --- files -----------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
 
-    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """It remembers nothing; see `streamlvq.snapshot`."""
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return nothing: a transform remembers nothing."""
         return {}, {}
 
-    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+    def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Raise ValueError unless there is nothing to restore."""
         if arrays or extra:
             raise ValueError(f"expected nothing to remember, got {sorted({*arrays, *extra})[:9]}")

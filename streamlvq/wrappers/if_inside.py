@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 
 F = TypeVar("F", bound=Callable[..., Any])
 Where = Callable[[Any], Iterator[Any]]
@@ -30,9 +30,9 @@ class _IfInside:
         return self._method.__get__(wrapper, owner)
 
 
-def if_inside(method: F) -> F:
+def available_if(method: F) -> F:
     """Offer a method if anything inside has it, so that `hasattr` tells the truth."""
-    return cast(F, _IfInside(method, links))
+    return cast(F, _IfInside(method, unwrap))
 
 
 def if_wrapped(method: F) -> F:

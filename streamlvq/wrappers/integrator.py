@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from river import base
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.batch import Arrays, Batch
 from streamlvq.models.parameters import check_range
 from streamlvq.records import Integrated
 from streamlvq.state import Floats
 from streamlvq.vectorize import Reading, dictionary_maker
-from streamlvq.wrappers.chain import links
-from streamlvq.wrappers.opinions import Opinion, ask_engine, way_to_ask
+from streamlvq.wrappers.chain import innermost_model, unwrap
+from streamlvq.wrappers.opinions import Opinion, ask_engine, probability_getter
 from streamlvq.wrappers.windows import NONE, Time, Window, Windows, kernels
 from streamlvq.wrappers.wrapper import ClassifierWrapper
 
@@ -109,6 +111,8 @@ class TimeIntegrator(ClassifierWrapper):
 
     """
 
+    keeps_readings: ClassVar[bool] = True
+
     def __init__(
         self,
         classifier: base.Classifier,
@@ -123,7 +127,7 @@ class TimeIntegrator(ClassifierWrapper):
         self.max_gap = max_gap
         self.max_devices = max_devices
         self._check()
-        self._ask = way_to_ask(classifier)
+        self._ask = probability_getter(classifier)
         self._needs_keywords = self._ask is not ask_engine
         self._labels: Sequence[Label] = ()
         self._scratch: Floats = np.empty(0)
@@ -141,7 +145,7 @@ class TimeIntegrator(ClassifierWrapper):
             check_range(owner, "max_gap", self.max_gap.total_seconds(), 0)
         elif self.max_gap is not None:
             check_range(owner, "max_gap", self.max_gap, 0)
-        for link in links(self.classifier):
+        for link in unwrap(self.classifier):
             if issubclass(type(link), ClassifierWrapper):  # `isinstance` sees through pipelines
                 raise ParameterError(
                     owner,
@@ -333,22 +337,53 @@ class TimeIntegrator(ClassifierWrapper):
     def _count(self, window: int) -> int:
         return 0 if window == NONE else int(self._windows.counts[window])
 
-    # --- files -----------------------------------------------------------------------------------
+    @property
+    def tracked_devices(self) -> int:
+        """How many devices have a window."""
+        return len(self._windows)
 
-    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The windows as arrays and what else there is; see `streamlvq.snapshot`."""
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows the kernel can take: all of them, none if the window is centred."""
+        return 0 if self._delay else batch.remaining
+
+    def lend(self, batch: Batch) -> Arrays:
+        """Enter the rows into the windows of their devices, and lend these."""
+        readings, rows = batch.readings, batch.rows
+        duplicates = batch.duplicates[rows]
+        entered = self._windows.enter_many(readings.devices[rows], readings.times[rows], duplicates)
+        if not all(duplicates):  # which leave no trace
+            self._windows.widen(len(batch.classes))
+            self._take_labels(batch.classes)
+        return (*entered, self._windows.logs, self._windows.counts)
+
+    def settle(self, batch: Batch, lent: Arrays) -> None:
+        """Do nothing: the kernel has moved the windows on."""
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Copy the windows: arrays, and what JSON can say."""
         arrays, extra = self._windows.memory()
         return arrays, {**extra, "labels": len(self._labels)}
 
-    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """The opposite; the classifier inside is what it was. Raises ValueError if it cannot be."""
+    def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Take over what `memory_state` returned; raises ValueError if it does not fit."""
         self._windows.restore(arrays, extra)
-        *_, model = links(self.classifier)
+        model = innermost_model(self.classifier)
         count = extra["labels"]
         if not 0 <= count <= len(model.classes) or self._windows.logs.shape[2] > count + 1:
             raise ValueError(f"windows: expected at most {len(model.classes)} classes, got {count}")
         # An engine's own list of labels is recognised by its identity.
         whole = count == len(model.classes)
         own = whole and not self._needs_keywords
-        self._labels = model._labels if own else list(model.classes[:count])
+        self._labels = model.known_labels if own else list(model.classes[:count])
         self._by_label = None
+
+    def _move_memory(self, new: Self) -> None:
+        model = innermost_model(new.classifier)
+        new._windows = self._windows.moved_to(list(self._labels), list(model.classes))
+        # An engine's own list of labels is recognised by its identity.
+        own = isinstance(model, LVQClassifier)
+        new._labels = model.known_labels if own else list(model.classes)

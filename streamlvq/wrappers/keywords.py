@@ -21,7 +21,7 @@ def accepted(estimator: Any, method: str) -> Names:
 
     Wrappers of ours choose for themselves, so they are given all.
     """
-    if getattr(estimator, "_chooses_keywords", False):
+    if getattr(estimator, "chooses_keywords", False):
         return None
     names, any_name = _named(estimator, method)
     parts = _parts(estimator, method)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from river import base
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
+from streamlvq.models.batch import Arrays, Batch, no_rejection
+from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.records import Decision
 from streamlvq.vectorize import Reading
-from streamlvq.wrappers.chain import links
+from streamlvq.wrappers.chain import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.thresholds import (
     Adaptive,
@@ -33,7 +36,7 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "target_accuracy": TargetAccuracy,
     "reject_cost": RejectCost,
 }
-AIMS = ("threshold", *RULES)
+TARGETS = ("threshold", *RULES)
 
 documented_rejector = functools.partial(
     documented,
@@ -70,6 +73,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
     """Base of the rejectors; it does not know how certain a decision is."""
 
     _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all else adapts
+    _certainty: ClassVar[str] = "PROBABILITY"  # the name of its constant in the batch kernel
 
     def __init__(
         self,
@@ -89,30 +93,30 @@ class Rejector(ClassifierWrapper, abc.ABC):
         self.memory = memory
         self.per_class = per_class
         self._check()
-        self._examine(list(links(classifier)))
-        self._thresholds = self._make_thresholds(self._aim())
+        self._examine(list(unwrap(classifier)))
+        self._thresholds = self._make_thresholds(self._target_name())
 
     # --- parameters ------------------------------------------------------------------------------
 
-    def _aim(self) -> str:
-        """Which of the ways to a threshold was chosen."""
-        given = [name for name in AIMS if getattr(self, name) is not None]
+    def _target_name(self) -> str:
+        """Return the parameter that says how the threshold is found."""
+        given = [name for name in TARGETS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ParameterError(
                 type(self).__name__,
                 None,
-                f"expected exactly one of {', '.join(AIMS)}, got {' and '.join(given) or 'none'}",
+                f"expected exactly one of {', '.join(TARGETS)}, got {' and '.join(given) or 'none'}",
             )
         return given[0]
 
     def _check(self) -> None:
-        owner, aim = type(self).__name__, self._aim()
+        owner, target = type(self).__name__, self._target_name()
         check_range(owner, "memory", self.memory, 1, whole=True)
         if not isinstance(self.per_class, bool):
             raise ParameterError(owner, "per_class", f"expected a bool, got {self.per_class!r}")
-        value = getattr(self, aim)
-        if aim != "threshold" or not isinstance(value, Mapping):
-            check_range(owner, aim, value, 0, 1)
+        value = getattr(self, target)
+        if target != "threshold" or not isinstance(value, Mapping):
+            check_range(owner, target, value, 0, 1)
             return
         if not value:
             raise ParameterError(owner, "threshold", f"expected at least one label, got {value!r}")
@@ -136,29 +140,29 @@ class Rejector(ClassifierWrapper, abc.ABC):
                     "put the FeatureTransform around the rejector",
                 )
 
-    def _make_thresholds(self, aim: str) -> Thresholds:
-        target = getattr(self, aim)
-        if aim not in self._fixed:
-            return Adaptive(RULES[aim](target), self.memory, self.per_class)
+    def _make_thresholds(self, name: str) -> Thresholds:
+        target = getattr(self, name)
+        if name not in self._fixed:
+            return Adaptive(RULES[name](target), self.memory, self.per_class)
         if self.per_class:
             raise ParameterError(
                 type(self).__name__,
                 "per_class",
-                f"expected a threshold that adapts, got {aim}={target!r}; "
+                f"expected a threshold that adapts, got {name}={target!r}; "
                 "fixed thresholds for each class are a mapping",
             )
-        return self._fixed[aim](target)
+        return self._fixed[name](target)
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return {self._aim()}
+        return {self._target_name()}
 
     def __setattr__(self, name: str, value: Any) -> None:
         """What is aimed at may change at any time; a bad value changes nothing."""
-        if "_thresholds" not in self.__dict__ or name not in AIMS:
+        if "_thresholds" not in self.__dict__ or name not in TARGETS:
             object.__setattr__(self, name, value)
             return
-        if value is None and name == self._aim():
+        if value is None and name == self._target_name():
             raise ValueError(
                 f"{type(self).__name__}.{name} = None: expected a number (a curve has no threshold "
                 f"for an accuracy that it never reached: ask for less, or show it more readings)"
@@ -170,7 +174,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         except ValueError:
             object.__setattr__(self, name, before)
             raise
-        self._thresholds.aim(value)
+        self._thresholds.set_target(value)
 
     def threshold_for(self, label: Label = None) -> float:
         """The threshold in force for a predicted label; infinite where everything is rejected."""
@@ -206,7 +210,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
-    def hear_late(self, label: Label | None, certainty: float, y: Label) -> None:
+    def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
         """Tell the thresholds how a decision ended whose reading was observed without its label.
 
         Parameters
@@ -236,17 +240,75 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, False)
 
-    # --- files -----------------------------------------------------------------------------------
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
 
-    def _memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the thresholds remember, as arrays; see `streamlvq.snapshot`."""
-        *_, model = links(self.classifier)
-        return self._thresholds.memory(model.classes), {}
+    def rows_ready(self, batch: Batch) -> int:
+        """Return how many rows the kernel can take: none if each class learns its threshold."""
+        return 0 if batch.learns and self._thresholds.per_class else batch.remaining
 
-    def _restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """The opposite; the classifier inside is what it was. Raises ValueError if it cannot be."""
-        *_, model = links(self.classifier)
-        self._thresholds.restore(model.classes, arrays)
+    def _follows(self, batch: Batch) -> bool:
+        """Whether thresholds go by labels or classes that the kernel is not told.
+
+        What a model that stays as it is says of a reading does not depend on thresholds, so that
+        these can follow afterwards, see `settle`.
+        """
+        thresholds = self._thresholds
+        return not batch.learns and (thresholds.needs_labels or thresholds.per_class)
+
+    def lend(self, batch: Batch) -> Arrays:
+        """Lend settings, thresholds by class, certainties, and how many were seen."""
+        if self._follows(batch):
+            # The kernel measures what tells an outlier only for those that it rejects.
+            lent = no_rejection(len(batch.classes), np.inf)
+        else:
+            lent = self._thresholds.lend(batch.classes)
+        constants = batch_kernels()
+        lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
+        return lent
+
+    def settle(self, batch: Batch, lent: Arrays) -> None:
+        """Take note of the certainties; thresholds that go by labels are applied only now."""
+        if self._follows(batch):
+            self._follow(batch)
+        else:
+            self._thresholds.settle(int(lent[3][0]))
+
+    def _follow(self, batch: Batch) -> None:
+        """Go through the decisions with thresholds that hear of each before the next one."""
+        constants, thresholds = batch_kernels(), self._thresholds
+        labels = [batch.classes[code] for code in batch.codes.tolist()]
+        certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
+        judged = (batch.verdicts != constants.NO_MODEL).tolist()
+        given = batch.readings.labels[batch.rows], batch.duplicates[batch.rows]
+        in_force = []
+        for label, certainty, counts, y, again in zip(
+            labels, certainties, judged, *given, strict=True
+        ):
+            in_force.append(thresholds.find(label))
+            if counts and not again and (y is not None or not thresholds.needs_labels):
+                thresholds.remember(label, certainty, thresholds.needs_labels and label == y)
+        batch.measures[:, constants.OUT_THRESHOLD] = in_force
+        kept = batch.measures[:, constants.OUT_CERTAINTY] >= np.array(in_force)
+        batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
+
+    def reason_for(
+        self, threshold: float, relsim: float, distance: float, separation: float
+    ) -> str:
+        """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
+        return "ambiguous"
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Copy what the thresholds remember, as arrays."""
+        return self._thresholds.memory(self.classes), {}
+
+    def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Take over what `memory_state` returned; raises ValueError if it does not fit."""
+        self._thresholds.restore(self.classes, arrays)
+
+    def _move_memory(self, new: Self) -> None:
+        new._thresholds = self._thresholds.moved_to(new.classes)
 
 
 def likeliest(probabilities: dict[Label, float]) -> Label | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Decision
-from streamlvq.robustness import _is_beyond
+from streamlvq.robustness import is_beyond
 from streamlvq.vectorize import Reading
-from streamlvq.wrappers.chain import is_pipeline, reach
+from streamlvq.wrappers.chain import innermost, is_pipeline
 from streamlvq.wrappers.integrator import TimeIntegrator
 from streamlvq.wrappers.rejector import Rejector, documented_rejector, likeliest, no_model
 from streamlvq.wrappers.wrapper import ClassifierWrapper
@@ -65,6 +65,8 @@ class RelSimRejector(Rejector):
 
     """
 
+    _certainty: ClassVar[str] = "RELSIM"
+
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         from streamlvq.models import GLVQ  # noqa: PLC0415
@@ -75,7 +77,7 @@ class RelSimRejector(Rejector):
     def _examine(self, chain: list[Any]) -> None:
         super()._examine(chain)
         *way, model = chain
-        if not getattr(model, "_has_relsim", False):
+        if not getattr(model, "has_relsim", False):
             raise ParameterError(
                 "RelSimRejector",
                 "classifier",
@@ -98,19 +100,19 @@ class RelSimRejector(Rejector):
         model = self._model
         if model is None:
             label = likeliest(self.predict_proba_one(x, **keywords))
-            return label, self._asked(x)._last_relsim(label)
+            return label, self._asked(x).last_relsim(label)
         if not self._takes_all:
             keywords = self._chosen("predict_one", keywords)
         label = self.classifier.predict_one(x, **keywords)
-        return label, model._last_relsim(label)
+        return label, model.last_relsim(label)
 
     def _asked(self, x: Reading) -> LVQClassifier:
         """The innermost model; its last answer is about this reading, which was just predicted."""
         if self._model is not None:
             return self._model
         model: LVQClassifier
-        model, x = reach(self.classifier, x)
-        model._answer(x)
+        model, x = innermost(self.classifier, x)
+        model.predict_labels_one(x)
         return model
 
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
@@ -119,18 +121,16 @@ class RelSimRejector(Rejector):
         label = likeliest(probabilities)
         threshold = self._thresholds.find(label)
         model = self._asked(x)
-        pair = model._last_closest()
+        pair = model.last_closest()
         if pair is None:
             return no_model(label, threshold, probabilities)
-        winner = model._labels[pair.winner]
+        labels = model.known_labels
+        winner = labels[pair.winner]
         certainty = pair.relsim if winner == label else 0.0
         reason = None
         if not certainty >= threshold:
-            # A threshold beyond 1 rejects everything, wherever it is.
-            beyond = pair.relsim < threshold <= 1.0 and _is_beyond(
-                threshold, pair.distance, model._last_separation(pair)
-            )
-            reason = "outlier" if beyond else "ambiguous"
+            separation = model.last_separation(pair)
+            reason = self.reason_for(threshold, pair.relsim, pair.distance, separation)
         return Decision(
             label=label,
             certainty=certainty,
@@ -138,8 +138,16 @@ class RelSimRejector(Rejector):
             reason=reason,
             threshold=threshold,
             winner=winner,
-            runner_up=model._labels[pair.runner_up],
+            runner_up=labels[pair.runner_up],
             distance=pair.distance,
             runner_up_distance=pair.runner_up_distance,
             probabilities=probabilities,
         )
+
+    def reason_for(
+        self, threshold: float, relsim: float, distance: float, separation: float
+    ) -> str:
+        """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
+        # A threshold beyond 1 rejects everything, wherever it is.
+        beyond = relsim < threshold <= 1.0 and is_beyond(threshold, distance, separation)
+        return "outlier" if beyond else "ambiguous"

@@ -7,6 +7,7 @@ so an infinite threshold rejects everything.
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from streamlvq.models.array_classifier import Label
+from streamlvq.models.batch import Arrays, no_rejection
+from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.state import Floats
 
 FIRST_ROOM = 64  # certainties
@@ -35,6 +38,7 @@ class Rule(abc.ABC):
     """What a threshold is to achieve."""
 
     needs_labels = True
+    kernel_rule: str  # the name of its constant in the batch kernel
 
     def __init__(self, target: float) -> None:
         self.target = target
@@ -51,6 +55,7 @@ class TargetRate(Rule):
     """
 
     needs_labels = False
+    kernel_rule = "TARGET_RATE"
 
     def threshold(self, memory: Floats, stored: int) -> float:
         return float(_kernels().rate_threshold(memory, stored, self.target))
@@ -59,12 +64,16 @@ class TargetRate(Rule):
 class TargetAccuracy(Rule):
     """Reject as little as makes the kept decisions this accurate; everything if nothing does."""
 
+    kernel_rule = "TARGET_ACCURACY"
+
     def threshold(self, memory: Floats, stored: int) -> float:
         return float(_kernels().accurate_threshold(memory, stored, self.target))
 
 
 class RejectCost(Rule):
     """Make errors (of cost 1) and rejections (of this cost) cheap; reject until one was seen."""
+
+    kernel_rule = "REJECT_COST"
 
     def threshold(self, memory: Floats, stored: int) -> float:
         return float(_kernels().cheapest_threshold(memory, stored, self.target))
@@ -73,7 +82,7 @@ class RejectCost(Rule):
 # --- where thresholds come from ------------------------------------------------------------------
 
 
-class Recent:
+class RecentCertainties:
     """The last certainties and the threshold that follows from them, found when it is asked for.
 
     Room is made as they come: many labels that are rarely seen ask for little.
@@ -118,7 +127,7 @@ class Recent:
             return self._memory[:2, : self.seen]
         return np.roll(self._memory[:2], -(self.seen % self._room), axis=1)
 
-    def recall(self, seen: int, came: Floats) -> None:
+    def restore(self, seen: int, came: Floats) -> None:
         """Remember these, the last of so many."""
         stored = came.shape[1]
         self._make_room(stored)
@@ -141,18 +150,31 @@ class Thresholds(abc.ABC):
 
     needs_labels = False
     learns = False
+    per_class = False
 
     @abc.abstractmethod
     def find(self, label: Label) -> float:
         """The threshold in force."""
 
     @abc.abstractmethod
-    def aim(self, target: Any) -> None:
+    def set_target(self, target: Any) -> None:
         """Change what is aimed at."""
 
     @abc.abstractmethod
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         """Take note of a decision before its reading is learnt."""
+
+    def lend(self, classes: Sequence[Label]) -> Arrays:
+        """Lend the batch kernel settings, thresholds by class, certainties, and their count."""
+        settings, _, *memory = no_rejection(len(classes))
+        return settings, np.array([self.find(label) for label in classes]), *memory
+
+    def settle(self, seen: int) -> None:  # noqa: B027 - only what adapts has something to do
+        """Take note of how many certainties the kernel has seen by now."""
+
+    def moved_to(self, classes: Sequence[Label]) -> Thresholds:
+        """Copy what is remembered, for a model that knows these classes."""
+        return copy.deepcopy(self)
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
         """What was learnt, as arrays; labels are numbers in `classes`."""
@@ -168,9 +190,9 @@ class Fixed(Thresholds):
     """A number, or a number for each label; a label without one gets the largest of them."""
 
     def __init__(self, target: float | Mapping[Label, float]) -> None:
-        self.aim(target)
+        self.set_target(target)
 
-    def aim(self, target: float | Mapping[Label, float]) -> None:
+    def set_target(self, target: float | Mapping[Label, float]) -> None:
         self._by_label = dict(target) if isinstance(target, Mapping) else {}
         self._other = max(target.values()) if isinstance(target, Mapping) else target
 
@@ -184,9 +206,9 @@ class Fixed(Thresholds):
 class Chow(Fixed):
     """The best threshold for a probability, if an error costs 1 and a rejection `target`."""
 
-    def aim(self, target: float | Mapping[Label, float]) -> None:
+    def set_target(self, target: float | Mapping[Label, float]) -> None:
         assert not isinstance(target, Mapping)
-        super().aim(1.0 - target)
+        super().set_target(1.0 - target)
 
 
 class Adaptive(Thresholds):
@@ -199,13 +221,13 @@ class Adaptive(Thresholds):
         self.needs_labels = rule.needs_labels
         self._memory = memory
         self.per_class = per_class
-        self._recent: dict[Label, Recent] = {}
-        self._nothing = Recent(1)
+        self._recent: dict[Label, RecentCertainties] = {}
+        self._nothing = RecentCertainties(1)
 
     def _key(self, label: Label) -> Label:
         return label if self.per_class else None
 
-    def aim(self, target: float) -> None:
+    def set_target(self, target: float) -> None:
         self.rule.target = target
         for recent in (*self._recent.values(), self._nothing):
             recent.threshold = None
@@ -216,12 +238,34 @@ class Adaptive(Thresholds):
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         self.recent(label).remember(certainty, right)
 
-    def recent(self, label: Label) -> Recent:
+    def recent(self, label: Label) -> RecentCertainties:
         """Where the certainties are that go with a label."""
         key = self._key(label)
         if key not in self._recent:
-            self._recent[key] = Recent(self._memory)
+            self._recent[key] = RecentCertainties(self._memory)
         return self._recent[key]
+
+    def lend(self, classes: Sequence[Label]) -> Arrays:
+        """Lend the certainties of all classes together to the batch kernel."""
+        constants, recent = batch_kernels(), self.recent(None)
+        settings = np.zeros(4)
+        settings[constants.RULE] = getattr(constants, self.rule.kernel_rule)
+        settings[constants.TARGET] = self.rule.target
+        seen = np.array([recent.seen], np.int64)
+        return settings, np.zeros(len(classes)), recent.memory, seen
+
+    def settle(self, seen: int) -> None:
+        """Take note of how many certainties the kernel has seen by now."""
+        recent = self.recent(None)
+        recent.seen, recent.threshold = seen, None
+
+    def moved_to(self, classes: Sequence[Label]) -> Adaptive:
+        """Copy what is remembered; a class that the model does not know has no threshold."""
+        moved = copy.deepcopy(self)
+        if self.per_class:
+            kept = {None, *classes}
+            moved._recent = {label: r for label, r in moved._recent.items() if label in kept}
+        return moved
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
         """What came, the oldest first; how it is sorted follows from that."""
@@ -249,7 +293,7 @@ class Adaptive(Thresholds):
             raise ValueError("thresholds: expected labels that the model knows")
         self._recent, start = {}, 0
         for code, number, count in zip(of.tolist(), seen.tolist(), stored.tolist(), strict=True):
-            recent = Recent(self._memory)
-            recent.recall(number, came[:, start : start + count])
+            recent = RecentCertainties(self._memory)
+            recent.restore(number, came[:, start : start + count])
             self._recent[None if code < 0 else classes[code]] = recent
             start += count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import ModuleType, NoneType
@@ -146,6 +146,21 @@ class Windows:
         kernels().advance(self.logs[place], p)
         self.counts[place] = min(self.counts[place] + 1, self.readings)
 
+    def enter_many(
+        self, devices: Sequence[Hashable], times: Sequence[Time], duplicates: Sequence[bool]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Enter readings one after the other; those that came before only find their window.
+
+        Returns the place of each, and 1 where a window begins.
+        """
+        places, fresh = [], []
+        find, enter = self.find, self.enter
+        for device, t, again in zip(devices, times, duplicates, strict=True):
+            found = find(device, t)
+            places.append(found if again else enter(device, t, found))
+            fresh.append(found == NONE)
+        return np.array(places, np.int64), np.array(fresh, np.int64)
+
     def forget(self, device: Hashable) -> Window | None:
         """Empty the window of a device; returns what was in it."""
         place = self._places.pop(device, NONE)
@@ -157,7 +172,21 @@ class Windows:
     def __len__(self) -> int:
         return len(self._places)
 
-    # --- files -----------------------------------------------------------------------------------
+    def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
+        """Copy the windows with their columns in the order of other classes.
+
+        A class that is not among those `before` counts as one that was unknown to all readings.
+        """
+        unknown = self.logs.shape[2] - 1
+        place = {label: column for column, label in enumerate(before[:unknown])}
+        columns = [place.get(label, unknown) for label in after]
+        new = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
+        new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
+        new.counts, new.times = self.counts.copy(), self.times.copy()
+        new._places, new._free = self._places.copy(), self._free.copy()
+        return new
+
+    # --- state -----------------------------------------------------------------------------------
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and what else there is, those silent longest first.

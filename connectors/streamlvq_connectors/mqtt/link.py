@@ -1,37 +1,307 @@
-"""The link to an MQTT broker."""
+"""The link to an MQTT broker: session, outbox, reconnects."""
 
 from __future__ import annotations
 
 import logging
+import random
+import select
 import socket
+import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
+from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from streamlvq.config import Broker, broker_address
+from streamlvq.config import Broker, Tls, broker_address, broker_password
 from streamlvq.connect import Link, Message, Outgoing, Subscription
-from streamlvq_connectors.mqtt import words
-from streamlvq_connectors.mqtt.backoff import Backoff
-from streamlvq_connectors.mqtt.making import make_client
-from streamlvq_connectors.mqtt.outbox import WINDOW, Outbox
-from streamlvq_connectors.mqtt.packets import LONGEST
-from streamlvq_connectors.mqtt.stock import DECODING
-from streamlvq_connectors.mqtt.topics import sendable
-from streamlvq_connectors.mqtt.waiting import buffered, lingering, wait
+from streamlvq_connectors.mqtt import errors
+from streamlvq_connectors.mqtt.fast_client import PACKET_MAX_BYTES, FastClient, unsupported_reason
+from streamlvq_connectors.mqtt.paho_client import (
+    DECODING,
+    TOPIC_MAX_BYTES,
+    PahoClient,
+    max_packet_bytes,
+)
 
 log = logging.getLogger("streamlvq.mqtt")
 
-TICK = 1.0  # seconds: how often paho looks after its keep-alive at least
-STABLE = 5.0  # seconds after which a connection has proved itself
-SHORT_LIVES = 3  # in a row: somebody throws us out
-HEADER = 16  # bytes of a packet that are neither topic nor payload, at most
-COMPLAINTS = 100  # topics in the log that cannot be published to
-FLUSH = 5.0  # seconds that `close` gives the broker to take what is owed
+TICK_SECONDS = 1.0  # how often paho looks after its keep-alive at least
+STABLE_SECONDS = 5.0  # after which a connection has proved itself
+MAX_SHORT_CONNECTIONS = 3  # in a row: somebody throws us out
+HEADER_MAX_BYTES = 16  # of a packet, without topic and payload
+MAX_TOPIC_WARNINGS = 100  # topics in the log that cannot be published to
+FLUSH_SECONDS = 5.0  # that `close` gives the broker to take what is owed
+FIRST_DELAY_SECONDS = 0.5  # before the second attempt to connect
+IN_FLIGHT_MAX = 100  # messages of QoS 1 on their way; the broker may want fewer
+
+
+# --- the client
+
+
+def tls_context(broker: Broker) -> ssl.SSLContext | None:
+    """What TLS needs; None: no TLS. Raises OSError if a file cannot be read."""
+    if broker.tls is None and broker_address(broker).scheme != "mqtts":
+        return None
+    tls = broker.tls or Tls()
+    for path in (tls.ca_file, tls.cert_file, tls.key_file):
+        if path is not None:
+            Path(path).open("rb").close()  # this error names the file, those of ssl do not
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file is not None:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context
+
+
+def connect_properties(broker: Broker) -> Properties | None:
+    """What MQTT 5 says when it connects."""
+    if broker.protocol != "5":
+        return None
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.SessionExpiryInterval = broker.session_expiry_seconds
+    properties.ReceiveMaximum = broker.receive_maximum
+    properties.MaximumPacketSize = max_packet_bytes(broker)
+    return properties
+
+
+def choose_client(broker: Broker) -> PahoClient:
+    """The fast client if the configuration and the version of paho allow it."""
+    client = PahoClient(broker)
+    if not broker.fast_receive:
+        return client
+    why_not = unsupported_reason(client)
+    if why_not is None:
+        return FastClient(broker)
+    log.warning("receiving the slow way: %s", why_not)
+    return client
+
+
+def make_client(broker: Broker, will: Outgoing | None) -> PahoClient:
+    """A client that knows where to connect, as whom, and what is to be said if it vanishes."""
+    client = choose_client(broker)
+    client.connect_timeout = broker.connect_timeout_seconds
+    password = broker_password(broker)
+    if broker.username is not None or password is not None:
+        client.username_pw_set(broker.username or "", password)
+    context = tls_context(broker)
+    if context is not None:
+        client.tls_set_context(context)
+    if will is not None:
+        client.will_set(will.topic, will.payload, will.qos, will.retain)
+    address = broker_address(broker)
+    if broker.protocol == "5":
+        client.connect_async(
+            address.host,
+            address.port,
+            broker.keepalive_seconds,
+            clean_start=False,
+            properties=connect_properties(broker),
+        )
+    else:
+        client.connect_async(address.host, address.port, broker.keepalive_seconds)
+    return client
+
+
+# --- parts of the link
+
+
+class Backoff:
+    """Delays that double up to a limit, each shortened by chance so that clients do not march in
+    step after a broker comes back. Runs on the monotonic clock.
+
+    Parameters
+    ----------
+    limit
+        The longest delay in seconds.
+
+    Examples
+    --------
+    >>> backoff = Backoff(limit=60.0)
+    >>> backoff.remaining()
+    0.0
+    >>> backoff.fail()
+    >>> 0.1 < backoff.remaining() <= 0.5
+    True
+    >>> backoff.fail(full=True)
+    >>> 50 < backoff.remaining() <= 60
+    True
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self._delay = FIRST_DELAY_SECONDS
+        self._until = 0.0
+
+    def remaining(self) -> float:
+        """Seconds until the next attempt is due."""
+        return max(0.0, self._until - time.monotonic())
+
+    def fail(self, full: bool = False) -> None:
+        """An attempt failed, or a connection was lost; `full`: wait as long as ever."""
+        delay = self.limit if full else min(self._delay, self.limit) * random.uniform(0.5, 1.0)
+        self._until = time.monotonic() + delay
+        self._delay = min(self._delay * 2, self.limit)
+
+    def succeed(self) -> None:
+        """A connection has proved itself; the next delay is a short one again."""
+        self._delay = FIRST_DELAY_SECONDS
+
+
+class Outbox:
+    """One queue for both, because an acknowledgement must not overtake what was published before.
+
+    Parameters
+    ----------
+    client
+        What sends.
+    limit
+        Messages kept at most, and messages of QoS 0 that may wait for a slow network.
+    """
+
+    def __init__(self, client: PahoClient, limit: int) -> None:
+        self.client = client
+        self.limit = limit
+        self.window = IN_FLIGHT_MAX
+        self.published = 0
+        self.dropped = 0
+        self._queue: deque[Outgoing | list[int]] = deque()
+        self._waiting = 0  # messages in the queue
+
+    def __len__(self) -> int:
+        """Messages of QoS 1 that the broker has not confirmed yet."""
+        return self._waiting + len(self.client.in_flight)
+
+    def send(self, messages: Sequence[Outgoing], connected: bool) -> None:
+        """Send at QoS 0 what the network can be expected to take, and drop the rest."""
+        room = max(0, self.limit - self.client.unwritten()) if connected else 0
+        taken = messages if len(messages) <= room else messages[:room]
+        if taken:
+            self.client.send(taken)
+        self.published += len(taken)
+        self.dropped += len(messages) - len(taken)
+
+    def keep(self, message: Outgoing) -> None:
+        """Send at QoS 1 when there is room in the window; drop it if too many wait already."""
+        if len(self) >= self.limit:
+            self.dropped += 1
+        else:
+            self._queue.append(message)
+            self._waiting += 1
+
+    def acknowledge(self, keys: Iterable[int]) -> None:
+        """Acknowledge behind everything that waits."""
+        if self._queue:
+            self._queue.append(list(keys))
+        else:
+            self.client.confirm(keys)
+
+    def drain(self) -> None:
+        """Send what the window has room for; call it only when connected."""
+        while self._queue:
+            first = self._queue[0]
+            if isinstance(first, list):
+                self.client.confirm(first)
+            elif len(self.client.in_flight) >= self.window or not self.client.send_surely(first):
+                return
+            else:
+                self._waiting -= 1
+                self.published += 1
+            self._queue.popleft()
+
+    def lose(self, unwritten: int) -> None:
+        """The connection is gone: acknowledgements mean nothing now, QoS 0 is lost."""
+        self.published -= unwritten
+        self.dropped += unwritten
+        self._queue = deque(item for item in self._queue if not isinstance(item, list))
+
+    def close(self) -> None:
+        """What is still here will not be sent."""
+        self.dropped += self._waiting
+        self._queue.clear()
+        self._waiting = 0
+
+
+if hasattr(select, "poll"):
+
+    def wait(sock: Any, writing: bool, seconds: float) -> tuple[bool, bool]:
+        """Whether there is something to read, and whether `sock` takes data if `writing`.
+
+        Poll, not select: it does not mind how many files the process has open.
+        """
+        poll = select.poll()
+        poll.register(sock, select.POLLIN | (select.POLLOUT if writing else 0))
+        events = poll.poll(seconds * 1000.0)
+        happened = events[0][1] if events else 0
+        return bool(happened & ~select.POLLOUT), bool(happened & select.POLLOUT)
+
+else:  # Windows
+
+    def wait(sock: Any, writing: bool, seconds: float) -> tuple[bool, bool]:
+        """Whether there is something to read, and whether `sock` takes data if `writing`."""
+        readable, writable, _ = select.select([sock], [sock] if writing else [], [], seconds)
+        return bool(readable), bool(writable)
+
+
+def buffered(sock: Any) -> bool:
+    """Whether TLS has decrypted more than was read, which waiting for the socket does not tell."""
+    pending = getattr(sock, "pending", None)
+    return pending is not None and pending() > 0
+
+
+@contextmanager
+def lingering(sock: Any, deadline: float) -> Iterator[None]:
+    """Say goodbye inside; afterwards wait until the other side has read it and hung up.
+
+    Who closes a socket and comes back at once may otherwise overtake its own last words: Mosquitto
+    reads a packet of each client in turn, and throws away what is left of a session's old
+    connection when a new one arrives.
+    """
+    if sock is None:
+        yield
+        return
+    with socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM) as kept:
+        yield
+        try:
+            kept.shutdown(socket.SHUT_WR)
+            while time.monotonic() < deadline:
+                kept.settimeout(max(0.01, deadline - time.monotonic()))
+                if not kept.recv(65536):
+                    return
+        except OSError as error:
+            log.debug("the other side hung up in its own way: %s", error)
+
+
+@lru_cache(65_536)
+def is_publishable(topic: str) -> bool:
+    """Whether a topic may be published to.
+
+    Examples
+    --------
+    >>> is_publishable("plant/press 7/decision")
+    True
+    >>> [is_publishable(topic) for topic in ("", "plant/+", "plant/#", "a\\x00b", "$SYS/broker")]
+    [False, False, False, False, False]
+    """
+    if not topic or topic[0] == "$" or "+" in topic or "#" in topic or "\0" in topic:
+        return False
+    try:
+        return len(topic.encode()) <= TOPIC_MAX_BYTES
+    except UnicodeEncodeError:  # half of a pair of surrogates, as JSON may hold
+        return False
+
+
+# --- the link
 
 
 def size(message: Outgoing) -> int:
@@ -76,7 +346,8 @@ class MqttLink(Link):
         self._since = 0.0  # when it was opened
         self._short_lives = 0
         self._taken_over = False
-        self._largest = LONGEST - HEADER  # of payload and topic; the broker may want less
+        # Of payload and topic; the broker may want less.
+        self._largest = PACKET_MAX_BYTES - HEADER_MAX_BYTES
         self._complained: set[str] = set()
         self._welcome: tuple[bool, Properties] | None = None
         self._asked: dict[int, list[str]] = {}  # filters by the packet id of the question
@@ -87,7 +358,7 @@ class MqttLink(Link):
         return self._accepted
 
     @property
-    def trouble(self) -> str | None:
+    def error(self) -> str | None:
         return self._trouble
 
     @property
@@ -124,7 +395,7 @@ class MqttLink(Link):
         at_once = []
         largest = self._largest
         for message in messages:
-            if not sendable(message.topic) or size(message) > largest:
+            if not is_publishable(message.topic) or size(message) > largest:
                 self._refuse(message)
             elif message.qos:
                 self._outbox.keep(message)
@@ -143,7 +414,7 @@ class MqttLink(Link):
         if self._closed:
             return
         self.publish(farewell)
-        deadline = time.monotonic() + FLUSH
+        deadline = time.monotonic() + FLUSH_SECONDS
         while self._accepted and time.monotonic() < deadline and self._owes():
             self._turn(0.1)
         self._closed = True
@@ -159,7 +430,7 @@ class MqttLink(Link):
     def _refuse(self, message: Outgoing) -> None:
         """The broker would close the connection because of this one, and again after each try."""
         self._outbox.dropped += 1
-        if message.topic not in self._complained and len(self._complained) < COMPLAINTS:
+        if message.topic not in self._complained and len(self._complained) < MAX_TOPIC_WARNINGS:
             self._complained.add(message.topic)
             text = "cannot publish %d bytes to the topic %r"
             log.warning(text, len(message.payload), message.topic[:200])
@@ -185,7 +456,7 @@ class MqttLink(Link):
             self._client.begin()
             self._set_no_delay()
         except (OSError, ValueError) as error:
-            self._failed(words.failure(error, self.broker, self._where))
+            self._failed(errors.failure(error, self.broker, self._where))
         else:
             self._open = True
             self._taken_over = False
@@ -216,13 +487,13 @@ class MqttLink(Link):
             return
         detail = self._client.detail
         if not accepted:
-            self._failed(self._why or words.rebuff(detail, self._where, self.broker))
+            self._failed(self._why or errors.closed_before_answer(detail, self._where, self.broker))
             return
-        why = self._why or words.loss(detail, self._where)
-        brief = self._why is None and time.monotonic() - self._since < STABLE
+        why = self._why or errors.loss(detail, self._where)
+        brief = self._why is None and time.monotonic() - self._since < STABLE_SECONDS
         self._short_lives = self._short_lives + 1 if brief else 0
-        if self._short_lives >= SHORT_LIVES:
-            why = words.short_lived(self._short_lives, self.broker)
+        if self._short_lives >= MAX_SHORT_CONNECTIONS:
+            why = errors.short_lived(self._short_lives, self.broker)
             self._taken_over = True
         self._set_trouble(why)
         self._backoff.fail(full=self._taken_over)
@@ -245,7 +516,7 @@ class MqttLink(Link):
         """Wait for the network at most so long, and do what there is to do."""
         sock: Any = self._client.socket()
         if sock is not None:
-            seconds = 0.0 if buffered(sock) else min(seconds, TICK)
+            seconds = 0.0 if buffered(sock) else min(seconds, TICK_SECONDS)
             readable, writable = wait(sock, self._client.want_write(), seconds)
             self._run(readable or seconds == 0.0, writable)
         self._after_reading()
@@ -277,14 +548,14 @@ class MqttLink(Link):
         if error is not None:
             raise error
         if self._welcome is not None and self._client.socket() is not None:
-            self._greet(*self._welcome)
+            self._on_accepted(*self._welcome)
         self._after_writing()
         lasting = time.monotonic() - self._since
-        if self._accepted and lasting > STABLE:
+        if self._accepted and lasting > STABLE_SECONDS:
             self._backoff.succeed()
             self._short_lives = 0
         elif self._open and not self._accepted and lasting > self.broker.connect_timeout_seconds:
-            self._hang_up(words.silence(self._where, self.broker))
+            self._hang_up(errors.silence(self._where, self.broker))
             self._after_writing()
 
     def _after_writing(self) -> None:
@@ -293,15 +564,16 @@ class MqttLink(Link):
         if self._open and self._client.socket() is None:
             self._lost()
 
-    def _greet(self, session_present: bool, properties: Properties) -> None:
+    def _on_accepted(self, session_present: bool, properties: Properties) -> None:
         """The broker has accepted us: subscribe, and say hello."""
         self._welcome = None
         self._accepted, self._trouble = True, None
         self._connects += 1
         self._resumed += session_present
-        announced = getattr(properties, "ReceiveMaximum", WINDOW)
-        self._outbox.window = min(WINDOW, announced)
-        self._largest = getattr(properties, "MaximumPacketSize", LONGEST) - HEADER
+        announced = getattr(properties, "ReceiveMaximum", IN_FLIGHT_MAX)
+        self._outbox.window = min(IN_FLIGHT_MAX, announced)
+        largest: int = getattr(properties, "MaximumPacketSize", PACKET_MAX_BYTES)
+        self._largest = largest - HEADER_MAX_BYTES
         log.info("connected to %s, session %s", self._where, "kept" if session_present else "new")
         self._subscribe()
         if session_present:
@@ -317,7 +589,10 @@ class MqttLink(Link):
         if self.broker.protocol == "5":
             # Retained messages only when the subscription is new: they were learnt already.
             wanted = [
-                (s.filter, SubscribeOptions(qos=s.qos, retainHandling=0 if s.again else 1))
+                (
+                    s.filter,
+                    SubscribeOptions(qos=s.qos, retainHandling=0 if s.always_retained else 1),
+                )
                 for s in self.subscriptions
             ]
         _, mid = self._client.subscribe(wanted)
@@ -325,7 +600,7 @@ class MqttLink(Link):
             self._asked[mid] = filters
 
     def _unsubscribe(self) -> None:
-        gone = sorted(set(self.former) - {s.filter for s in self.subscriptions})
+        gone = sorted(set(self.previous_filters) - {s.filter for s in self.subscriptions})
         if gone:
             self._client.unsubscribe(gone)
             log.info("no longer subscribed to %s", ", ".join(gone))
@@ -345,7 +620,7 @@ class MqttLink(Link):
         self, _c: Client, _d: Any, flags: ConnectFlags, reason: ReasonCode, properties: Properties
     ) -> None:
         if reason.is_failure:
-            self._why = words.refusal(reason.value, reason.getName(), self.broker)
+            self._why = errors.refusal(reason.value, reason.getName(), self.broker)
         else:
             self._welcome = (flags.session_present, properties)
 
@@ -353,14 +628,14 @@ class MqttLink(Link):
         self, _c: Client, _d: Any, flags: DisconnectFlags, reason: ReasonCode, _p: Properties
     ) -> None:
         if flags.is_disconnect_packet_from_server:
-            self._why = words.departure(reason.value, reason.getName(), self.broker)
-            self._taken_over = reason.value == words.TAKEN_OVER
-        elif reason.value == words.KEEP_ALIVE:
-            self._why = words.loss("it has not answered for the keep-alive time", self._where)
+            self._why = errors.disconnect_reason(reason.value, reason.getName(), self.broker)
+            self._taken_over = reason.value == errors.TAKEN_OVER
+        elif reason.value == errors.KEEP_ALIVE:
+            self._why = errors.loss("it has not answered for the keep-alive time", self._where)
 
     def _on_subscribe(
         self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Properties
     ) -> None:
         for filter, reason in zip(self._asked.pop(mid, []), reasons, strict=False):
             if reason.is_failure:
-                self._set_trouble(words.refused_filter(filter, reason.getName()))
+                self._set_trouble(errors.refused_filter(filter, reason.getName()))

@@ -1,0 +1,254 @@
+"""The state of models and wrappers as data, and what other packages may ask of them.
+
+A model or wrapper gives its whole state as an `EstimatorState` and is rebuilt from one, bit for
+bit. `streamlvq.snapshot` turns states into bytes, `streamlvq.fusion` reads and writes them; neither
+looks inside a model.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.errors import SnapshotError
+
+Array = npt.NDArray[Any]
+
+MAX_NUMBERS = 2**28  # in one model, unless the caller allows more: 2 GiB
+TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself
+PACKAGES = ("streamlvq.models", "streamlvq.wrappers")
+# What a constructor, or a memory that is handed back, may raise when it is given false numbers.
+INVALID = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
+
+
+@dataclass(frozen=True)
+class StateLimits:
+    """How much a state may ask for, whatever it says about itself."""
+
+    max_numbers: int = MAX_NUMBERS  # that a model allocates
+
+
+DEFAULT_LIMITS = StateLimits()
+TRUSTED_LIMITS = StateLimits(TRUSTED_MAX_NUMBERS)
+
+
+@dataclass(frozen=True)
+class EstimatorState:
+    """Complete state of a model or wrapper.
+
+    Parameters
+    ----------
+    kind
+        Name of the class, such as `"LGMLVQ"`.
+    parameters
+        Constructor arguments by name, without the wrapped classifier. Those of a committee are the
+        states of blank models, or None.
+    arrays
+        What was learnt, by name.
+    extra
+        What JSON can say beside the arrays: `features`, `classes`, `columns` and `sizes` of a
+        model, `memory` of a wrapper (None if it was left out).
+    parts
+        `"classifier"` inside a wrapper, or the named members of a committee.
+
+    """
+
+    kind: str
+    parameters: Mapping[str, Any]
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, EstimatorState] = field(default_factory=dict)
+
+    @property
+    def innermost(self) -> EstimatorState:
+        """The state of the model or committee inside all wrappers."""
+        state = self
+        while "classifier" in state.parts:
+            state = state.parts["classifier"]
+        return state
+
+    def same_as(self, other: EstimatorState) -> bool:
+        """Return True if both are equal to the last bit."""
+        return (
+            (self.kind, self.parts.keys()) == (other.kind, other.parts.keys())
+            and _same(self.parameters, other.parameters)
+            and _same(self.extra, other.extra)
+            and self.arrays.keys() == other.arrays.keys()
+            and all(_same_bits(each, other.arrays[name]) for name, each in self.arrays.items())
+            and all(each.same_as(other.parts[name]) for name, each in self.parts.items())
+        )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare values by type as well: 1, 1.0 and True are different labels in a file."""
+    if isinstance(one, EstimatorState) and isinstance(other, EstimatorState):
+        return one.same_as(other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+def _same_bits(one: Array, other: Array) -> bool:
+    alike = one.shape == other.shape and one.dtype == other.dtype
+    return alike and one.tobytes() == other.tobytes()
+
+
+class Estimator(Protocol):
+    """A model or wrapper of streamlvq as other packages see it.
+
+    Models also have `features`; a `FeatureTransform` has a parameter of that name, so wrappers do
+    not: ask the innermost model.
+    """
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels learnt so far, in the order of their appearance."""
+
+    @property
+    def samples(self) -> int:
+        """Labelled samples learnt so far."""
+
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Copy everything; without `readings` leave out what is about single readings.
+
+        Raises `SnapshotError` for what `from_state` with the same limits would refuse.
+        """
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate, then rebuild bit for bit; raises `SnapshotError` for an impossible state."""
+
+    def moved_to(self, model: Any) -> Any:
+        """Return a copy around another model; windows and thresholds follow their classes."""
+
+
+# --- classes by name ------------------------------------------------------------------------------
+
+
+@functools.cache
+def kinds(package: str) -> Mapping[str, type[Any]]:
+    """The classes that a package exports, by name."""
+    module = importlib.import_module(package)
+    return MappingProxyType({name: getattr(module, name) for name in module.__all__})
+
+
+def estimator_class(kind: str) -> type[Any]:
+    """Return the model or wrapper of this name; raises `SnapshotError` if there is none."""
+    for package in PACKAGES:
+        if kind in kinds(package):
+            return kinds(package)[kind]
+    known = ", ".join(name for package in PACKAGES for name in kinds(package))
+    raise SnapshotError(f"expected one of {known}, got {kind[:80]!r}")
+
+
+def is_ours(estimator: Any) -> bool:
+    """Return True for a model or wrapper of streamlvq itself, not for a subclass of one."""
+    # `type`, because `isinstance` sees through pipelines
+    return any(type(estimator) in kinds(package).values() for package in PACKAGES)
+
+
+def check_ours(estimator: Any) -> None:
+    """Raise `SnapshotError` unless the estimator is a model or wrapper of streamlvq."""
+    if not is_ours(estimator):
+        raise SnapshotError(
+            f"expected a model of streamlvq, or one in wrappers of streamlvq, got {estimator!r}"
+        )
+
+
+def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any:
+    """Rebuild the model or wrapper that a state is of; raises `SnapshotError` if it cannot be.
+
+    Examples
+    --------
+
+    >>> from river import datasets
+    >>> import streamlvq
+    >>> from streamlvq.estimator import build_estimator
+
+    >>> model = streamlvq.GLVQ()
+    >>> for x, y in datasets.ImageSegments().take(100):
+    ...     model.learn_one(x, y)
+    >>> twin = build_estimator(model.state())
+    >>> twin.predict_proba_one(x) == model.predict_proba_one(x)
+    True
+
+    """
+    return estimator_class(state.kind).from_state(state, limits=limits)
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+_PARAMETERS: dict[type[Any], tuple[str, ...]] = {}  # a signature takes longer than all the rest
+
+
+def parameter_names(cls: type[Any]) -> tuple[str, ...]:
+    """The parameters of a model or wrapper, without what it wraps."""
+    if cls not in _PARAMETERS:
+        names = inspect.signature(cls).parameters
+        _PARAMETERS[cls] = tuple(name for name in names if name != "classifier")
+    return _PARAMETERS[cls]
+
+
+def parameters_of(estimator: Any) -> dict[str, Any]:
+    """Copy the constructor arguments of a model or wrapper, without what it wraps."""
+    values = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
+    return {name: _copied(value) for name, value in values.items()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {without_numpy(key): without_numpy(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_numpy(each) for each in value]
+    return without_numpy(value)
+
+
+def construct(cls: type[Any], parameters: Mapping[str, Any], **more: Any) -> Any:
+    """Call a constructor with the parameters of a state; raises `SnapshotError` if it refuses."""
+    names = parameter_names(cls)
+    if parameters.keys() != set(names):
+        wrong = sorted(parameters.keys() ^ set(names))
+        raise SnapshotError(
+            f"{cls.__name__}: expected parameters {list(names)}, differs in {wrong[:9]}"
+        )
+    try:
+        return cls(**more, **parameters)
+    except INVALID as error:
+        raise SnapshotError(f"{cls.__name__}: expected other parameters: {error}") from error
+
+
+# --- checks that models and snapshots share -------------------------------------------------------
+
+
+def check_between(what: str, value: int, low: int, high: int) -> None:
+    """Raise `SnapshotError` unless low <= value <= high."""
+    if not low <= value <= high:
+        raise SnapshotError(f"{what}: expected {low} to {high}, got {value}")
+
+
+def check_distinct(names: list[Any], what: str) -> None:
+    """Raise `SnapshotError` if a name comes twice."""
+    try:
+        distinct = len(set(names)) == len(names)
+    except TypeError as error:
+        raise SnapshotError(f"{what}s: expected names, got {str(names)[:80]}") from error
+    if not distinct:
+        raise SnapshotError(f"{what}s: expected names that differ, got {str(names)[:80]}")
+
+
+def without_numpy(value: Any) -> Any:
+    """A numpy scalar as the Python number that it stands for; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value

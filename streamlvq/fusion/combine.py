@@ -1,0 +1,418 @@
+"""One model out of those of many nodes, in common coordinates: prototypes, metrics and scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
+from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Bools, Pool
+from streamlvq.fusion.node_models import ModelLayout
+from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
+from streamlvq.kernels import layout as at
+from streamlvq.state import Floats, Ints
+
+LOOSE_RATIO = 3.0  # times as far from its class as prototypes usually are: it is drawn back
+WILD_RATIO = 9.0  # it is left out
+NEAR_DEVIATIONS = 3.0  # from the class mean: no prototype is called wild for less
+NO_COMMON_FEATURE = 1e6  # distance of prototypes that have no feature in common
+MATCH_DISTANCE = 0.5  # mean squared deviations within the class: farther is another prototype
+MAX_TRACE_RATIO = 3.0  # times the usual trace of a metric: more is cut to it
+MAX_PEAK_RATIO = 4.0  # a largest deviation beyond this many times the usual one is cut to it
+MAX_VARIANCE_RATIO = 9.0  # a variance as well
+MAX_APART_RATIO = 4.0  # and a mean that is farther away than nodes or readings usually are
+RELATIVE_ROUNDING = 1e-20  # see `kernels.scaling`
+
+
+@dataclass(frozen=True)
+class VotingWeights:
+    """How much each node has to say, and what its values are compared with."""
+
+    cells: Floats  # nodes x classes
+    nodes: Floats  # of each node, for what is not about a class
+    aggregator: Aggregator
+    spread: Floats  # classes x features
+    centre: Floats  # classes x features
+    relevance: Floats  # of features
+    screened: ScreeningResult | None  # where to note what was clipped; None: nothing is
+    capped: Callable[[Floats], Floats]  # weights as far as they are believed
+
+
+class FusedMetric(NamedTuple):
+    """A metric as the rows of a factor, the share of it that these rows lose, and moments."""
+
+    omega: Floats
+    loss: float
+    columns: Floats
+    total: float
+
+
+@dataclass(frozen=True)
+class CombinedModel:
+    """Prototypes and metrics in common coordinates; metrics in units of `scales["inverse"]`."""
+
+    label: Ints
+    against: Ints
+    w: Floats
+    moment: Floats
+    numbers: dict[str, Floats]
+    metrics: list[FusedMetric]
+    scales: dict[str, Floats]
+    calibration: Floats
+    platt: Floats
+
+
+def combine(
+    pool: Pool, alignment: Alignment, voices: VotingWeights, layout: ModelLayout
+) -> CombinedModel:
+    """Combine prototypes class by class, and metrics with them."""
+    scales = combined_scales(pool, alignment, voices, layout)
+    w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
+    weights = _weights(pool, voices)
+    if voices.screened is not None:
+        w, weights = _tame(pool, w, weights, voices)
+    pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voices)
+    groups = _groups(pool, w, weights, voices)
+    for group in groups:  # pairs of classes, and prototypes that were matched
+        weights[group] = voices.capped(weights[group])
+    fused = [_fuse_group(pool, w, weights, group, voices) for group in groups]
+    size = len(groups), w.shape[1]
+    paired = bool((pool.against >= 0).any())
+    if not pool.omega:
+        metrics = []
+    elif paired:
+        metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups[::2]]
+    elif layout.local:
+        metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups]
+    else:
+        own = np.arange(len(pool.omega))
+        metrics = [pooled.combined(own, voices.nodes[pool.metric_node], layout.rank)]
+    return CombinedModel(
+        label=np.array([pool.label[g[0]] for g in groups], np.int64),
+        against=np.array([pool.against[g[0]] for g in groups], np.int64),
+        w=np.array([each[0] for each in fused]).reshape(size),
+        moment=np.array([each[1] for each in fused]).reshape(size),
+        numbers={
+            name: np.array([each[2][name] for each in fused], float) for name in PROTOTYPE_ARRAYS
+        },
+        metrics=metrics,
+        scales=scales,
+        calibration=_calibration(pool, voices),
+        platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
+            len(groups), at.PLATT_COUNT
+        ),
+    )
+
+
+def _weights(pool: Pool, voices: VotingWeights) -> Floats:
+    """Return the share of every prototype in its node's weight for its class (or pair)."""
+    cells = voices.cells[pool.node, pool.label]
+    paired = pool.against >= 0
+    if paired.any():
+        other = voices.cells[pool.node, np.maximum(pool.against, 0)]
+        return np.where(paired, np.minimum(cells, other), cells)
+    wins = pool.numbers["wins"] + 1.0
+    key = pool.node * (pool.label.max(initial=0) + 1) + pool.label
+    total = np.bincount(key, wins, minlength=int(key.max(initial=0)) + 1)[key]
+    shares: Floats = cells * wins / total
+    return shares
+
+
+def _groups(pool: Pool, w: Floats, weights: Floats, voices: VotingWeights) -> list[Ints]:
+    groups: list[Ints] = []
+    counted = (weights > 0) & np.isfinite(w).any(axis=1)
+    for label, against in _targets(pool, counted):
+        rows = np.flatnonzero(counted & (pool.label == label) & (pool.against == against))
+        found = match_prototypes(w[rows], pool.node[rows], weights[rows], voices.spread[label])
+        groups += [rows[group] for group in found]
+    return groups
+
+
+def _targets(pool: Pool, counted: Bools) -> list[tuple[int, int]]:
+    """Return classes, or both sides of every pair one after the other, in the model's order."""
+    found = set(zip(pool.label[counted].tolist(), pool.against[counted].tolist(), strict=True))
+    return sorted(found, key=lambda kind: (max(kind), min(kind), kind[0]))
+
+
+def _fuse_group(
+    pool: Pool, w: Floats, weights: Floats, group: Ints, voices: VotingWeights
+) -> tuple[Floats, Floats, dict[str, float]]:
+    unit = np.sqrt(voices.spread[pool.label[group[0]]])
+    share = weights[group][:, None]
+    place = voices.aggregator.combine(w[group] / unit, share) * unit
+    moment = weighted_mean(pool.moment[group], share)
+    totals = {name: float(pool.numbers[name][group].sum()) for name in PROTOTYPE_ARRAYS}
+    totals["rate"] = float(weighted_mean(pool.numbers["rate"][group], weights[group]))
+    return place, moment, totals
+
+
+def _tame(pool: Pool, w: Floats, weights: Floats, voices: VotingWeights) -> tuple[Floats, Floats]:
+    """Draw prototypes back to where those of others are, and leave out what is wild."""
+    w, weights = w.copy(), weights.copy()
+    apart = w - voices.centre[pool.label]
+    known = np.isfinite(apart)
+    worth = np.where(known, voices.relevance, 0.0)
+    squares = (worth * np.where(known, apart, 0.0) ** 2 / voices.spread[pool.label]).sum(axis=1)
+    total = worth.sum(axis=1)
+    far = np.sqrt(squares / np.where(total > 0, total, 1.0))
+    assert voices.screened is not None
+    for label in np.unique(pool.label):
+        rows = np.flatnonzero((pool.label == label) & (weights > 0))
+        if len(np.unique(pool.node[rows])) < QUORUM:
+            continue
+        usual = np.median(_means_by(pool.node[rows], far[rows]))
+        loose, wild = (max(NEAR_DEVIATIONS, times * usual) for times in (LOOSE_RATIO, WILD_RATIO))
+        for p in rows[far[rows] > loose].tolist():
+            node = int(pool.node[p])
+            if far[p] > wild:
+                weights[p] = 0.0
+                voices.screened.note(node, Clipping("prototype_left_out"))
+            else:
+                w[p] = voices.centre[label] + (loose / far[p]) * apart[p]
+                voices.screened.note(node, Clipping("prototype_drawn_back"))
+    return w, weights
+
+
+def _means_by(node: Ints, values: Floats) -> Floats:
+    """Return the mean of each node's values, however many it has."""
+    _, place, count = np.unique(node, return_inverse=True, return_counts=True)
+    means: Floats = np.bincount(place, values) / count
+    return means
+
+
+def _calibration(pool: Pool, voices: VotingWeights) -> Floats:
+    share = voices.nodes * (pool.samples > 0)
+    if not share.any():
+        return np.array([1.0, 0.0])
+    logs = np.log(np.maximum(pool.calibration, 1e-300))
+    temperature = float(np.exp(voices.aggregator.combine(logs[:, :1], share[:, None])[0]))
+    return np.array([temperature, float(weighted_mean(pool.calibration[:, 1], share))])
+
+
+# --- matching ------------------------------------------------------------------------------------
+
+
+def match_prototypes(w: Floats, node: Ints, weights: Floats, spread: Floats) -> list[Ints]:
+    """Group prototypes of one class so that at most one of each node is in a group.
+
+    `node` says whose prototypes they are, in ascending order. Nodes with more prototypes come
+    first. Each one's prototypes are assigned to the groups so far such that the distances add up to
+    the least; what is far from its group begins a new one. If no node has more than one, all are
+    the same, however far apart. Return the rows of each group.
+    """
+    rows = np.arange(len(w))
+    nodes, first, count = np.unique(node, return_index=True, return_counts=True)
+    if len(count) == 0:
+        return []
+    if count.max() == 1:
+        return [rows]
+    scaled = w / np.sqrt(spread)
+    order = np.lexsort((nodes, -count))  # who has the most begins
+    groups: list[list[int]] = []
+    centres: list[Floats] = []
+    for k in order:
+        ours = rows[first[k] : first[k] + count[k]]
+        left = _assign(scaled, ours, weights, groups, centres)
+        for p in left:
+            groups.append([p])
+            centres.append(scaled[p])
+    return [np.array(sorted(group), np.int64) for group in groups]
+
+
+def _assign(
+    scaled: Floats, ours: Ints, weights: Floats, groups: list[list[int]], centres: list[Floats]
+) -> list[int]:
+    """Put what is near enough into the groups; return the others."""
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
+
+    if not groups:
+        return [int(p) for p in ours]
+    apart = scaled[ours][:, None, :] - np.array(centres)[None]
+    known = np.isfinite(apart)
+    total = known.sum(axis=2)
+    distances = np.where(known, apart * apart, 0.0).sum(axis=2) / np.maximum(total, 1)
+    distances = np.where(total > 0, distances, NO_COMMON_FEATURE)
+    # What is too far costs the same everywhere: it must not push others out of their groups.
+    taken, group = linear_sum_assignment(np.minimum(distances, MATCH_DISTANCE))
+    left = set(ours.tolist())
+    for p, g in zip(ours[taken].tolist(), group.tolist(), strict=True):
+        if distances[list(ours).index(p), g] < MATCH_DISTANCE:
+            left.discard(p)
+            groups[g].append(p)
+            share = weights[groups[g]]
+            centres[g] = np.average(scaled[groups[g]], axis=0, weights=share)
+    return sorted(left)
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+
+class MetricPool:
+    """The metrics of all nodes in common coordinates and in units of the common feature scales.
+
+    A factor is not unique, but the matrix is, and the mean of matrices measures the mean of
+    distances.
+    """
+
+    def __init__(
+        self, pool: Pool, alignment: Alignment, inverse: Floats, kind: int, voices: VotingWeights
+    ) -> None:
+        self.pool, self.kind, self.voices = pool, kind, voices
+        unit = np.where(inverse > 0, 1.0 / np.where(inverse > 0, inverse, 1.0), 0.0)
+        self.ratio = pool.scales["inverse"] * alignment.gain * unit
+        self.factor = self._factors()
+
+    def _factors(self) -> Floats:
+        """Return what metrics are multiplied by: 1, or less if the trace is suspiciously large."""
+        node = self.pool.metric_node
+        traces = np.array(
+            [
+                float(((omega * self.ratio[i]) ** 2).sum())
+                for i, omega in zip(node, self.pool.omega, strict=True)
+            ]
+        )
+        if self.voices.screened is None or len(np.unique(node)) < 3:
+            return np.ones(len(traces))
+        heard = self.voices.nodes[node] > 0
+        limit = MAX_TRACE_RATIO * float(np.median(traces[heard])) if heard.any() else np.inf
+        for i in np.unique(node[heard & (traces > limit)]).tolist():
+            self.voices.screened.note(i, Clipping("metric_cut"))
+        factors: Floats = np.minimum(1.0, limit / np.maximum(traces, 1e-300))
+        return factors
+
+    def _one(self, m: int) -> Floats:
+        omega = self.pool.omega[m] * self.ratio[self.pool.metric_node[m]]
+        if self.kind == at.DIAGONAL:
+            diagonal: Floats = self.factor[m] * omega[0] ** 2
+            return diagonal
+        matrix: Floats = self.factor[m] * (omega.T @ omega)
+        return matrix
+
+    def combined(self, which: Ints, weights: Floats, rank: int) -> FusedMetric:
+        """Combine the metrics with these numbers into one."""
+        which, weights = which[weights > 0], weights[weights > 0]
+        if self.voices.aggregator.linear and self.kind != at.DIAGONAL:
+            matrix = self._mean(which, weights / weights.sum())
+        else:
+            stack = np.array([self._one(m) for m in which])
+            share = weights.reshape(-1, *[1] * (stack.ndim - 1))
+            matrix = self.voices.aggregator.combine(stack, share)
+        omega, loss = (
+            (np.sqrt(matrix)[None], 0.0)
+            if self.kind == at.DIAGONAL
+            else factor_metric(matrix, rank)
+        )
+        columns = weighted_mean(
+            np.array([self.pool.moments[m][0] for m in which]), weights[:, None]
+        )
+        total = float(weighted_mean(np.array([self.pool.moments[m][1] for m in which]), weights))
+        return FusedMetric(omega, loss, columns, total)
+
+    def _mean(self, which: Ints, share: Floats) -> Floats:
+        """Return the mean of matrices by one product of all rows."""
+        rows = np.concatenate(
+            [
+                self.pool.omega[m]
+                * self.ratio[self.pool.metric_node[m]]
+                * np.sqrt(s * self.factor[m])
+                for m, s in zip(which, share, strict=True)
+            ]
+        )
+        product: Floats = rows.T @ rows
+        return product
+
+
+def factor_metric(matrix: Floats, rank: int) -> tuple[Floats, float]:
+    """Return rows whose product with themselves is the matrix, or the closest of that rank.
+
+    The principal square root if the rank is full; otherwise the eigenvectors of the largest
+    eigenvalues, times their roots. What is negative (medians of matrices can be) counts as zero.
+    """
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    values = np.maximum(values, 0.0)
+    roots = np.sqrt(values)
+    if rank >= len(matrix):
+        return (vectors * roots) @ vectors.T, 0.0
+    total = values.sum()
+    top = slice(len(values) - rank, None)
+    rows = (vectors[:, top] * roots[top]).T[::-1]
+    # The sign of an eigenvector is anybody's choice: the largest entry is positive.
+    signs = np.sign(rows[np.arange(rank), np.abs(rows).argmax(axis=1)])
+    rows = np.ascontiguousarray(rows * np.where(signs == 0, 1.0, signs)[:, None])
+    return rows, float(1.0 - values[top].sum() / total) if total > 0 else 0.0
+
+
+# --- scales --------------------------------------------------------------------------------------
+
+
+def combined_scales(
+    pool: Pool, alignment: Alignment, voices: VotingWeights, layout: ModelLayout
+) -> dict[str, Floats]:
+    """Return mean, variance, largest deviation and weight of every feature over all nodes."""
+    gain, shift = alignment.gain, alignment.shift
+    known = (pool.scales["weight"] > 0) & (voices.nodes > 0)[:, None]
+    share = np.where(known, voices.nodes[:, None], 0.0)
+    place = np.where(known, (pool.scales["mean"] - shift) / gain, np.nan)
+    inner = np.where(known, pool.scales["variance"] / gain**2, np.nan)
+    peaks = np.where(known, pool.scales["peak"] / gain, np.nan)
+    if voices.screened is not None:
+        place, inner, peaks = _limited(known, place, inner, peaks, voices, voices.screened)
+    middle = np.nan_to_num(voices.aggregator.combine(place, share))
+    within = np.nan_to_num(voices.aggregator.combine(inner, share))
+    between = np.nan_to_num(voices.aggregator.combine((place - middle) ** 2, share))
+    scales = {
+        "mean": middle,
+        "variance": within + between,
+        "peak": np.nan_to_num(peaks).max(axis=0, initial=0.0),
+        "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
+    }
+    scales["inverse"] = _inverse(scales, layout)
+    return scales
+
+
+def _limited(
+    known: Bools,
+    place: Floats,
+    inner: Floats,
+    peaks: Floats,
+    voices: VotingWeights,
+    screened: ScreeningResult,
+) -> tuple[Floats, Floats, Floats]:
+    """Bound what one node can claim about the scale of a feature that enough nodes know.
+
+    A node may have readings of any class: its mean may be wherever classes are that enough nodes
+    have, and a little farther away.
+    """
+    alike = known.astype(float)
+    middle, usual = weighted_median(place, alike), weighted_median(inner, alike)
+    sure = (voices.cells > 0).sum(axis=0) >= QUORUM
+    many = (known.sum(axis=0) >= QUORUM) & (usual > 0) & sure.any()
+    classes = voices.centre[sure] - middle
+    classes = np.where(np.isfinite(classes), classes, 0.0)
+    low, high = classes.min(axis=0, initial=0.0), classes.max(axis=0, initial=0.0)
+    reach = MAX_APART_RATIO * np.maximum(
+        np.sqrt(usual), weighted_median(np.abs(place - middle), alike)
+    )
+    apart = np.clip(place - middle, low - reach, high + reach)
+    widest = np.maximum(MAX_VARIANCE_RATIO * usual, usual + 0.25 * (high - low) ** 2)
+    new = (
+        np.where(many, middle + apart, place),
+        np.where(many, np.minimum(inner, widest), inner),
+        np.where(many, np.minimum(peaks, MAX_PEAK_RATIO * weighted_median(peaks, alike)), peaks),
+    )
+    wild = (np.abs(place - middle - apart) > 0) | (inner > new[1]) | (peaks > new[2])
+    for i in np.flatnonzero((wild & many).any(axis=1)).tolist():
+        screened.note(i, Clipping("scale_cut"))
+    return new
+
+
+def _inverse(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
+    """Return inverse scales as `kernels.scaling` has them: nothing jumps when the model learns."""
+    if not layout.standardize:
+        return np.where(scales["weight"] > 0, 1.0, 0.0)
+    squared = np.maximum(scales["variance"], (layout.floor * scales["peak"]) ** 2)
+    usable = squared > RELATIVE_ROUNDING * scales["mean"] ** 2
+    return np.where(usable, 1.0 / np.sqrt(np.where(usable, squared, 1.0)), 0.0)

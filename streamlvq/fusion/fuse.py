@@ -1,0 +1,389 @@
+"""`fuse`: one model out of those of many nodes, for each of them in its sensors' coordinates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from streamlvq.fusion.aggregators import (
+    BYZANTINE_SHARE,
+    CLASS_SHARE,
+    Aggregator,
+    assumed_byzantine,
+    capped_weights,
+    get_aggregator,
+    weighted_mean,
+)
+from streamlvq.fusion.assemble import Coordinates
+from streamlvq.fusion.class_tables import (
+    Alignment,
+    Axes,
+    Bools,
+    ClassTables,
+    Pool,
+    class_statistics,
+    feature_relevance,
+)
+from streamlvq.fusion.combine import VotingWeights, combine
+from streamlvq.fusion.corrections import Correction, get_correction
+from streamlvq.fusion.fused import Component, Fused, NodePlacement, estimate_coordinates
+from streamlvq.fusion.node_models import (
+    FusionError,
+    ModelLayout,
+    NodeModel,
+    check_compatible,
+    newest,
+    unpack,
+    without_lone_features,
+)
+from streamlvq.fusion.report import FusionRecord, build_report
+from streamlvq.fusion.screening import (
+    QUORUM,
+    Clipping,
+    ScreeningResult,
+    class_centres,
+    screen_nodes,
+)
+from streamlvq.fusion.selection import UNCORRECTED, candidates, choose, trial_errors
+from streamlvq.fusion.sharing import components
+from streamlvq.registry import AGGREGATORS, CORRECTIONS
+from streamlvq.snapshot import Snapshot
+from streamlvq.state import Floats, Ints
+
+WEIGHTINGS = ("samples", "uniform")
+AUTO = "auto"
+
+
+def fuse(
+    snapshots: Iterable[Snapshot],
+    *,
+    weighting: Literal["samples", "uniform"] = "samples",
+    drift: str = AUTO,
+    aggregator: str = "mean",
+    rank: Literal["keep", "full"] | int = "keep",
+    screen: bool = True,
+    byzantine: int | Literal["auto"] | None = "auto",
+    quorum: int | None = None,
+) -> Fused:
+    """Fuse the models of many nodes, for each of them in the coordinates of its sensors.
+
+    A pure function of the set of snapshots: their order does not matter, of a node's several
+    snapshots only the newest counts, and the same snapshots give the same bits.
+
+    Parameters
+    ----------
+    snapshots
+        Of nodes with models of the same type. They need not have seen the same classes.
+    weighting
+        How much a node has to say about a class: "samples", as much as it has learnt of it, or
+        "uniform", as much as everybody else who has it.
+    drift
+        How the sensors of nodes differ: "none", not at all; by a shift, along the "tree" of the
+        most reliable differences or by "least_squares" over all of them; "scale_shift", by a gain
+        and a shift of each feature; or "auto", whatever predicts class means best that it has not
+        seen. All of them need classes that nodes share. More can be added to
+        `streamlvq.registry.CORRECTIONS`.
+    aggregator
+        How values of nodes become one: their "mean", or one that a minority of nodes cannot
+        move far: "median", "trimmed_mean", "geometric_median"; or another one in
+        `streamlvq.registry.AGGREGATORS`.
+    rank
+        Of fused metrics: "keep" the largest of any node, "full", or a number.
+    screen
+        Whether to leave out class means, prototypes and metrics that contradict those of all other
+        nodes.
+    byzantine
+        How many nodes may claim anything: the largest of so many together have at most a third of
+        all weight, or their number's share, and none has more than half of that of a class (if
+        others have it too). "auto" is one of five nodes, at least one; None believes all counts,
+        and only then the fusion of fusions is the fusion of all.
+    quorum
+        Nodes that must have a class before others are given it; by default one, and three for the
+        aggregators that withstand a minority.
+
+    Examples
+    --------
+
+    Two nodes whose sensors differ by an offset; the second has never seen an egg:
+
+    >>> import streamlvq
+    >>> from streamlvq import GLVQ, Snapshot, fuse
+
+    >>> first, second = GLVQ(), GLVQ()
+    >>> for k in range(20):
+    ...     for y, x in {"ham": 1.0, "spam": 4.0, "egg": 7.0}.items():
+    ...         first.learn_one({"x": x + k % 5 / 10}, y)
+    ...         if y != "egg":
+    ...             second.learn_one({"x": x + k % 5 / 10 + 2.0}, y)
+    >>> fused = fuse([Snapshot.of(first, "a"), Snapshot.of(second, "b")])
+    >>> fused.report.drift
+    'least_squares'
+    >>> fused.report.nodes["b"].shift["x"] - fused.report.nodes["a"].shift["x"]
+    2.0
+    >>> fused.report.nodes["b"].gained
+    ('egg',)
+    >>> fused.for_node("b").predict_one({"x": 9.0}), second.predict_one({"x": 9.0})
+    ('egg', 'spam')
+
+    References
+    ----------
+    - Brinkrolf, J., Hammer, B. (2021). Federated learning vector quantization. ESANN.
+    - Vaquet, V., Hinder, F., Brinkrolf, J., Menz, P., Seiffert, U., Hammer, B. (2022). Federated learning vector quantization for dealing with drift between nodes. ESANN.
+
+    """
+    _check("weighting", weighting, WEIGHTINGS)
+    _check("drift", drift, (AUTO, *CORRECTIONS))
+    _check("aggregator", aggregator, AGGREGATORS.names)
+    _check_number("rank", rank, ("keep", "full"))
+    _check_number("byzantine", byzantine, ("auto", None), least=0)
+    _check_number("quorum", quorum, (None,))
+    chosen = get_aggregator(aggregator)
+    if quorum is None:
+        quorum = QUORUM if chosen.robust else 1
+    nodes = unpack(newest(snapshots))
+    check_compatible(nodes)
+    options = FusionOptions(weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum)
+    return FusionRun(nodes, options).run()
+
+
+def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise FusionError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+
+
+def _check_number(name: str, value: Any, words: tuple[str | None, ...], least: int = 1) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not whole and not any(value is word or value == word for word in words):
+        allowed = ", ".join(map(repr, words))
+        raise FusionError(
+            f"{name}: expected {allowed} or a whole number of at least {least}, got {value!r}"
+        )
+
+
+@dataclass(frozen=True)
+class FusionOptions:
+    """Parameters of `fuse`."""
+
+    weighting: str
+    drift: str
+    aggregator_name: str
+    aggregator: Aggregator
+    rank: str | int
+    screen: bool
+    byzantine: int | str | None
+    quorum: int
+
+
+class FusionRun:
+    """One run of `fuse`."""
+
+    def __init__(self, nodes: list[NodeModel], options: FusionOptions) -> None:
+        nodes, self.lost = without_lone_features(nodes)
+        self.nodes, self.options = nodes, options
+        self.axes = Axes.of([model for node in nodes for model in node.models.values()])
+        if not self.axes.labels:
+            raise FusionError("expected a node that has learnt something, got none")
+        self.tables = ClassTables.of(nodes, self.axes)
+        if not self.tables.held.any():
+            raise FusionError("expected a node that has counted what it learnt, got none")
+        self.pools = {
+            member: Pool.of([node.models[member] for node in nodes], self.axes)
+            for member in nodes[0].models
+        }
+        self.layouts = {
+            member: ModelLayout.of(
+                [node.models[member] for node in nodes], len(self.axes.features), options.rank
+            )
+            for member in nodes[0].models
+        }
+        self.relevance = feature_relevance(self._first, self.tables)
+        _, self.names = self.axes.display_names
+
+    @property
+    def _first(self) -> Pool:
+        return next(iter(self.pools.values()))
+
+    def run(self) -> Fused:
+        errors, drift, why = self._choose()
+        correction = get_correction(drift)
+        tables, alignment, screened = self._correct(correction)
+        for i, count in self.lost.items():
+            screened.note(i, Clipping("features_left_out", count=count))
+        asked = self.options.drift
+        one_frame = asked != AUTO and correction.one_frame
+        group = _groups(tables, one_frame=one_frame)
+        parts, loss = [], 0.0
+        weights = np.zeros(self.tables.samples.shape)
+        for number in range(group.max() + 1):
+            part, cells, lost = self._component(group == number, tables, alignment, screened)
+            parts.append(part)
+            weights += cells
+            loss = max(loss, lost)
+        placements = self._placements(group, parts, alignment, correction)
+        places = [each.coordinates for each in placements.values()]
+        record = FusionRecord(
+            axes=self.axes,
+            tables=self.tables,
+            used=tables,
+            relevance=self.relevance,
+            alignment=Alignment(
+                np.array([each.gain for each in places]), np.array([each.shift for each in places])
+            ),
+            component=[each.component for each in placements.values()],
+            weights=weights,
+            screened=screened,
+            shared=[part.shared for part in parts],
+            weighting=self.options.weighting,
+            aggregator=self.options.aggregator_name,
+            drift=drift,
+            why=why,
+            trials=errors,
+            rank_loss=loss,
+            quorum=self.options.quorum,
+        )
+        report = functools.partial(build_report, record)
+        return Fused(self.axes, self.layouts, parts, placements, drift, report)
+
+    # --- drift -----------------------------------------------------------------------------------
+
+    def _choose(self) -> tuple[dict[str, float], str, str]:
+        """Return the errors of what was tried, the name of the correction, and why."""
+        drift = self.options.drift
+        if drift != AUTO:
+            if get_correction(drift).needs_scales and not self._scaled:
+                raise FusionError(f"drift={drift!r}: expected models with standardize=True")
+            return {}, drift, f"{drift}: as asked for"
+        if len(self.nodes) == 1:
+            why = "no correction: a single node has nothing to be compared with"
+            return {}, UNCORRECTED, why
+        errors = trial_errors(self.tables, self.relevance, candidates(scaled=self._scaled))
+        drift, why = choose(errors)
+        return {name: error**0.5 for name, error in errors.items()}, drift, why
+
+    @property
+    def _scaled(self) -> bool:
+        return all(layout.standardize for layout in self.layouts.values())
+
+    def _correct(self, correction: Correction) -> tuple[ClassTables, Alignment, ScreeningResult]:
+        """Return what counts, and how sensors differ according to what counts."""
+        alignment = correction.estimate(self.tables)
+        if not self.options.screen:
+            return self.tables, alignment, ScreeningResult(self.tables.held)
+        screened = screen_nodes(self.tables, alignment, self.relevance, self.names)
+        if screened.keep.sum() == self.tables.held.sum():
+            return self.tables, alignment, screened
+        tables = self.tables.only(screened.keep)
+        return tables, correction.estimate(tables), screened
+
+    # --- fusing ----------------------------------------------------------------------------------
+
+    def _component(
+        self,
+        inside: Bools,
+        tables: ClassTables,
+        alignment: Alignment,
+        screened: ScreeningResult,
+    ) -> tuple[Component, Floats, float]:
+        samples = np.where(inside[:, None], tables.samples, 0.0)
+        totals = samples.sum(axis=1)
+        heard = self._capped(totals)
+        counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
+        counts = np.stack([self._capped_class(column) for column in counts.T], axis=1)
+        uniform = self.options.weighting == "uniform"
+        cells = (counts > 0).astype(float) if uniform else counts
+        nodes = (heard > 0).astype(float) if uniform else heard
+        voices = VotingWeights(
+            cells=cells,
+            nodes=nodes,
+            aggregator=self.options.aggregator,
+            spread=self.tables.spread,
+            centre=class_centres(tables, alignment),
+            relevance=self.relevance,
+            screened=screened if self.options.screen else None,
+            capped=self._capped_class,
+        )
+        models = {
+            member: combine(pool, alignment, voices, self.layouts[member])
+            for member, pool in self.pools.items()
+        }
+        shared = np.flatnonzero((cells > 0).sum(axis=0) >= self.options.quorum)
+        part = Component(
+            models=models,
+            statistics=class_statistics(tables, alignment, cells, counts, self.options.aggregator),
+            shared=shared,
+            fitted=self._fitted(nodes),
+            spread=self.tables.spread,
+            usual_shift=_usual_shift(alignment, nodes > 0),
+            samples=float(counts.sum()),
+        )
+        losses = [metric.loss for each in models.values() for metric in each.metrics]
+        total = cells.sum(axis=0)
+        return part, cells / np.where(total > 0, total, 1.0), max(losses, default=0.0)
+
+    def _capped(self, weights: Floats) -> Floats:
+        """Return weights that nodes claim for themselves, as far as they are believed."""
+        byzantine = self.options.byzantine
+        if byzantine == "auto":
+            byzantine = assumed_byzantine(int((weights > 0).sum()))
+        assert not isinstance(byzantine, str)
+        # What an aggregator cuts off at either end must be no less than what liars may have.
+        aggregator = self.options.aggregator
+        share = aggregator.trimmed if aggregator.robust else BYZANTINE_SHARE
+        return capped_weights(weights, byzantine, share)
+
+    def _capped_class(self, weights: Floats) -> Floats:
+        """Return believed weights for a class, or for what else only some nodes have."""
+        if self.options.byzantine is None:
+            return weights
+        if not self.options.aggregator.robust:
+            return capped_weights(weights, 1, CLASS_SHARE)
+        return self._capped(weights)
+
+    def _fitted(self, nodes: Floats) -> Floats | None:
+        if self.nodes[0].committee is None:
+            return None
+        if not nodes.any():
+            return np.asarray(self.nodes[0].fitted)
+        return weighted_mean(np.array([node.fitted for node in self.nodes]), nodes[:, None])
+
+    # --- placing nodes ---------------------------------------------------------------------------
+
+    def _placements(
+        self, group: Ints, parts: list[Component], alignment: Alignment, correction: Correction
+    ) -> dict[str, NodePlacement]:
+        largest = max(range(len(parts)), key=lambda c: parts[c].samples)
+        placements = {}
+        for i, node in enumerate(self.nodes):
+            number = int(group[i])
+            coordinates = Coordinates(alignment.gain[i], alignment.shift[i])
+            if number < 0:  # left out, or nothing learnt
+                number = largest
+                own_table = self.tables.node(i)
+                coordinates = estimate_coordinates(own_table, parts[largest], correction)
+            # Its own classes as well, wherever others have seen that they are.
+            own = np.flatnonzero(self.tables.held[i] & (parts[number].statistics.samples > 0))
+            columns = np.sort(self.axes.columns(node.first))
+            if len(columns) == 0:  # nothing seen: it may come to have whatever others have
+                columns = np.arange(len(self.axes.features))
+            placements[node.node] = NodePlacement(node, number, coordinates, own, columns)
+        return placements
+
+
+def _groups(tables: ClassTables, *, one_frame: bool) -> Ints:
+    """Return the component of every node; -1 for those who have nothing to say."""
+    silent = ~tables.held.any(axis=1)
+    group = components(tables.held)
+    if one_frame:  # somebody said that all sensors agree, whether they share classes or not
+        group = np.zeros(len(group), np.int64)
+    _, number = np.unique(group[~silent], return_inverse=True)
+    group[silent], group[~silent] = -1, number
+    return group
+
+
+def _usual_shift(alignment: Alignment, inside: Bools) -> Floats:
+    shifts = alignment.shift[inside]
+    return (shifts**2).mean(axis=0) if len(shifts) else np.zeros(alignment.shift.shape[1])

@@ -1,0 +1,274 @@
+"""The models of a group: the local one, which learns, and one that is served beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.events import Label, Readings
+from streamlvq.models import LVQCommittee
+from streamlvq.models.base import LVQClassifier
+from streamlvq.monitor.memory import PendingReading
+from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, ServedAnswer
+from streamlvq.snapshot import TRUSTED_LIMITS, capture
+from streamlvq.wrappers.feature_transform import FeatureTransform
+from streamlvq.wrappers.wrapper import ClassifierWrapper
+
+SCORE_SPAN_LABELS = 200  # an answer this many labels ago counts 1/e
+SCORE_MIN_LABELS = 20  # with fewer nobody is called better
+LEAD_TO_TAKE_OVER = 0.02  # of accuracy: the local model must be ahead by this much to decide
+LEAD_TO_KEEP = 0.01  # and by this much to go on deciding, so that they do not take turns
+_DECAY = 1.0 - 1.0 / SCORE_SPAN_LABELS
+
+
+@dataclass(slots=True)
+class ServingScore:
+    """The recent accuracy of the local model and of the one that is served.
+
+    Both are asked before the local one learns. An answer counts a little less with every label
+    that comes after it. The served model decides unless the local one is clearly better: labels
+    that come here say nothing about classes that are known only elsewhere, so the local model may
+    be ahead by a hair and still miss them all.
+
+    Examples
+    --------
+
+    >>> from streamlvq.monitor.serving import ServingScore
+
+    >>> score = ServingScore()
+    >>> for k in range(100):
+    ...     score.count(local=k % 2 == 0, fused=k % 4 == 0)
+    >>> score.accuracies()
+    (0.49, 0.25)
+    >>> score.prefers_fused()
+    False
+    >>> score = ServingScore()
+    >>> for k in range(100):
+    ...     score.count(local=True, fused=k != 50)
+    >>> score.prefers_fused()
+    True
+
+    """
+
+    local: float = 0.0  # weights of right answers, summed
+    fused: float = 0.0
+    weight: float = 0.0  # weights of all answers, summed
+    labels: int = 0
+    ahead: bool = False  # whether the local model is clearly better
+
+    def count(self, local: bool, fused: bool) -> None:
+        """Take note of who was right about a label."""
+        most = float(SCORE_SPAN_LABELS)
+        self.local = min(self.local * _DECAY + local, most)
+        self.fused = min(self.fused * _DECAY + fused, most)
+        self.weight = min(self.weight * _DECAY + 1.0, most)
+        self.labels += 1
+        needed = LEAD_TO_KEEP if self.ahead else LEAD_TO_TAKE_OVER
+        lead = self.local - self.fused
+        self.ahead = self.labels >= SCORE_MIN_LABELS and lead >= needed * self.weight
+
+    def prefers_fused(self) -> bool:
+        """Whether to go by the served model; also while little is known, and if both are alike."""
+        return not self.ahead
+
+    def accuracies(self) -> tuple[float | None, float | None]:
+        """Of the local and of the served model, from 0 to 1; None before the first label."""
+        if self.labels == 0:
+            return None, None
+        return self.local / self.weight, self.fused / self.weight
+
+    def follow(self, rows: int, judged: Iterable[tuple[int, bool, bool]]) -> npt.NDArray[np.bool_]:
+        """Whether to go by the served model in each of so many rows.
+
+        `judged` are the rows that have a label, in order, and whether the local and the served
+        model were right about them; each counts from the next row on.
+        """
+        preferred = np.empty(rows, np.bool_)
+        start = 0
+        for row, local, fused in judged:
+            preferred[start : row + 1] = self.prefers_fused()
+            self.count(local, fused)
+            start = row + 1
+        preferred[start:] = self.prefers_fused()
+        return preferred
+
+
+@dataclass(slots=True)
+class Served:
+    """A served model in wrappers of its own, and how it has done beside the local one."""
+
+    pipeline: Pipeline
+    version: int  # 1 for the first model that was served to the group, 2 for the next
+    score: ServingScore = field(default_factory=ServingScore)
+
+    def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
+        """Decide on each reading; the model stays as it is."""
+        buffer = self.pipeline.step(readings, duplicates)
+        buffer.models = ["fused"] * len(readings)
+        buffer.versions[:] = self.version
+        return buffer
+
+    def decides(self, mode: str) -> bool:
+        """Whether the served model is to decide on the next reading."""
+        return mode == "fused" or (mode == "better" and self.score.prefers_fused())
+
+    def preferred(
+        self,
+        truths: Sequence[Label | None],
+        duplicates: Sequence[bool],
+        answers: Sequence[tuple[Answer, Answer]],
+        mode: str,
+    ) -> npt.NDArray[np.bool_]:
+        """Whether the served model decides on each reading; labels tell who was right."""
+        judged = (
+            (k, local.label == y, fused.label == y)
+            for k, (y, again, (local, fused)) in enumerate(
+                zip(truths, duplicates, answers, strict=True)
+            )
+            if y is not None and not again
+        )
+        better = self.score.follow(len(truths), judged)
+        return better if mode == "better" else np.full(len(truths), mode == "fused")
+
+    def learn_late(self, reading: PendingReading, y: Label) -> None:
+        """Take note of how a reading ended that both models have decided on."""
+        if reading.fused is None:
+            return
+        fused, version = reading.fused
+        if version == self.version:  # otherwise it was said by another model
+            self.score.count(reading.local.label == y, fused.label == y)
+        self.pipeline.record_outcome(fused, y)
+
+
+@dataclass(slots=True)
+class Group:
+    """The models of one group of readings: the one that learns, and one that may decide instead."""
+
+    local: Pipeline
+    served: Served | None = None
+    served_models: int = 0  # how many were ever served
+
+    @property
+    def features(self) -> tuple[Hashable, ...]:
+        return self.local.features
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        return self.local.classes
+
+    def step(
+        self, readings: Readings, duplicates: Sequence[bool], mode: str, remember: bool
+    ) -> DecisionBuffer:
+        """Let both models decide and the local one learn, then choose.
+
+        `mode` is `fleet.serve` of the configuration. With `remember` the buffer also holds what
+        both said of readings whose label may come later.
+        """
+        local = self.local.step(readings, duplicates)
+        if self.served is None:
+            return local
+        try:
+            fused = self.served.step(readings, duplicates)
+        except Exception as error:  # what the local model has learnt stays learnt
+            return DecisionBuffer.failed(len(readings), error)
+        answers = list(zip(local.all_answers(), fused.all_answers(), strict=True))
+        preferred = self.served.preferred(readings.labels, duplicates, answers, mode)
+        chosen = _chosen(preferred, local, fused)
+        chosen.failures = {**fused.failures, **local.failures}
+        if remember:
+            chosen.answers = {
+                k: (ours, ServedAnswer(theirs, self.served.version))
+                for k, (ours, theirs) in enumerate(answers)
+                if readings.labels[k] is None and not duplicates[k]
+            }
+        return chosen
+
+    def learn_late(self, reading: PendingReading, y: Label) -> None:
+        """Learn a reading whose label has come, and tell all thresholds how it ended."""
+        self.local.learn_late(reading.features, reading.row, y)
+        self.local.record_outcome(reading.local, y)
+        if self.served is not None:
+            self.served.learn_late(reading, y)
+
+    def serve(self, model: Any) -> None:
+        """Serve a model from now on; windows and thresholds are those that were in force.
+
+        Does nothing if it is served already. How well another model did says nothing about this
+        one, so both begin anew, to be judged on the same labels. Raises ValueError for a model that
+        cannot be served.
+        """
+        model = check_servable(model, self.local)
+        deciding = self.local if self.served is None else self.served.pipeline
+        if self.served is not None and same(deciding.model, model):
+            return
+        pipeline = Pipeline(_moved(deciding.classifier, model), learns=False)
+        self.served_models += 1
+        self.served = Served(pipeline, self.served_models)
+
+
+def _chosen(
+    preferred: npt.NDArray[np.bool_], local: DecisionBuffer, fused: DecisionBuffer
+) -> DecisionBuffer:
+    if preferred.all():
+        return fused
+    if not preferred.any():
+        return local
+    parts = []
+    for buffer, rows in ((local, ~preferred), (fused, preferred)):
+        indices = np.flatnonzero(rows).tolist()
+        parts.append((indices, buffer.select(indices)))
+    return DecisionBuffer.merged(len(preferred), parts)
+
+
+# --- which models may be served ------------------------------------------------------------------
+
+
+def check_servable(model: Any, local: Pipeline) -> Any:
+    """Return the model without its transform; raises ValueError if it cannot be served."""
+    inside = model.classifier if type(model) is FeatureTransform else model
+    if not isinstance(inside, (LVQClassifier, LVQCommittee)):
+        raise ValueError(
+            f"expected a model of streamlvq without integrator and rejector, which the monitor has "
+            f"itself, got {model!r}"
+        )
+    if inside is local.model:
+        raise ValueError(
+            "expected a model to serve beside the local one, got the local one itself: pass None "
+            "to let it decide"
+        )
+    if len(inside.classes) < 2:
+        raise ValueError(f"expected a model that knows at least 2 classes, got {inside.classes!r}")
+    ours, theirs = transform_of(local.classifier), transform_of(model)
+    if ours != theirs:
+        raise ValueError(
+            f"expected a model for readings with the transform {ours!r} (model.transform), "
+            f"got {theirs!r}"
+        )
+    return inside
+
+
+def transform_of(classifier: Any) -> tuple[str, tuple[Any, ...] | None] | None:
+    """The name of a classifier's transform and the features it is for, sorted; None for all."""
+    if type(classifier) is not FeatureTransform:
+        return None
+    features = classifier.features
+    return classifier.transform, None if features is None else tuple(sorted(features, key=str))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two models are alike to the last bit."""
+    if one is other:
+        return True
+    first, second = (capture(m, limits=TRUSTED_LIMITS) for m in (one, other))
+    return first.same_as(second)
+
+
+def _moved(classifier: Any, model: Any) -> Any:
+    """The wrappers of a classifier around another model, with copies of what they remember."""
+    if issubclass(type(classifier), ClassifierWrapper):  # `isinstance` sees through pipelines
+        return classifier.moved_to(model)
+    return model

@@ -1,0 +1,188 @@
+"""Names of exchangeable parts, imported when they are first used.
+
+A new part is one class in a file of its own and one line here. Whoever offers a choice (the schema
+of configurations, the command line, documentation) reads names and summaries from these registries
+without importing what they name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+from streamlvq.errors import StreamLVQError
+from streamlvq.text import nearest
+
+T = TypeVar("T")
+
+
+class UnknownNameError(StreamLVQError, LookupError):
+    """A name that is not in a registry.
+
+    Attributes
+    ----------
+    kind, name, known
+        What was looked up, the name, and the names that there are.
+    nearest
+        The known name that resembles it most; None if none does.
+    """
+
+    def __init__(self, kind: str, name: object, known: tuple[str, ...]) -> None:
+        self.kind, self.name, self.known = kind, name, known
+        self.nearest = nearest(name, known) if isinstance(name, str) else None
+        hint = "" if self.nearest is None else f"; did you mean {self.nearest!r}?"
+        super().__init__(f"{kind}: expected one of {', '.join(known)}, got {name!r}{hint}")
+
+
+class DuplicateNameError(StreamLVQError, ValueError):
+    """A name that is in the registry already."""
+
+
+class Registry(Generic[T]):
+    """An ordered collection of named parts that are imported on first use.
+
+    Parameters
+    ----------
+    kind
+        What the parts are, in a word or two: it begins the messages of errors.
+    entries
+        By name: where a part is ("package.module:attribute"), and a summary of a few words.
+
+    Examples
+    --------
+
+    >>> from streamlvq.registry import Registry
+
+    >>> roots = Registry("root", {"square": ("math:sqrt", "the square root")})
+    >>> roots["square"](9.0)
+    3.0
+    >>> roots.register("cube", "math:cbrt", "the cube root")
+    >>> list(roots), roots.summary("cube")
+    (['square', 'cube'], 'the cube root')
+    >>> roots["cubes"]
+    Traceback (most recent call last):
+    ...
+    streamlvq.registry.UnknownNameError: root: expected one of square, cube, got 'cubes'; did you...
+
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, tuple[str, str]] | None = None) -> None:
+        self.kind = kind
+        self._targets: dict[str, str] = {}
+        self._summaries: dict[str, str] = {}
+        self._parts: dict[str, T] = {}
+        for name, (target, summary) in (entries or {}).items():
+            self.register(name, target, summary)
+
+    def register(self, name: str, part: str | T, summary: str) -> None:
+        """Add one more, at the end.
+
+        Parameters
+        ----------
+        name
+            What it is asked for by.
+        part
+            The part itself, or where it is: "package.module:attribute".
+        summary
+            A few words for lists and help texts.
+
+        """
+        if name in self._summaries:
+            raise DuplicateNameError(f"{self.kind}: expected a new name, got {name!r} once more")
+        if isinstance(part, str):
+            module, colon, attribute = part.partition(":")
+            if not (module and colon and attribute):
+                raise ValueError(
+                    f"{self.kind} {name!r}: expected 'package.module:attribute', got {part!r}"
+                )
+            self._targets[name] = part
+        else:
+            self._parts[name] = part
+        self._summaries[name] = summary
+
+    def remove(self, name: str) -> None:
+        """Take out a part, such as one that a test has registered."""
+        self.check(name)
+        del self._summaries[name]
+        self._targets.pop(name, None)
+        self._parts.pop(name, None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order in which they were registered."""
+        return tuple(self._summaries)
+
+    def check(self, name: object) -> None:
+        """Raise `UnknownNameError` unless there is a part with this name."""
+        if not isinstance(name, str) or name not in self._summaries:
+            raise UnknownNameError(self.kind, name, self.names)
+
+    def summary(self, name: str) -> str:
+        """A few words about a part, without importing it."""
+        self.check(name)
+        return self._summaries[name]
+
+    def described(self) -> str:
+        """All names with their summaries, as a list in a sentence.
+
+        Examples
+        --------
+        >>> Registry("root", {"square": ("math:sqrt", "the square root")}).described()
+        'square (the square root)'
+
+        """
+        return ", ".join(f"{name} ({summary})" for name, summary in self._summaries.items())
+
+    def __getitem__(self, name: str) -> T:
+        self.check(name)
+        if name not in self._parts:
+            module, _, attribute = self._targets[name].partition(":")
+            self._parts[name] = cast(T, getattr(importlib.import_module(module), attribute))
+        return self._parts[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._summaries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._summaries)
+
+    def __len__(self) -> int:
+        return len(self._summaries)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.kind!r}, {list(self)})"
+
+
+# How the sensors of nodes differ, from simple to complicated: classes with the methods of
+# `streamlvq.fusion.corrections.Correction`. `drift="auto"` tries them in this order.
+CORRECTIONS: Registry[Any] = Registry(
+    "drift",
+    {
+        "none": ("streamlvq.fusion.corrections:NoCorrection", "no correction"),
+        "tree": ("streamlvq.fusion.corrections:TreeShift", "a shift along a spanning tree"),
+        "least_squares": (
+            "streamlvq.fusion.corrections:LeastSquaresShift",
+            "a shift by least squares",
+        ),
+        "scale_shift": ("streamlvq.fusion.corrections:ScaleShift", "a gain and a shift"),
+    },
+)
+
+# How the values of many nodes become one: classes with the methods of
+# `streamlvq.fusion.aggregators.Aggregator`.
+AGGREGATORS: Registry[Any] = Registry(
+    "aggregator",
+    {
+        "mean": ("streamlvq.fusion.aggregators:Mean", "weighted mean"),
+        "median": ("streamlvq.fusion.aggregators:Median", "robust: median of each coordinate"),
+        "trimmed_mean": (
+            "streamlvq.fusion.aggregators:TrimmedMean",
+            "robust: mean without the outer quarters",
+        ),
+        "geometric_median": (
+            "streamlvq.fusion.aggregators:GeometricMedian",
+            "robust: point closest to all together",
+        ),
+    },
+)

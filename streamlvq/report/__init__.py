@@ -1,0 +1,1 @@
+"""Pages of HTML and drawings (SVG): what a fusion did, how good a replay was."""
