@@ -248,7 +248,7 @@ def test_what_cannot_be_written_is_said_before_the_work(folder: Path) -> None:
         assert f"{option}: expected a file in a folder that exists, got 'no/x'" in fails(
             *command, "no/x", cwd=folder
         )
-        assert "this is a folder" in fails(*command, ".", cwd=folder)
+        assert "which is a folder" in fails(*command, ".", cwd=folder)
         assert "which is LOG too" in fails(*command, "./plant.csv", cwd=folder)
     train = ["train", "plant.csv", "--config", "c.yaml", "-o"]
     assert "make the folder 'no' first" in fails(*train, "no/x.slvq", cwd=folder)

@@ -1,4 +1,4 @@
-"""`streamlvq config`: check, show and begin configurations."""
+"""`streamlvq config`: check, show and create configurations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from streamlvq.fleet.doubts import doubts
 from streamlvq.text import plural
 
 TEXT = """\
-check FILE   say what is wrong, with line numbers, or that all is well; of a fleet look also at
-             its keys
-show FILE    what it amounts to, defaults included; secrets are not shown
-sample       a configuration with every key explained, to start from
-schema       a JSON Schema, for editors that check while you type"""
+check FILE   report all problems with their line numbers; for a fleet also check its keys
+show FILE    print the whole configuration, defaults included, secrets hidden
+sample       print a configuration with every key explained, to start from
+schema       print a JSON Schema, for editors that check while you type"""
 EXAMPLES = """\
 examples:
   streamlvq config sample > monitor.yaml

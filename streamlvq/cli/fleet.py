@@ -1,4 +1,4 @@
-"""`streamlvq fleet`: who is in a fleet, how fresh, how far shifted."""
+"""`streamlvq fleet`: show the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from streamlvq.daemon.fleet_status import FleetStatus, NodeStatus, look
 from streamlvq.text import age, aligned, display_width, entry, size
 
 TEXT = """\
-status CONFIG   connect to the broker of a node or hub, as a guest, and look at what the fleet has
-                published and the broker retains: who is in, how fresh, samples and classes, how
-                far the sensors are off, what was refused and why; and if nodes have status topics
-                like that in CONFIG, who is online and whether the fleet's model or its own
-                decides. Nothing is published, nothing is changed."""
+status CONFIG   connect to the broker of a node or hub and show what the fleet has published and
+                the broker retains: nodes and the age of their models, samples and classes, how far
+                their sensors are off, what was refused and why. For nodes whose status topic is
+                like that in CONFIG, also show who is online and whether the fleet's or the node's
+                own model decides. Nothing is published or changed."""
 EXAMPLES = """\
 examples:
   streamlvq fleet status monitor.yaml
   streamlvq fleet status monitor.yaml --json > fleet.json
-  streamlvq fleet status monitor.yaml --wait 1m      a broker that is slow to answer"""
+  streamlvq fleet status monitor.yaml --wait 1m      if the broker is slow to answer"""
 
 WIDTH = 80
-# Columns, the most dispensable last; those that say nothing of anybody are left out.
+# Columns, the least important last; empty ones are left out.
 COLUMNS = (
     "node",
     "fresh",
@@ -46,7 +46,7 @@ LAYOUTS = [
     *((count, False) for count in range(10, 5, -1)),
 ]
 DECIDES = {"fused": "fleet", "local": "local", None: ""}
-# What is no envelope of anybody, or of nobody that we know; the broker has to be told to forget it.
+# Refusals of messages that are no envelope of a known node; they stay until removed by hand.
 GARBAGE = ("malformed", "truncated", "oversized", "unknown_key", "unsigned", "fleet", "node")
 
 
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What a link has to say is in the error, once."""
+    """Silence the log of the link, whose errors are raised as well."""
     logger = logging.getLogger("streamlvq.mqtt")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -86,7 +86,7 @@ def _quiet() -> Iterator[None]:
 
 
 def words(status: FleetStatus) -> Iterator[str]:
-    """A table of the nodes, the correction between them, and what somebody should know."""
+    """Yield a table of the nodes, the correction between them, notes and warnings."""
     if status.nodes:
         yield f"fleet {status.fleet!r}, as the broker retains it:"
         yield ""
@@ -107,7 +107,7 @@ def words(status: FleetStatus) -> Iterator[str]:
 
 
 def _notes(status: FleetStatus) -> Iterator[str]:
-    """What somebody should know, each thing once."""
+    """Yield notes and warnings, each once."""
     if status.why is not None:
         yield entry("correction", status.why)
     if status.trouble is not None:
@@ -120,7 +120,7 @@ def _notes(status: FleetStatus) -> Iterator[str]:
 
 
 def _hint(status: FleetStatus) -> Iterator[str]:
-    """What to do about messages that are of no use to anybody."""
+    """Yield how to remove messages that nobody can use."""
     topics = [refused.topic for refused in status.refused if refused.reason in GARBAGE]
     if topics:
         yield entry(
@@ -131,7 +131,7 @@ def _hint(status: FleetStatus) -> Iterator[str]:
 
 
 def _table(nodes: Sequence[NodeStatus]) -> list[str]:
-    """As many columns as there is room for, and names of classes rather than the last of them."""
+    """Return a table that fits the terminal; names of classes come before optional columns."""
     for count, named in LAYOUTS:
         lines = _grid([_cells(node, named) for node in nodes], COLUMNS[:count])
         if max(map(display_width, lines)) <= WIDTH:

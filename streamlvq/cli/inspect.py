@@ -1,4 +1,4 @@
-"""`streamlvq inspect`: what a snapshot holds."""
+"""`streamlvq inspect`: show what a snapshot has learnt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT = "Show the prototypes and the relevances of the features in a snapshot, in
 EXAMPLES = """\
 examples:
   streamlvq inspect first.slvq            a file that `train` or `replay --save` wrote
-  streamlvq inspect state/                the newest valid one of a daemon
+  streamlvq inspect state/                the newest valid snapshot of a daemon
   streamlvq inspect first.slvq | less -S  tables may be wide"""
 
 

@@ -15,34 +15,34 @@ from streamlvq.text import nearest
 COMMANDS = {
     "demo": "see it work: simulated devices, a broker, the daemon, a live view",
     "run": "monitor a broker's topics: the daemon",
-    "replay": "show a recorded log to a monitor and say how good it was",
-    "train": "make a first snapshot from a labelled log",
-    "record": "write what a broker says to a log that replays exactly",
+    "replay": "run a monitor on a recorded log and measure its accuracy",
+    "train": "train a first snapshot on a labelled log",
+    "record": "record messages of a broker to a log that replays exactly",
     "inspect": "show what a snapshot has learnt",
-    "fuse": "fuse what several nodes have learnt, without their readings",
-    "fleet": "who is in a fleet, how fresh, how far its sensors are off",
+    "fuse": "fuse the models of several nodes, without their readings",
+    "fleet": "show the nodes of a fleet, their age and sensor drift",
     "config": "check a configuration, or get one to start from",
-    "keys": "make the key of a node, trust the keys of others",
-    "version": "say which version this is, and what it runs on",
+    "keys": "create the key of a node, trust the keys of others",
+    "version": "show the version of streamlvq and of its dependencies",
 }
 
 DESCRIPTION = """\
 Online monitoring of sensor data with learning vector quantization: readings in, decisions with a
-certainty out, labels learnt as they come."""
+certainty out, labels learnt as they arrive."""
 
 EXAMPLES = """\
 examples:
-  streamlvq demo                                     see the whole idea, nothing needed
+  streamlvq demo                                     see it work; needs no setup
   streamlvq config sample > monitor.yaml             a configuration to start from
   streamlvq replay plant.csv --label state --time t --device pump
-                                                     how good would it have been on a log?
+                                                     how accurate would it have been on a log?
   streamlvq run monitor.yaml                         the daemon
 
 `streamlvq COMMAND --help` shows examples of each command."""
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for what is wrong, as for all other errors, and where to read more."""
+    """A parser that reports errors in one line, like all other errors, with a hint to --help."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)

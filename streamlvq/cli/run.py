@@ -8,9 +8,9 @@ from streamlvq import daemon
 from streamlvq.cli import kinds
 
 TEXT = """\
-Subscribe to the readings that the configuration names, decide on each, publish the decisions, and
-learn whatever has a label. Runs until SIGTERM or Ctrl-C, which end it without losing anything; it
-continues where it stopped, also after a power cut. SIGHUP reads the configuration again."""
+Subscribe to the configured readings, decide on each, publish the decisions, and learn every
+reading that has a label. Runs until SIGTERM or Ctrl-C and loses nothing when stopped; it resumes
+where it left off, even after a power cut. SIGHUP reloads the configuration."""
 EXAMPLES = """\
 examples:
   streamlvq config sample > monitor.yaml     write a configuration, then edit it
@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--test", action="store_true", help="show readings and decisions; change nothing"
     )
     parser.add_argument(
-        "--test-wait", type=kinds.seconds, metavar="N", help="test for so long (default 10 s)"
+        "--test-wait",
+        type=kinds.seconds,
+        metavar="N",
+        help="duration of the test, such as 30 or 2m (default 10 s)",
     )
 
 
