@@ -13,7 +13,6 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -23,6 +22,7 @@ import msgspec
 
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
+from streamlvq.text import suggestion
 
 if TYPE_CHECKING:
     from streamlvq.config import Broker, Fields
@@ -314,10 +314,8 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
     if format is None:
         format = _recognised(path, known)
     if format not in known:
-        near = get_close_matches(format, known, n=1)
-        hint = f": is it {near[0]!r}?" if near else ""
         raise UnknownConnectorError(
-            f"expected a format among {sorted(known)}, got {format!r}{hint}"
+            f"expected a format among {sorted(known)}, got {format!r}{suggestion(format, known)}"
         )
     log = known[format](path, fields)
     log.format = format

@@ -7,12 +7,12 @@ without importing what they name.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from streamlvq.errors import StreamLVQError
+from streamlvq.text import nearest
 
 T = TypeVar("T")
 
@@ -30,8 +30,7 @@ class UnknownNameError(StreamLVQError, LookupError):
 
     def __init__(self, kind: str, name: object, known: tuple[str, ...]) -> None:
         self.kind, self.name, self.known = kind, name, known
-        close = difflib.get_close_matches(name, known, 1) if isinstance(name, str) else []
-        self.nearest = close[0] if close else None
+        self.nearest = nearest(name, known) if isinstance(name, str) else None
         hint = "" if self.nearest is None else f"; did you mean {self.nearest!r}?"
         super().__init__(f"{kind}: expected one of {', '.join(known)}, got {name!r}{hint}")
 

@@ -205,7 +205,7 @@ def test_the_password_comes_from_a_file(tmp_path: Path) -> None:
     path.write_bytes(b"hunter 2 \r\n")
     assert broker_password(broker) == "hunter 2 "
     path.write_bytes(b"\xff\xfehunter2")
-    with pytest.raises(ConfigError, match="no text in UTF-8") as caught:
+    with pytest.raises(ConfigError, match="not text in UTF-8") as caught:
         broker_password(broker)
     assert "hunter2" not in str(caught.value)
     assert broker_password(Broker()) is None

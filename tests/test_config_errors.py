@@ -20,11 +20,11 @@ MODELS = (
 
 BAD = [
     # --- YAML ------------------------------------------------------------------------------------
-    ("a: [", "1: this is no YAML: while parsing a flow node, expected the node content, but found '<stream end>'"),
-    ("broker:\n\turl: x", "2: this is no YAML: while scanning for the next token, found character '\\t' that cannot start any token; indent with spaces, not with tabs"),
-    ("broker:\n  url: a: b", "2: this is no YAML: mapping values are not allowed here; is the indentation right? A text that holds ': ' needs quotes"),
-    ("{}\n--- \n{}", "2: this is no YAML: expected a single document in the stream, but found another document; leave out what follows the line '---'"),
-    ("broker: {url: '", "1: this is no YAML: while scanning a quoted scalar, found unexpected end of stream"),
+    ("a: [", "1: not valid YAML: while parsing a flow node, expected the node content, but found '<stream end>'"),
+    ("broker:\n\turl: x", "2: not valid YAML: while scanning for the next token, found character '\\t' that cannot start any token; indent with spaces, not with tabs"),
+    ("broker:\n  url: a: b", "2: not valid YAML: mapping values are not allowed here; is the indentation right? A text that holds ': ' needs quotes"),
+    ("{}\n--- \n{}", "2: not valid YAML: expected a single document in the stream, but found another document; leave out what follows the line '---'"),
+    ("broker: {url: '", "1: not valid YAML: while scanning a quoted scalar, found unexpected end of stream"),
     ("a: \x07", "1: expected text, got the character '\\x07'"),
     ("a: 1\nb: \x00", "2: expected text, got the character '\\x00'"),
     ("a: &x 1\nb: *x", "2: expected a value, got the alias *x"),
@@ -159,7 +159,7 @@ BAD = [
     ("fleet:\n  trust: everyone", "1: fleet.name: missing; expected something such as 'ovens'"),
     ("fleet:\n  trust: everyone\n  name: my ovens", "3: fleet.name: expected 1 to 64 letters, digits, dots, hyphens and underscores, got 'my ovens'"),
     ("fleet:\n  name: f\n  trust: ''", "3: fleet.trust: expected the file of trusted keys, or everyone, got ''"),
-    ("fleet:\n  name: f\n  trust: keys.txt", "1: fleet.key_file: missing; who trusts keys only must sign as well (`streamlvq keys new` makes one), unless trust is everyone"),
+    ("fleet:\n  name: f\n  trust: keys.txt", "1: fleet.key_file: missing; a node that trusts only keys must also sign (`streamlvq keys new` makes a key), unless trust is everyone"),
     ("fleet:\n  name: f\n  trust: everyone\n  key_file: ''", "4: fleet.key_file: expected the name of a file, got ''"),
     ("fleet:\n  name: f\n  trust: everyone\n  node: ''", "4: fleet.node: expected a name of 1 to 200 printable characters and at most 255 bytes, got ''"),
     ("broker: {client_id: " + "x" * 201 + "}\nfleet:\n  name: f\n  trust: everyone", "2: fleet.node: expected a name of 1 to 200 printable characters and at most 255 bytes, got '" + "x" * 80 + "', which is broker.client_id"),

@@ -213,7 +213,9 @@ def test_unknown_formats_and_files_name_the_known_ones(tmp_path: Path) -> None:
         open_log(path, None)
     with pytest.raises(UnknownConnectorError, match=r"expected a format among .*got 'xls'"):
         open_log(path, None, "xls")
-    with pytest.raises(UnknownConnectorError, match=r"got 'mosquitto': is it 'mosquitto_sub'\?"):
+    with pytest.raises(
+        UnknownConnectorError, match=r"got 'mosquitto'; did you mean 'mosquitto_sub'\?"
+    ):
         open_log(path, None, "mosquitto")
     with pytest.raises(FileNotFoundError):
         open_log(tmp_path / "absent", None)

@@ -275,11 +275,13 @@ def test_columns_that_are_absent(tmp_path: Path, role: str) -> None:
         log.open()
     for words in (
         f"expected a column 'machine state' (the {role})",
-        "got ['x', 'Machine State']: is it 'Machine State'?",
+        "got ['x', 'Machine State']; did you mean 'Machine State'?",
         f"--{role} ''",
     ):
         assert words in str(caught.value)
-    with pytest.raises(LogError, match=r"expected a column 'temprature'.*is it 'temperature'\?"):
+    with pytest.raises(
+        LogError, match=r"expected a column 'temprature'.*did you mean 'temperature'\?"
+    ):
         log_of(tmp_path, "temperature\n1\n", Fields(features=["temprature"])).open()
 
 

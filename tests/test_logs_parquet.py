@@ -134,7 +134,7 @@ except ImportError as error:
 
 def test_columns_that_are_absent_or_left_out(tmp_path: Path) -> None:
     columns = {"x": [1.0], "Machine State": ["on"], "note": ["a"]}
-    with pytest.raises(LogError, match=r"\(the label\).*is it 'Machine State'\?"):
+    with pytest.raises(LogError, match=r"\(the label\).*did you mean 'Machine State'\?"):
         log_of(tmp_path, columns, Fields(label="machine state")).open()
     log = log_of(tmp_path, columns, Fields(label="Machine State"))
     log.open()

@@ -14,7 +14,7 @@ matplotlib.use("Agg")  # no window
 
 import streamlvq
 from streamlvq import config, coupling, metrics, plot, robustness
-from streamlvq.cli.parser import make_parser
+from streamlvq.cli.parser import chosen_command, make_parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -115,4 +115,5 @@ def test_configurations_load(page: Path, block: str) -> None:
 def test_commands_are_understood(page: Path, line: str) -> None:
     """Options and all; words in capitals stand for something, so that nothing runs."""
     if line.split() not in (["streamlvq", name] for name in COMMANDS):
-        make_parser().parse_args(shlex.split(line)[1:])
+        given = shlex.split(line)[1:]
+        make_parser(chosen_command(given)).parse_args(given)

@@ -292,7 +292,7 @@ def test_a_file_that_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(b"not gzip")
     with pytest.raises(UnknownConnectorError, match="expected gzip"):
         replay(tmp_path / "x.gz", plain_config())
-    with pytest.raises(UnknownConnectorError, match="is it 'csv'"):
+    with pytest.raises(UnknownConnectorError, match="did you mean 'csv'"):
         replay(path, plain_config(), format="cvs")
 
 

@@ -121,7 +121,7 @@ def test_names_that_no_payload_has(tmp_path: Path) -> None:
     fields = {"label": "Heat", "time": "when", "sequence": "number", "device": "pump"}
     notes = replay(path, config(**fields)).notes
     assert notes[:3] == [
-        "no reading had 'Heat': is it 'heat'?",
+        "no reading had 'Heat'; did you mean 'heat'?",
         "no reading had 'when': is --time right?",
         "no reading had 'number': is --sequence right?",
     ]

@@ -39,7 +39,6 @@ from streamlvq.snapshot import (
     kind_of,
 )
 from streamlvq.snapshot.container import MAX_ARRAYS, MAX_INLINE_TEXT, TRUSTED_MAX_HEADER_BYTES
-from streamlvq.snapshot.inspect import columns
 from streamlvq.snapshot.state import (
     MODELS,
     WRAPPERS,
@@ -51,6 +50,7 @@ from streamlvq.snapshot.state import (
     split,
 )
 from streamlvq.state import FIXED, SECTIONS
+from streamlvq.text import display_width
 from streamlvq.wrappers.windows import NONE, Windows
 
 # --- the container --------------------------------------------------------------------------------
@@ -1091,7 +1091,7 @@ def test_table_shows_the_most_relevant_features_that_fit() -> None:
     assert text.split("\n\n")[2].splitlines()[0].split()[3:] == ranked[:5]
     assert "and 15 more features, together 0." in text
     narrow = inspect_text(Snapshot.of(model), width=40)
-    assert max(map(columns, narrow.splitlines()[2:])) <= 40
+    assert max(map(display_width, narrow.splitlines()[2:])) <= 40
     assert ranked[0] in narrow.split("\n\n")[2]
     assert ranked[-1] not in narrow.split("\n\n")[2]
 
@@ -1111,7 +1111,7 @@ def test_table_is_aligned_and_safe_whatever_names_hold() -> None:
     text = inspect_text(Snapshot.of(model))
     assert "\x1b" not in text
     table = text.split("\n\n")[2].splitlines()
-    assert len({columns(line) for line in table}) == 1
+    assert len({display_width(line) for line in table}) == 1
     assert "x" * 23 + "…" in text
 
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq.payloads.columns import Column, readings
 from streamlvq.payloads.values import UNITS
+from streamlvq.text import suggestion
 from streamlvq_connectors.files import LogError
 
 TIME_EXPONENTS = {unit: -len(str(count)[1:]) for unit, count in UNITS.items()}  # to make seconds
@@ -158,16 +158,9 @@ def check_roles(path: Path, fields: Fields, names: Sequence[str]) -> None:
         if name is not None and name not in names:
             raise LogError(
                 f"{path}: expected a column {name!r} (the {role}), got {list_names(names)}"
-                f"{_suggestion(name, names)} Name it with --{role}; "
+                f"{suggestion(name, names) or '.'} Name it with --{role}; "
                 f"if there is none say --{role} ''"
             )
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    """Return a question naming the nearest column in any case; a full stop if none is near."""
-    by_lower = {each.lower(): each for each in reversed(names)}
-    found = get_close_matches(name.lower(), by_lower, 1)
-    return f": is it {by_lower[found[0]]!r}?" if found else "."
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -186,7 +179,7 @@ def choose_features(
             if name not in names:
                 raise LogError(
                     f"{path}: expected a column {name!r}, got {list_names(names)}"
-                    f"{_suggestion(name, names)}"
+                    f"{suggestion(name, names) or '.'}"
                 )
         return list(fields.features)
     found = [name for name in numeric if name not in _roles(fields)]

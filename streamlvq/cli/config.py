@@ -1,18 +1,21 @@
-"""`streamlvq config`: check, show and begin configurations."""
+"""`streamlvq config`: check, show and create configurations."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-NAME = "config"
-SUMMARY = "check a configuration, or get one to start from"
+from streamlvq import config
+from streamlvq.config.document import json_schema
+from streamlvq.errors import StreamLVQError
+from streamlvq.fleet.checks import config_warnings
+from streamlvq.text import plural
+
 TEXT = """\
-check FILE   say what is wrong, with line numbers, or that all is well; of a fleet look also at
-             its keys
-show FILE    what it amounts to, defaults included; secrets are not shown
-sample       a configuration with every key explained, to start from
-schema       a JSON Schema, for editors that check while you type"""
+check FILE   report all problems with their line numbers; for a fleet also check its keys
+show FILE    print the whole configuration, defaults included, secrets hidden
+sample       print a configuration with every key explained, to start from
+schema       print a JSON Schema, for editors that check while you type"""
 EXAMPLES = """\
 examples:
   streamlvq config sample > monitor.yaml
@@ -29,10 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import config  # noqa: PLC0415
-    from streamlvq.config.document import json_schema  # noqa: PLC0415
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if (options.what in NEEDS_FILE) != (options.file is not None):
         wanted = "a file" if options.what in NEEDS_FILE else "no file"
         got = "none" if options.file is None else options.file
@@ -52,15 +51,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(file: str) -> None:
-    from streamlvq import config  # noqa: PLC0415
-
-    found: list[str] = []
-    wanted = config.load(file)
-    if wanted.fleet is not None:
-        from streamlvq.fleet.checks import config_warnings  # noqa: PLC0415
-
-        found = config_warnings(wanted)
-    for doubt in found:
-        print(f"{file}: warning: {doubt}")
-    many = f"{len(found)} warning" + "s" * (len(found) != 1)
-    print(f"{file}: all is well" if not found else f"{file}: can be read, with {many}")
+    loaded = config.load(file)
+    warnings = [] if loaded.fleet is None else config_warnings(loaded)
+    for warning in warnings:
+        print(f"{file}: warning: {warning}")
+    if warnings:
+        print(f"{file}: can be read, with {plural(len(warnings), 'warning')}")
+    else:
+        print(f"{file}: all is well")

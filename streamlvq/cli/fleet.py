@@ -1,4 +1,4 @@
-"""`streamlvq fleet`: who is in a fleet, how fresh, how far shifted."""
+"""`streamlvq fleet`: show the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import argparse
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from streamlvq.cli import kinds
+from streamlvq.config import load
+from streamlvq.fleet.status import FleetStatus, NodeStatus, fetch_status
+from streamlvq.text import age, aligned, display_width, entry, size
 
-if TYPE_CHECKING:
-    from streamlvq.fleet.status import FleetStatus, NodeStatus
-
-NAME = "fleet"
-SUMMARY = "who is in a fleet, how fresh, how far its sensors are off"
 TEXT = """\
-status CONFIG   connect to the broker of a node or hub, as a guest, and look at what the fleet has
-                published and the broker retains: who is in, how fresh, samples and classes, how
-                far the sensors are off, what was refused and why; and if nodes have status topics
-                like that in CONFIG, who is online and whether the fleet's model or its own
-                decides. Nothing is published, nothing is changed."""
+status CONFIG   connect to the broker of a node or hub and show what the fleet has published and
+                the broker retains: nodes and the age of their models, samples and classes, how far
+                their sensors are off, what was refused and why. For nodes whose status topic is
+                like that in CONFIG, also show who is online and whether the fleet's or the node's
+                own model decides. Nothing is published or changed."""
 EXAMPLES = """\
 examples:
   streamlvq fleet status monitor.yaml
   streamlvq fleet status monitor.yaml --json > fleet.json
-  streamlvq fleet status monitor.yaml --wait 1m      a broker that is slow to answer"""
+  streamlvq fleet status monitor.yaml --wait 1m      if the broker is slow to answer"""
 
 WIDTH = 80
-# Columns, the most dispensable last; those that say nothing of anybody are left out.
+# Columns, the least important last; empty ones are left out.
 COLUMNS = (
     "node",
     "fresh",
@@ -47,7 +46,7 @@ LAYOUTS = [
     *((count, False) for count in range(10, 5, -1)),
 ]
 DECIDES = {"fused": "fleet", "local": "local", None: ""}
-# What is no envelope of anybody, or of nobody that we know; the broker has to be told to forget it.
+# Refusals of messages that are no envelope of a known node; they stay until removed by hand.
 GARBAGE = ("malformed", "truncated", "oversized", "unknown_key", "unsigned", "fleet", "node")
 
 
@@ -65,11 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import msgspec  # noqa: PLC0415
-
-    from streamlvq.config import load  # noqa: PLC0415
-    from streamlvq.fleet.status import fetch_status  # noqa: PLC0415
-
     with _quiet():
         status = fetch_status(load(options.config), options.wait)
     if options.json:
@@ -81,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What a link has to say is in the error, once."""
+    """Silence the log of the link, whose errors are raised as well."""
     logger = logging.getLogger("streamlvq.mqtt")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -92,7 +86,7 @@ def _quiet() -> Iterator[None]:
 
 
 def words(status: FleetStatus) -> Iterator[str]:
-    """A table of the nodes, the correction between them, and what somebody should know."""
+    """Yield a table of the nodes, the correction between them, notes and warnings."""
     if status.nodes:
         yield f"fleet {status.fleet!r}, as the broker retains it:"
         yield ""
@@ -108,51 +102,50 @@ def words(status: FleetStatus) -> Iterator[str]:
     yield ""
     yield from _notes(status)
     for refused in status.refused:
-        yield f"{'refused':<12} {refused.topic} ({refused.reason}): {refused.text}"
+        yield entry("refused", f"{refused.topic} ({refused.reason}): {refused.text}")
     yield from _hint(status)
 
 
 def _notes(status: FleetStatus) -> Iterator[str]:
-    """What somebody should know, each thing once."""
+    """Yield notes and warnings, each once."""
     if status.why is not None:
-        yield f"{'correction':<12} {status.why}"
+        yield entry("correction", status.why)
     if status.trouble is not None:
-        yield f"{'not fused':<12} {status.trouble}"
+        yield entry("not fused", status.trouble)
     for node in status.nodes:
         for note in node.notes if node.left_out is None else ():  # warnings say who was left out
-            yield f"{'note':<12} {node.node}: {note}"
+            yield entry("note", f"{node.node}: {note}")
     for warning in dict.fromkeys(status.warnings):
-        yield f"{'warning':<12} {warning}"
+        yield entry("warning", warning)
 
 
 def _hint(status: FleetStatus) -> Iterator[str]:
-    """What to do about messages that are of no use to anybody."""
+    """Yield how to remove messages that nobody can use."""
     topics = [refused.topic for refused in status.refused if refused.reason in GARBAGE]
     if topics:
-        yield (
-            f"{'hint':<12} make the broker forget what does not belong here with "
-            f"`mosquitto_pub -r -n -t '{topics[0]}'`"
+        yield entry(
+            "hint",
+            "make the broker forget what does not belong here with "
+            f"`mosquitto_pub -r -n -t '{topics[0]}'`",
         )
 
 
 def _table(nodes: Sequence[NodeStatus]) -> list[str]:
-    """As many columns as there is room for, and names of classes rather than the last of them."""
+    """Return a table that fits the terminal; names of classes come before optional columns."""
     for count, named in LAYOUTS:
         lines = _grid([_cells(node, named) for node in nodes], COLUMNS[:count])
-        if max(map(len, lines)) <= WIDTH:
+        if max(map(display_width, lines)) <= WIDTH:
             break
     if "off by" in lines[0]:
         lines.append("(off by, left over: in deviations within the classes)")
     if not named:
-        lines += ["", *(f"{'classes':<12} {node.node}: {_classes(node)}" for node in nodes)]
+        lines += ["", *(entry("classes", f"{node.node}: {_classes(node)}") for node in nodes)]
     return lines
 
 
 def _grid(rows: Sequence[dict[str, str]], columns: Sequence[str]) -> list[str]:
-    from streamlvq.replay.text import grid  # noqa: PLC0415
-
     kept = [name for name in ORDER if name in columns and any(row[name] for row in rows)]
-    return grid([kept, *([row[name] for name in kept] for row in rows)])
+    return aligned([kept, *([row[name] for name in kept] for row in rows)])
 
 
 def _classes(node: NodeStatus) -> str:
@@ -174,33 +167,3 @@ def _cells(node: NodeStatus, named: bool) -> dict[str, str]:
         "size": size(node.bytes),
         "model": "" if node.model_age is None else f"{age(node.model_age)} by {node.hub}",
     }
-
-
-def age(seconds: float) -> str:
-    """How long ago, in a few letters.
-
-    Examples
-    --------
-    >>> age(4.2), age(200.0), age(7300.0), age(400_000.0)
-    ('4 s', '3 min', '2.0 h', '4.6 d')
-
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
-
-
-def size(count: int) -> str:
-    """So many bytes, in a few letters.
-
-    Examples
-    --------
-    >>> size(700), size(20_000), size(3_000_000)
-    ('700 B', '19.5 KiB', '2.9 MiB')
-
-    """
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"

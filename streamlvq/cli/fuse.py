@@ -6,17 +6,18 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
+
+from streamlvq import replay
 from streamlvq.cli import kinds, outputs
+from streamlvq.errors import StreamLVQError
+from streamlvq.fusion import Fused, fuse
+from streamlvq.fusion.node_models import group_compatible, newest
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
+from streamlvq.snapshot import Snapshot, write_atomically
 
-if TYPE_CHECKING:
-    from streamlvq.fusion import Fused
-    from streamlvq.snapshot import Snapshot
-
-NAME = "fuse"
-SUMMARY = "fuse what several nodes have learnt, without their readings"
 TEXT = """\
 Fuse the snapshots of nodes that watch the same classes with sensors of their own. How the sensors
 differ is estimated from the classes that nodes share, and corrected; a class that one node has
@@ -92,8 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq.fusion import fuse  # noqa: PLC0415
-
     sources = [_source(text) for text in options.snapshots]
     own = dict(_own(text) for text in options.own)
     _check_outputs(options, own, [path for _, path in sources])
@@ -134,9 +133,6 @@ def _source(text: str) -> tuple[str | None, str]:
 
 def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot]]:
     """All snapshots with their files; if some cannot be read, all of those are named."""
-    from streamlvq import replay  # noqa: PLC0415
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     found: list[tuple[str, Snapshot]] = []
     wrong: list[str] = []
     for node, path in sources:
@@ -153,8 +149,6 @@ def _load(sources: Iterable[tuple[str | None, str]]) -> list[tuple[str, Snapshot
 
 def _nodes(found: Sequence[tuple[str, Snapshot]]) -> list[Snapshot]:
     """One snapshot of each node, if they can be fused."""
-    from streamlvq.fusion.node_models import newest  # noqa: PLC0415
-
     files: dict[str, dict[Path, str]] = {}
     for path, snapshot in found:
         files.setdefault(snapshot.node, {}).setdefault(Path(path).resolve(), path)
@@ -167,8 +161,6 @@ def _nodes(found: Sequence[tuple[str, Snapshot]]) -> list[Snapshot]:
 
 def _check_one(node: str, paths: Sequence[str]) -> None:
     """In a fleet the newest snapshot counts; of files nobody knows whether they were mixed up."""
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if len(paths) > 1:
         raise StreamLVQError(
             f"expected one file of each node, got {' and '.join(paths)}, all of node {node!r}: if "
@@ -178,9 +170,6 @@ def _check_one(node: str, paths: Sequence[str]) -> None:
 
 
 def _check_kinds(snapshots: Sequence[Snapshot], files: Mapping[str, str]) -> None:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-    from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
-
     groups = group_compatible(snapshots)
     if len(groups) > 1:
         kinds = [
@@ -206,8 +195,6 @@ def _kind(snapshot: Snapshot) -> str:
 
 
 def _own(text: str) -> tuple[str, str]:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     node, _, path = text.rpartition("=")
     if not node or not path:
         raise StreamLVQError(f"--for: expected NODE=FILE, got {text!r}")
@@ -218,8 +205,6 @@ def _check_outputs(
     options: argparse.Namespace, own: Mapping[str, str], read: Sequence[str]
 ) -> None:
     """Before the work: paths that cannot be written, and those that would destroy what is read."""
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     wanted = {"-o": options.output, "--report": options.report, "--json": options.json}
     wanted |= {f"--for {node}": path for node, path in own.items()}
     outputs.check_outputs(wanted, read)
@@ -234,9 +219,7 @@ def _files(
     snapshots: Sequence[Snapshot],
 ) -> dict[str, tuple[str, bytes]]:
     """What to write where, by the option that asked for it."""
-    import msgspec  # noqa: PLC0415
-
-    from streamlvq.report.fusion_page import fusion_html  # noqa: PLC0415
+    from streamlvq.report.fusion_page import fusion_html  # noqa: PLC0415 - drawn only if asked for
 
     places = {f"--for {node}": (_known(node, fused), path) for node, path in own.items()}
     places |= _each(options, fused)
@@ -252,16 +235,12 @@ def _files(
 
 
 def _known(node: str, fused: Fused) -> str:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if node not in fused.nodes:
         raise StreamLVQError(f"--for: expected one of {', '.join(fused.nodes)}, got {node!r}")
     return node
 
 
 def _each(options: argparse.Namespace, fused: Fused) -> dict[str, tuple[str, str]]:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     if options.each is None:
         return {}
     places = {}
@@ -283,9 +262,6 @@ def _file_name(node: str) -> str:
 
 
 def _write(options: argparse.Namespace, files: Mapping[str, tuple[str, bytes]]) -> None:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-    from streamlvq.snapshot import write_atomically  # noqa: PLC0415
-
     if options.each is not None:
         Path(options.each).mkdir(parents=True, exist_ok=True)
 

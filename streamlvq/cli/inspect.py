@@ -1,4 +1,4 @@
-"""`streamlvq inspect`: what a snapshot holds."""
+"""`streamlvq inspect`: show what a snapshot has learnt."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 import shutil
 import sys
 
-NAME = "inspect"
-SUMMARY = "show what a snapshot has learnt"
+from streamlvq import replay
+
 TEXT = "Show the prototypes and the relevances of the features in a snapshot, in raw units."
 EXAMPLES = """\
 examples:
   streamlvq inspect first.slvq            a file that `train` or `replay --save` wrote
-  streamlvq inspect state/                the newest valid one of a daemon
+  streamlvq inspect state/                the newest valid snapshot of a daemon
   streamlvq inspect first.slvq | less -S  tables may be wide"""
 
 
@@ -21,8 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(replay.inspect(options.snapshot, width))
     return 0

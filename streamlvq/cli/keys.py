@@ -1,28 +1,31 @@
-"""`streamlvq keys`: make keys, show them, trust those of others."""
+"""`streamlvq keys`: create keys, show them, trust those of others."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
-NAME = "keys"
-SUMMARY = "make the key of a node, trust the keys of others"
+from streamlvq.errors import StreamLVQError
+from streamlvq.fleet import KeyFileError, PrivateKey, TrustedKeys
+from streamlvq.fleet.keys import check_public
+
 TEXT = '''\
-new FILE                 make a key for a node and show its public half; FILE stays secret
-show FILE                the public half of a key, or who is in a file of trusted keys
-trust FILE NODE KEY      add the public key of a node to a file of trusted keys
+new FILE                 create a private key for a node and print its public key; keep FILE secret
+show FILE                print the public key of a private key, or the entries of a trust file
+trust FILE NODE KEY      add the public key of a node to a trust file
 
-Each node of a fleet signs what it publishes with a key of its own, and believes only those whose
-public key is in its file of trusted keys. That file holds lines `node: key`, is no secret, may be
-edited by hand, and can be the same on all nodes.
+Each node of a fleet signs what it publishes with its own key, and accepts only nodes whose public
+key is in its trust file. That file holds lines `node: key`, is not secret, may be edited by hand,
+and can be the same on all nodes.
 
-Signatures need another package: pip install "streamlvq[fleet]"'''
+Signatures need an extra: pip install "streamlvq[fleet]"'''
 EXAMPLES = """\
 examples:
   streamlvq keys new camera1.key                   on each node, once
-  streamlvq keys show camera1.key                  what to tell the others
+  streamlvq keys show camera1.key                  the public key, to give to the others
   streamlvq keys trust fleet.keys camera1 gTl3Dqh9F19Wo1Rmw0x+zMuNipG07jeiXfYPW4/Js5Q=
-  streamlvq keys trust fleet.keys camera1 new.key --replace    the node has got a new key
+  streamlvq keys trust fleet.keys camera1 new.key --replace    if the node has a new key
   streamlvq keys show fleet.keys                   who is trusted"""
 
 PRIVATE = b"-----BEGIN "
@@ -31,19 +34,17 @@ GIVEN = {"new": ("FILE",), "show": ("FILE",), "trust": ("FILE", "NODE", "KEY")}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=tuple(GIVEN))
-    parser.add_argument("file", metavar="FILE", help="a key, or a file of trusted keys")
+    parser.add_argument("file", metavar="FILE", help="a private key, or a trust file")
     parser.add_argument("node", metavar="NODE", nargs="?", help="for trust: the name of the node")
     parser.add_argument(
         "key", metavar="KEY", nargs="?", help="for trust: its public key, or its key file"
     )
     parser.add_argument(
-        "--replace", action="store_true", help="for trust: even if another key is trusted already"
+        "--replace", action="store_true", help="for trust: replace a key that is trusted already"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
     given = [word for word in (options.file, options.node, options.key) if word is not None]
     wanted = GIVEN[options.what]
     if len(given) != len(wanted):
@@ -58,17 +59,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _new(given: Sequence[str], _: bool) -> None:
-    from streamlvq.fleet.keys import PrivateKey  # noqa: PLC0415
-
     key = PrivateKey.new()
     key.save(given[0])
-    print(f"{given[0]}: a new key, for its owner alone to read; it is never to leave this machine")
+    print(f"{given[0]}: a new private key, readable only by its owner; never copy it elsewhere")
     print(f"public key: {key.public}")
 
 
 def _show(given: Sequence[str], _: bool) -> None:
-    from streamlvq.fleet import PrivateKey, TrustedKeys  # noqa: PLC0415
-
     if _is_private(given[0]):
         print(PrivateKey.load(given[0]).public)
         return
@@ -81,10 +78,6 @@ def _show(given: Sequence[str], _: bool) -> None:
 
 
 def _trust(given: Sequence[str], replace: bool) -> None:
-    from pathlib import Path  # noqa: PLC0415
-
-    from streamlvq.fleet import KeyFileError, TrustedKeys  # noqa: PLC0415
-
     file, node, key = given
     trust = TrustedKeys.load(file) if Path(file).exists() else TrustedKeys(path=file)
     public, before = _public(key), trust.get(node)
@@ -102,11 +95,7 @@ def _trust(given: Sequence[str], replace: bool) -> None:
 
 
 def _public(key: str) -> str:
-    """A public key as text, or that of a key file."""
-    from pathlib import Path  # noqa: PLC0415
-
-    from streamlvq.fleet.keys import PrivateKey, check_public  # noqa: PLC0415
-
+    """Return a public key given as text or as a key file."""
     if Path(key).is_file() and _is_private(key):
         return PrivateKey.load(key).public
     return check_public(key)

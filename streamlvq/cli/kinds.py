@@ -1,4 +1,4 @@
-"""Kinds of arguments."""
+"""Types of arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 
 def count(text: str) -> int:
-    """A whole number, at least 1; `10_000` and `1e6` are welcome."""
+    """Parse a whole number of at least 1, such as `10_000` or `1e6`."""
     try:
         number = float(text.replace("_", ""))
     except ValueError:
@@ -18,7 +18,7 @@ def count(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time span: `90`, `90s`, `15m`, `2h`."""
+    """Parse a time span in seconds: `90`, `90s`, `15m`, `2h`."""
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:].lower())
     try:
         number = float(text[:-1] if unit else text) * (unit or 1.0)
@@ -30,7 +30,7 @@ def seconds(text: str) -> float:
 
 
 def speed(text: str) -> float:
-    """How much faster than it was: `10x`, `0.5`, or `max` for as fast as it goes."""
+    """Parse a speed: `10x`, `0.5`, or `max` for as fast as possible."""
     if text.lower() == "max":
         return math.inf
     try:
@@ -43,7 +43,7 @@ def speed(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """A part of the whole: `0.2` or `20%`."""
+    """Parse a share: `0.2` or `20%`."""
     try:
         number = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
     except ValueError:
@@ -54,7 +54,7 @@ def share(text: str) -> float:
 
 
 def names(text: str) -> list[str]:
-    """Names, separated by commas."""
+    """Parse names separated by commas."""
     given = [name.strip() for name in text.split(",") if name.strip()]
     if not given:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {text!r}")

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from streamlvq.cli.parser import make_parser, suggestion
+from streamlvq.cli.parser import chosen_command, make_parser, unknown_command
 from streamlvq.errors import StreamLVQError
 
-WRONG, INTERRUPTED, PIPE = 2, 130, 141  # the last two as a shell counts signals
-DEBUG = "STREAMLVQ_DEBUG"
+FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two are 128 + the number of the signal
+DEBUG_VARIABLE = "STREAMLVQ_DEBUG"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; gives the exit status.
+    """Run a command and return the exit status.
 
-    0 means done, 2 that something the user can put right was wrong: one line on the standard error
-    says what. Such an error shows its traceback only with `--debug` or if `STREAMLVQ_DEBUG` is set.
+    0 means success, 2 an error that the user can put right: one line on standard error says what it
+    is. Its traceback is shown only with `--debug` or if `STREAMLVQ_DEBUG` is set.
 
     Examples
     --------
@@ -30,41 +29,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = make_parser()
-    if hint := suggestion(arguments):
-        return _say(hint)
-    options = parser.parse_args(arguments)
-    if options.run is None:
-        parser.print_help()
-        return 0
-    return _guarded(options)
-
-
-def _guarded(options: argparse.Namespace) -> int:
-    """Run the command; errors that a user can cause become one line."""
+    if message := unknown_command(arguments):
+        return _fail(message)
     try:
-        status: int = options.run(options)
-        sys.stdout.flush()  # a closed pipe is noticed here rather than at exit
+        return _run(arguments)
     except BrokenPipeError:
-        # whoever read our output has seen enough; exiting must not try to write the rest
+        # Whoever read our output has stopped; exiting must not try to write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE
+        return BROKEN_PIPE
     except KeyboardInterrupt:
         print(file=sys.stderr)  # ends the line that shows ^C
         return INTERRUPTED
     except (StreamLVQError, OSError) as error:
-        if options.debug or os.environ.get(DEBUG):
+        if "--debug" in arguments or os.environ.get(DEBUG_VARIABLE):
             raise
-        return _say(_words(error))
+        return _fail(_message(error))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = make_parser(chosen_command(arguments))
+    options = parser.parse_args(arguments)
+    if options.run is None:
+        parser.print_help()
+        return 0
+    status: int = options.run(options)
+    sys.stdout.flush()  # a closed pipe is noticed here rather than at exit
     return status
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
-def _say(text: str) -> int:
-    print(f"streamlvq: error: {text}", file=sys.stderr)
-    return WRONG
+def _fail(message: str) -> int:
+    print(f"streamlvq: error: {message}", file=sys.stderr)
+    return FAILED

@@ -1,8 +1,9 @@
-"""Files that a command writes: wrong ones are found before the work, none costs the others."""
+"""Output files of a command, checked before the work and written independently."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from streamlvq.errors import MissingExtraError, StreamLVQError
@@ -11,15 +12,10 @@ STANDARD = "-"  # output
 
 
 def check_outputs(outputs: Mapping[str, str | None], log: str | Sequence[str]) -> None:
-    """See to it that these can be written, so that nobody works for an hour and then cannot.
+    """Raise if an output cannot be written, before the work rather than after it.
 
-    Parameters
-    ----------
-    outputs
-        Paths by the name of their option; None: not asked for.
-    log
-        What is read, which must not be written over; one file or several.
-
+    `outputs` are paths by option, None if not requested; `log` is the input, one file or several,
+    which must not be overwritten.
     """
     read, called = ([log], "LOG") if isinstance(log, str) else (log, "read")
     taken = {Path(path).resolve(): called for path in read}
@@ -39,7 +35,7 @@ def check_outputs(outputs: Mapping[str, str | None], log: str | Sequence[str]) -
 
 def _check(option: str, path: Path) -> None:
     if path.is_dir():
-        raise StreamLVQError(f"{option}: expected a file, got {str(path)!r}: this is a folder")
+        raise StreamLVQError(f"{option}: expected a file, got {str(path)!r}, which is a folder")
     if not path.parent.is_dir():
         raise StreamLVQError(
             f"{option}: expected a file in a folder that exists, got {str(path)!r}: make the "
@@ -59,23 +55,15 @@ def _check(option: str, path: Path) -> None:
 
 
 def check_plots() -> None:
-    """See to it that pictures can be drawn."""
+    """Raise if plots cannot be drawn."""
     try:
-        import matplotlib  # noqa: PLC0415
+        import_module("matplotlib")
     except ImportError as error:
         raise MissingExtraError("matplotlib", "plot") from error
-    assert matplotlib is not None
 
 
 def write_all(writers: Mapping[str, Callable[[], object]]) -> list[str]:
-    """Write results, whatever happens to some of them; gives what went wrong.
-
-    Parameters
-    ----------
-    writers
-        What writes each, by the option that asked for it.
-
-    """
+    """Call all writers, by option, even if some fail; return the error messages."""
     wrong = []
     for option, write in writers.items():
         try:

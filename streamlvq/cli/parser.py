@@ -1,46 +1,48 @@
-"""The parser: commands, their help, and what to say to a command that does not exist."""
+"""The parser of the command line: its commands, their help, and an answer to an unknown command."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from streamlvq.cli import (
-    config,
-    demo,
-    fleet,
-    fuse,
-    inspect,
-    keys,
-    record,
-    replay,
-    run,
-    train,
-    version,
-)
+import streamlvq
+from streamlvq.text import nearest
 
-COMMANDS = (demo, run, replay, train, record, inspect, fuse, fleet, config, keys, version)
-NAMES = tuple(command.NAME for command in COMMANDS)
+# Every command with its summary. The rest of a command is in the module of its name, which is
+# imported only if the command was chosen, so that the others need not be quick to import.
+COMMANDS = {
+    "demo": "see it work: simulated devices, a broker, the daemon, a live view",
+    "run": "monitor a broker's topics: the daemon",
+    "replay": "run a monitor on a recorded log and measure its accuracy",
+    "train": "train a first snapshot on a labelled log",
+    "record": "record messages of a broker to a log that replays exactly",
+    "inspect": "show what a snapshot has learnt",
+    "fuse": "fuse the models of several nodes, without their readings",
+    "fleet": "show the nodes of a fleet, their age and sensor drift",
+    "config": "check a configuration, or get one to start from",
+    "keys": "create the key of a node, trust the keys of others",
+    "version": "show the version of streamlvq and of its dependencies",
+}
 
 DESCRIPTION = """\
 Online monitoring of sensor data with learning vector quantization: readings in, decisions with a
-certainty out, labels learnt as they come."""
+certainty out, labels learnt as they arrive."""
 
 EXAMPLES = """\
 examples:
-  streamlvq demo                                     see the whole idea, nothing needed
+  streamlvq demo                                     see it work; needs no setup
   streamlvq config sample > monitor.yaml             a configuration to start from
   streamlvq replay plant.csv --label state --time t --device pump
-                                                     how good would it have been on a log?
+                                                     how accurate would it have been on a log?
   streamlvq run monitor.yaml                         the daemon
 
 `streamlvq COMMAND --help` shows examples of each command."""
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for what is wrong, as for all other errors, and where to read more."""
+    """A parser that reports errors in one line, like all other errors, with a hint to --help."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -50,28 +52,41 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"streamlvq: error: {message}; see `{self.prog} --help`\n")
 
 
-def make_parser() -> Parser:
-    """The parser of all commands; it sets `run` to the function of the one that was chosen."""
+def make_parser(chosen: str | None = None) -> Parser:
+    """Build the parser of all commands; only the chosen one gets its arguments and full help.
+
+    It sets `run` to the function of the chosen command.
+    """
     parser = Parser(prog="streamlvq", description=DESCRIPTION, epilog=EXAMPLES)
     parser.set_defaults(run=None, debug=False)
-    parser.add_argument("--version", action="version", version=version.text())
+    version = f"streamlvq {streamlvq.__version__}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
-    for command in COMMANDS:
-        mine = commands.add_parser(
-            command.NAME, help=command.SUMMARY, description=command.TEXT, epilog=command.EXAMPLES
-        )
-        mine.add_argument("--debug", action="store_true", help="show tracebacks of errors")
-        run_command: Callable[[argparse.Namespace], int] = command.run
-        mine.set_defaults(run=run_command)
-        command.add_arguments(mine)
+    for name, summary in COMMANDS.items():
+        command_parser = commands.add_parser(name, help=summary)
+        if name == chosen:
+            _add_command(command_parser, name)
     return parser
 
 
-def suggestion(arguments: Sequence[str]) -> str | None:
-    """What to say if the first word is no command; None if it is one."""
+def _add_command(parser: argparse.ArgumentParser, name: str) -> None:
+    command = importlib.import_module(f"streamlvq.cli.{name}")
+    parser.description, parser.epilog = command.TEXT, command.EXAMPLES
+    parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+    parser.set_defaults(run=command.run)
+    command.add_arguments(parser)
+
+
+def chosen_command(arguments: Sequence[str]) -> str | None:
+    """Return the first argument that is no option; none of the options before it has a value."""
+    return next((word for word in arguments if not word.startswith("-")), None)
+
+
+def unknown_command(arguments: Sequence[str]) -> str | None:
+    """Return what to say if the first argument is no command; None if it is one, or an option."""
     first = next(iter(arguments), "-")
-    if first.startswith("-") or first in NAMES:
+    if first.startswith("-") or first in COMMANDS:
         return None
-    close = difflib.get_close_matches(first.lower(), NAMES, n=1, cutoff=0.5)
-    meant = f"; did you mean `streamlvq {close[0]}`?" if close else ""
-    return f"expected one of {', '.join(NAMES)}, got {first!r}{meant}"
+    near = nearest(first, COMMANDS, cutoff=0.5)
+    hint = f"; did you mean `streamlvq {near}`?" if near else ""
+    return f"expected one of {', '.join(COMMANDS)}, got {first!r}{hint}"

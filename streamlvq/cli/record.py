@@ -1,17 +1,16 @@
-"""`streamlvq record`: a live topic tree as a log."""
+"""`streamlvq record`: record messages of a broker to a log."""
 
 from __future__ import annotations
 
 import argparse
 
+from streamlvq import config, replay
 from streamlvq.cli import kinds
 
-NAME = "record"
-SUMMARY = "write what a broker says to a log that replays exactly"
 TEXT = """\
-Subscribe to the topics of the configuration (readings and labels) and write every message, byte for
-byte and with its time, until Ctrl-C. It has a session of its own and does not disturb a daemon
-with the same configuration. A file that exists is continued."""
+Subscribe to the configured topics (readings and labels) and write every message, byte for byte and
+with its time, until Ctrl-C. It uses its own session and does not disturb a daemon with the same
+configuration. An existing file is appended to."""
 EXAMPLES = """\
 examples:
   streamlvq record --config monitor.yaml -o monday.messages
@@ -22,18 +21,24 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="C", required=True, help="YAML, as for `run`")
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the log")
-    parser.add_argument("--seconds", type=kinds.seconds, metavar="N", help="or 15m, 8h")
-    parser.add_argument("--messages", type=kinds.count, metavar="N", help="leave after N messages")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the log to write")
     parser.add_argument(
-        "--topic", action="append", metavar="FILTER", help="instead of those of the configuration"
+        "--seconds",
+        type=kinds.seconds,
+        metavar="N",
+        help="stop after this time, such as 90, 15m or 8h",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    parser.add_argument("--messages", type=kinds.count, metavar="N", help="stop after N messages")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        metavar="FILTER",
+        help="topics instead of the configured ones; may be repeated",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import config, replay  # noqa: PLC0415
-
     recorded = replay.record(
         config.load(options.config),
         options.output,
@@ -50,5 +55,5 @@ def run(options: argparse.Namespace) -> int:
             times = "once" if recorded.breaks == 1 else f"{recorded.breaks} times"
             print(f"the connection broke {times}: messages may be missing")
         if not recorded.messages:
-            print("next: nothing came; is --topic right, and may this user read it?")
+            print("next: nothing arrived; is the topic right, and may this user subscribe to it?")
     return 0

@@ -1,4 +1,4 @@
-"""`streamlvq replay`: how good a monitor would have been on a recorded log."""
+"""`streamlvq replay`: run a monitor on a recorded log."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamlvq import replay
 from streamlvq.cli import kinds, outputs, settings
+from streamlvq.config import Config
+from streamlvq.errors import StreamLVQError
+from streamlvq.text import entry
 
 if TYPE_CHECKING:
-    from streamlvq.config import Config
     from streamlvq.monitor import Monitor
-    from streamlvq.replay import Report
 
-NAME = "replay"
-SUMMARY = "show a recorded log to a monitor and say how good it was"
 TEXT = """\
-Show a recorded log to the same decoder and the same monitor that `streamlvq run` uses. Every
-reading is decided before its label is learnt, so the accuracy is what a live monitor would have
-had. Reads CSV, JSONL, Parquet, InfluxDB line protocol, and recordings of `streamlvq record`,
+Run a recorded log through the same decoder and monitor that `streamlvq run` uses. Every reading is
+decided before its label is learnt, so the accuracy is what a live monitor would have achieved.
+Reads CSV, JSONL, Parquet, InfluxDB line protocol, and recordings of `streamlvq record`,
 `mosquitto_sub -F '%U %t %p'` and mqtt-recorder."""
 EXAMPLES = """\
 examples:
@@ -35,14 +35,18 @@ FILES = ("report", "json", "decisions", "save")  # options that name one
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_arguments(parser)
     out = parser.add_argument_group("results")
-    out.add_argument("--report", metavar="HTML", help="write a page with plots (extra `plot`)")
+    out.add_argument(
+        "--report", metavar="HTML", help="write a page with plots (needs the extra `plot`)"
+    )
     out.add_argument("--json", metavar="FILE", help="write all numbers; - for standard output")
     out.add_argument("--decisions", metavar="FILE", help="write each decision as a line of JSON")
-    out.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    out.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
     state = parser.add_argument_group("state")
-    state.add_argument("--snapshot", metavar="FILE", help="start from what this one has learnt")
-    state.add_argument("--save", metavar="FILE", help="write what was learnt in the end")
-    state.add_argument("--no-learn", action="store_true", help="compare labels, do not learn them")
+    state.add_argument("--snapshot", metavar="FILE", help="start from this snapshot")
+    state.add_argument("--save", metavar="FILE", help="write a snapshot at the end")
+    state.add_argument(
+        "--no-learn", action="store_true", help="only measure with labels, do not learn them"
+    )
     live = parser.add_argument_group("as if live")
     live.add_argument(
         "--publish", action="store_true", help="send the log to the configured broker instead"
@@ -51,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--speed",
         type=kinds.speed,
         metavar="S",
-        help="10x, 0.5x or max; with --publish (default 1x)",
+        help="speed of --publish: 10x, 0.5x or max (default 1x)",
     )
 
 
@@ -60,8 +64,6 @@ def run(options: argparse.Namespace) -> int:
     if options.publish:
         return _publish(options, config)
     if options.speed is not None:
-        from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-
         raise StreamLVQError("--speed: expected together with --publish, got it alone")
     outputs.check_outputs({f"--{name}": getattr(options, name) for name in FILES}, options.log)
     if options.report:
@@ -70,8 +72,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace, config: Config) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     monitor = replay.load_monitor(config, options.snapshot)
     wrong: list[str] = []
     try:
@@ -89,15 +89,15 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
         report = error.report
         wrong.append(f"--decisions could not be written: {error}")
     if not options.quiet and options.json != outputs.STANDARD:
-        print(replay.summary(report), flush=True)  # first: whatever happens, it was not in vain
+        print(replay.summary(report), flush=True)  # before writing, which may fail
     return _write(options, report, monitor, wrong)
 
 
-def _write(options: argparse.Namespace, report: Report, monitor: Monitor, wrong: list[str]) -> int:
-    """Write what was asked for, and say so."""
-    from streamlvq import replay  # noqa: PLC0415
-    from streamlvq.errors import StreamLVQError  # noqa: PLC0415
-    from streamlvq.report.replay_page import replay_html  # noqa: PLC0415
+def _write(
+    options: argparse.Namespace, report: replay.Report, monitor: Monitor, wrong: list[str]
+) -> int:
+    """Write the requested files and name them."""
+    from streamlvq.report.replay_page import replay_html  # noqa: PLC0415 - drawn only if asked for
 
     numbers = report.to_json() + b"\n"
     writers: dict[str, Callable[[], object]] = {
@@ -131,12 +131,10 @@ def _write_json(path: str, numbers: bytes) -> None:
 def _say_files(options: argparse.Namespace, wrong: Sequence[str]) -> None:
     for name in FILES:
         if (path := getattr(options, name)) and not any(f"--{name} " in text for text in wrong):
-            print(f"{name:<12} {path}")
+            print(entry(name, path))
 
 
 def _publish(options: argparse.Namespace, config: Config) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     sent = replay.publish(
         options.log,
         config,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from streamlvq import daemon
 from streamlvq.cli import kinds
 
-NAME = "run"
-SUMMARY = "monitor a broker's topics: the daemon"
 TEXT = """\
-Subscribe to the readings that the configuration names, decide on each, publish the decisions, and
-learn whatever has a label. Runs until SIGTERM or Ctrl-C, which end it without losing anything; it
-continues where it stopped, also after a power cut. SIGHUP reads the configuration again."""
+Subscribe to the configured readings, decide on each, publish the decisions, and learn every
+reading that has a label. Runs until SIGTERM or Ctrl-C and loses nothing when stopped; it resumes
+where it left off, even after a power cut. SIGHUP reloads the configuration."""
 EXAMPLES = """\
 examples:
   streamlvq config sample > monitor.yaml     write a configuration, then edit it
@@ -29,12 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--test", action="store_true", help="show readings and decisions; change nothing"
     )
     parser.add_argument(
-        "--test-wait", type=kinds.seconds, metavar="N", help="test for so long (default 10 s)"
+        "--test-wait",
+        type=kinds.seconds,
+        metavar="N",
+        help="duration of the test, such as 30 or 2m (default 10 s)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import daemon  # noqa: PLC0415
-
     test = options.test or options.test_wait is not None
     return daemon.run(options.config, test=test, test_wait=options.test_wait)

@@ -1,45 +1,52 @@
-"""The configuration of commands that read logs: from a file, changed by arguments."""
+"""Configuration of commands that read logs: a file, overridden by arguments."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
+
+from streamlvq import config as configs
 from streamlvq.cli import kinds
-
-if TYPE_CHECKING:
-    from streamlvq.config import Config
+from streamlvq.config import Config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a log is and what its columns mean."""
-    parser.add_argument("log", metavar="LOG", help="a file; .gz is welcome")
-    parser.add_argument("--config", metavar="C", help="YAML, as for `run`; defaults without it")
-    parser.add_argument("--format", metavar="F", help="csv, jsonl, messages ... (default: look)")
+    """Add the arguments that describe a log and its columns."""
+    parser.add_argument("log", metavar="LOG", help="a file, which may be compressed (.gz)")
+    parser.add_argument(
+        "--config", metavar="C", help="a YAML file, as for `run` (default: all defaults)"
+    )
+    parser.add_argument(
+        "--format", metavar="F", help="csv, jsonl, messages ... (default: recognised by content)"
+    )
     parser.add_argument("--limit", type=kinds.count, metavar="N", help="stop after N readings")
     fields = parser.add_argument_group(
-        "columns or fields, instead of those in the configuration; '' for one that is not there"
+        "columns or fields, instead of the configured ones; '' for none"
     )
     fields.add_argument(
-        "--feature", action="append", type=kinds.names, metavar="NAME", help="repeat, or use commas"
+        "--feature",
+        action="append",
+        type=kinds.names,
+        metavar="NAME",
+        help="a feature; may be repeated, or separated by commas",
     )
     for name, help_text in (
-        ("label", "the class"),
-        ("device", "where a reading comes from"),
-        ("time", "when it was taken"),
-        ("time-unit", "s, ms, us, ns or iso"),
-        ("sequence", "its number"),
+        ("label", "the class of a reading"),
+        ("device", "the device of a reading"),
+        ("time", "the time of a reading"),
+        ("time-unit", "unit of the time: s, ms, us, ns or iso"),
+        ("sequence", "the sequence number of a reading"),
     ):
         fields.add_argument(f"--{name}", metavar="NAME", help=help_text)
-    parser.add_argument("--model", metavar="NAME", help="such as GLVQ, instead of the configured")
+    parser.add_argument(
+        "--model", metavar="NAME", help="a model such as GLVQ, instead of the configured one"
+    )
 
 
 def settings(options: argparse.Namespace) -> Config:
-    """The configuration, with the changes that the arguments ask for, checked."""
-    import msgspec  # noqa: PLC0415
-
-    from streamlvq import config as configs  # noqa: PLC0415
-
+    """Return the configuration with the arguments applied, checked."""
     config = configs.load(options.config) if options.config else configs.Config()
     readings = msgspec.structs.replace(config.readings, **_fields(options))
     model = config.model
@@ -53,9 +60,9 @@ def settings(options: argparse.Namespace) -> Config:
 
 
 def _fields(options: argparse.Namespace) -> dict[str, Any]:
-    """What the arguments say about columns."""
+    """Return the fields of the readings that the arguments set."""
     given: dict[str, Any] = {
-        name: getattr(options, name) or None  # '' takes back what the configuration says
+        name: getattr(options, name) or None  # '' unsets what is configured
         for name in ("label", "device", "time", "sequence")
         if getattr(options, name) is not None
     }

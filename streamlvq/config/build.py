@@ -1,4 +1,4 @@
-"""From the words of a configuration to the classifier that they describe."""
+"""Build the classifier that a configuration describes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
+from streamlvq.config.problems import ConfigError, Path, Problem
 from streamlvq.config.schema import MOST, Config, ModelSection, RejectorSection
 from streamlvq.errors import ParameterError
+from streamlvq.text import suggestion
 
 _TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
 _MEMBERS = ("learner", "follower")  # parameters that are models themselves
-_LARGEST = 2**31 - 1
-_TRUTH = {"true": True, "false": False}
+_MAX_INTEGER = 2**31 - 1
+_BOOLEANS = {"true": True, "false": False}
 
 
 def build_classifier(config: Config, model: Any = None) -> Any:
-    """A fresh classifier: the model, in an integrator and a rejector where there are sections.
+    """Build a new classifier: the model, wrapped in an integrator and a rejector if configured.
 
-    It sees readings as `model.transform` makes them; see `build_transform`.
+    It expects readings after `model.transform`; see `build_transform`.
 
     Parameters
     ----------
     config
-        The configuration; raises `ConfigError` if it asks for what there is not.
+        The configuration; `ConfigError` is raised if it asks for something unknown.
     model
-        A model to put inside, instead of a new one of the section `model`.
+        A model to wrap, instead of a new one as described by the section `model`.
 
     Examples
     --------
@@ -55,9 +56,9 @@ def build_classifier(config: Config, model: Any = None) -> Any:
 
 
 def build_transform(section: ModelSection, classifier: Any) -> Any:
-    """The classifier in the transform of the section `model`; itself if there is none.
+    """Wrap a classifier in the transform of the section `model`, if there is one.
 
-    `build_classifier` leaves it to whoever has readings in the units of the sensors.
+    `build_classifier` leaves this to callers whose readings are in the units of the sensors.
     """
     from streamlvq.wrappers import FeatureTransform  # noqa: PLC0415
 
@@ -72,7 +73,7 @@ def build_full_classifier(config: Config, model: Any = None) -> Any:
 
 
 def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
-    """The model of a section without anything around it; raises `ConfigError`."""
+    """Build the bare model of a section; raise `ConfigError`."""
     from streamlvq import models  # noqa: PLC0415 - they load River
 
     if section.type not in models.__all__:
@@ -92,7 +93,7 @@ def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
     try:
         return model(**given)
     except (ValueError, TypeError) as error:
-        raise _passed_on(error, (*path, "parameters")) from error
+        raise _config_error(error, (*path, "parameters")) from error
 
 
 def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
@@ -112,16 +113,16 @@ def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
 
 
 def _refuse_huge(section: ModelSection, path: Path) -> None:
-    """Numbers that only later would show to be beyond what kernels or snapshots can hold."""
+    """Refuse numbers that kernels or snapshots cannot hold."""
     for name, value in section.parameters.items():
-        most = MOST.get(name, _LARGEST)
+        most = MOST.get(name, _MAX_INTEGER)
         if isinstance(value, int) and abs(value) > most:
             where = (*path, "parameters", name)
             raise _error(where, f"expected a whole number up to {most}, got {value}")
 
 
 def _member(value: Any, path: Path) -> Any:
-    """A model inside a model: None, or its type and parameters as in the section itself."""
+    """Build a model inside a model from its type and parameters; None stays None."""
     if value is None:
         return None
     if not isinstance(value, Mapping) or not {"type"} <= value.keys() <= {"type", "parameters"}:
@@ -149,7 +150,7 @@ def _build_integrator(classifier: Any, config: Config) -> Any:
             max_devices=section.max_devices,
         )
     except ValueError as error:
-        raise _passed_on(error, ("integrator",)) from error
+        raise _config_error(error, ("integrator",)) from error
 
 
 def _build_rejector(classifier: Any, section: RejectorSection) -> Any:
@@ -167,20 +168,20 @@ def _build_rejector(classifier: Any, section: RejectorSection) -> Any:
             per_class=section.per_class,
         )
     except ValueError as error:
-        raise _passed_on(error, ("rejector",)) from error
+        raise _config_error(error, ("rejector",)) from error
 
 
 def _by_label(threshold: Any) -> Any:
-    """Thresholds of labels, also of those that payloads give as a number or as true or false."""
+    """Return thresholds by label, also for labels that payloads give as numbers or booleans."""
     if not isinstance(threshold, Mapping):
         return threshold
     numbers = {int(k): v for k, v in threshold.items() if re.fullmatch(r"-?[0-9]{1,18}", k)}
-    truths = {_TRUTH[k]: v for k, v in threshold.items() if k in _TRUTH}
+    truths = {_BOOLEANS[k]: v for k, v in threshold.items() if k in _BOOLEANS}
     return {**truths, **numbers, **threshold}
 
 
-def _passed_on(error: Exception, path: Path) -> ConfigError:
-    """What a model or wrapper complains about, with the path of the key that it is about."""
+def _config_error(error: Exception, path: Path) -> ConfigError:
+    """Convert an error of a model or wrapper, with the path of the key that it is about."""
     if not isinstance(error, ParameterError):
         return _error(path, str(error))
     message = error.message

@@ -1,4 +1,4 @@
-"""Whether a broker can be reached in the way that a configuration describes."""
+"""Address and password of the broker, and checks of the broker section."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from streamlvq.config.problems import ConfigError, Problem, suggestion
+from streamlvq.config.problems import ConfigError, Problem
 from streamlvq.config.schema import Broker, Config
+from streamlvq.text import suggestion
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "memory": 0}  # of each scheme, if the URL names none
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -19,7 +20,7 @@ _EXAMPLE = "such as mqtt://localhost:1883"
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Scheme, host and port of a broker."""
 
     scheme: str
     host: str
@@ -27,7 +28,7 @@ class Address(NamedTuple):
 
 
 def broker_address(broker: Broker) -> Address:
-    """Scheme, host and port of a broker; raises `ConfigError` if its URL names none.
+    """Return the address of a broker; raise `ConfigError` if its URL has none.
 
     Examples
     --------
@@ -47,9 +48,9 @@ def broker_address(broker: Broker) -> Address:
 
 
 def broker_password(broker: Broker) -> str | None:
-    """The password of a broker, from the environment or a file; None if there is none.
+    """Return the password of a broker from the environment or a file; None if there is none.
 
-    It is read when it is needed and kept nowhere. Messages do not show it, nor what stands in its
+    It is read when it is needed and not kept. Messages show neither it nor what was given in its
     place by mistake.
     """
     if broker.password_env is not None:
@@ -64,7 +65,7 @@ def broker_password(broker: Broker) -> str | None:
     try:
         text = Path(broker.password_file).read_text("utf-8")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "not text in UTF-8"
         raise _missing("password_file", f"a file that holds the password, got: {reason}") from None
     return text.rstrip("\r\n")
 
@@ -73,11 +74,11 @@ def _missing(key: str, expected: str) -> ConfigError:
     return ConfigError([Problem(("broker", key), f"expected {expected}")])
 
 
-# --- checks; nothing is looked up in the environment or on disk ---
+# --- checks, which read neither the environment nor files ---
 
 
 def url(config: Config) -> Iterator[Problem]:
-    """What is wrong with the address."""
+    """Check the URL."""
     yield from _url(config.broker)
 
 
@@ -116,7 +117,7 @@ def _host(parts: SplitResult, port: int | None, url: str) -> Iterator[Problem]:
 
 
 def client(config: Config) -> Iterator[Problem]:
-    """What is wrong with the name that the broker knows us by."""
+    """Check the client identifier."""
     broker = config.broker
     name = broker.client_id
     try:
@@ -131,7 +132,7 @@ def client(config: Config) -> Iterator[Problem]:
 
 
 def credentials(config: Config) -> Iterator[Problem]:
-    """What is wrong with user and password, as far as one can say without looking at them."""
+    """Check user name and password settings without reading the password."""
     broker = config.broker
     given = broker.password_env is not None or broker.password_file is not None
     if broker.password_env is not None and broker.password_file is not None:
@@ -154,7 +155,7 @@ def credentials(config: Config) -> Iterator[Problem]:
 
 
 def tls(config: Config) -> Iterator[Problem]:
-    """What is wrong with how the connection is encrypted."""
+    """Check the TLS settings."""
     tls = config.broker.tls
     if tls is None:
         return

@@ -1,4 +1,4 @@
-"""Whether a node can be part of a fleet in the way that a configuration describes."""
+"""Checks of the fleet section: names, keys, times and topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def names(config: Config) -> Iterator[Problem]:
-    """What is wrong with the names of the fleet, of this node and of the hub."""
+    """Check the names of the fleet, of this node and of the hub."""
     fleet = config.fleet
     if fleet is None:
         return
@@ -50,7 +50,7 @@ def _hub(config: Config) -> Iterator[Problem]:
 
 
 def trust(config: Config) -> Iterator[Problem]:
-    """What is wrong with the keys, as far as one can say without looking at them."""
+    """Check the settings of keys without reading the files."""
     fleet = config.fleet
     if fleet is None:
         return
@@ -61,13 +61,13 @@ def trust(config: Config) -> Iterator[Problem]:
     if fleet.trust not in ("", EVERYONE) and fleet.key_file is None:
         yield _wrong(
             "key_file",
-            "missing; who trusts keys only must sign as well (`streamlvq keys new` makes one), "
-            "unless trust is everyone",
+            "missing; a node that trusts only keys must also sign (`streamlvq keys new` makes a "
+            "key), unless trust is everyone",
         )
 
 
 def model(config: Config) -> Iterator[Problem]:
-    """A node has one model, which it can share."""
+    """Check that a node has one model to share."""
     fleet = config.fleet
     if fleet is None or fleet.role == "hub":  # it has none
         return
@@ -80,7 +80,7 @@ def model(config: Config) -> Iterator[Problem]:
 
 
 def times(config: Config) -> Iterator[Problem]:
-    """Times that would never let anything happen, or leave out who is there."""
+    """Check that no node is left out between two publications."""
     fleet = config.fleet
     if fleet is None:
         return
@@ -101,7 +101,7 @@ def times(config: Config) -> Iterator[Problem]:
 
 
 def topics(config: Config) -> Iterator[Problem]:
-    """The topics of the fleet are nobody else's."""
+    """Check that the topics of the fleet are used for nothing else."""
     fleet = config.fleet
     if fleet is None:
         return
@@ -114,15 +114,15 @@ def topics(config: Config) -> Iterator[Problem]:
         yield _wrong("topic_prefix", f"expected a plain topic, got {fleet.topic_prefix!r}")
         return
     if not _NAME.fullmatch(fleet.name):
-        return  # said elsewhere
+        return  # reported elsewhere
     own = FleetTopics(fleet)
     for key, text in _others(config):
         for filter_ in (own.snapshots, own.models):
-            yield from _apart(key, text, filter_)
+            yield from _check_apart(key, text, filter_)
 
 
 def _others(config: Config) -> Iterator[tuple[str, str]]:
-    """The other topics, by key."""
+    """Yield the other topics with their keys."""
     if config.fleet is not None and config.fleet.role != "hub":  # it has neither
         yield "readings.topic", config.readings.topic
         if config.labels is not None:
@@ -134,11 +134,11 @@ def _others(config: Config) -> Iterator[tuple[str, str]]:
             yield f"status.{key}", text
 
 
-def _apart(key: str, text: str, filter_: str) -> Iterator[Problem]:
+def _check_apart(key: str, text: str, filter_: str) -> Iterator[Problem]:
     try:
         overlap = Template(text).overlaps(Template(filter_))
     except TemplateError:
-        return  # said elsewhere
+        return  # reported elsewhere
     if overlap:
         yield Problem(
             tuple(key.split(".")),

@@ -1,17 +1,18 @@
-"""Whether the topics of a configuration make sense, each by itself and together."""
+"""Checks of the topics of a configuration, one by one and together."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from streamlvq.config.problems import Problem, suggestion
+from streamlvq.config.problems import Problem
 from streamlvq.config.schema import Config
+from streamlvq.text import suggestion
 from streamlvq.topics import Template, TemplateError
 
 
 class _Topic(NamedTuple):
-    """A topic of the configuration that could be read."""
+    """A topic of the configuration with the key that names it."""
 
     key: str
     template: Template
@@ -22,18 +23,18 @@ class _Topic(NamedTuple):
 
 
 def topics(config: Config) -> Iterator[Problem]:
-    """What is wrong with the topics to listen to, those to publish to, and both together."""
-    heard: list[_Topic] = []
-    told: list[_Topic] = []
-    yield from _heard(config, heard)
-    readings = [topic.template for topic in heard if topic.key == "readings.topic"]
+    """Check the topics to subscribe to, those to publish to, and both together."""
+    subscribed: list[_Topic] = []
+    published: list[_Topic] = []
+    yield from _subscribed(config, subscribed)
+    readings = [topic.template for topic in subscribed if topic.key == "readings.topic"]
     known = dict.fromkeys((*(readings[0].placeholders if readings else ()), "device"))
-    yield from _told(config, list(known), told)
-    yield from _shared(heard)
-    yield from _echoes(heard, told)
+    yield from _published(config, list(known), published)
+    yield from _shared(subscribed)
+    yield from _check_echoes(subscribed, published)
 
 
-def _heard(config: Config, into: list[_Topic]) -> Iterator[Problem]:
+def _subscribed(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     yield from _readings(config, into)
     if config.labels is None:
         return
@@ -41,15 +42,15 @@ def _heard(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     if isinstance(label, Problem):
         yield label
         return
-    yield from _needs_device(label, config.labels.device)
+    yield from _check_device(label, config.labels.device)
     known = {"device", *(into[0].template.placeholders if into else label[1].placeholders)}
     yield from _unknown(label, known, "a placeholder of readings.topic")
-    yield from _same_devices(label, into)
+    yield from _check_same_devices(label, into)
     into.append(label)
 
 
-def _same_devices(label: _Topic, readings: list[_Topic]) -> Iterator[Problem]:
-    """A device is known by all that the topics of its readings name, so labels must say it too."""
+def _check_same_devices(label: _Topic, readings: list[_Topic]) -> Iterator[Problem]:
+    """Check that labels name every level that identifies a device in readings.topic."""
     for topic in readings:
         given = (*label.template.placeholders, "device")  # which a field may name
         missing = [name for name in topic.template.placeholders if name not in given]
@@ -67,7 +68,7 @@ def _readings(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     if isinstance(topic, Problem):
         yield topic
         return
-    yield from _needs_device(topic, config.readings.device)
+    yield from _check_device(topic, config.readings.device)
     if topic.template.levels[0] == "$share":
         yield Problem(
             topic.path,
@@ -77,7 +78,7 @@ def _readings(config: Config, into: list[_Topic]) -> Iterator[Problem]:
     into.append(topic)
 
 
-def _told(config: Config, known: list[str], into: list[_Topic]) -> Iterator[Problem]:
+def _published(config: Config, known: list[str], into: list[_Topic]) -> Iterator[Problem]:
     status, prefix = config.status, config.status.home_assistant
     for key, text, names, which in (
         ("decisions.topic", config.decisions.topic, known, "a placeholder of readings.topic"),
@@ -93,10 +94,10 @@ def _told(config: Config, known: list[str], into: list[_Topic]) -> Iterator[Prob
             continue
         yield from _unknown(topic, names, which)
         into.append(topic)
-    yield from _tells_devices_apart(config, known)
+    yield from _check_devices_apart(config, known)
 
 
-def _tells_devices_apart(config: Config, known: list[str]) -> Iterator[Problem]:
+def _check_devices_apart(config: Config, known: list[str]) -> Iterator[Problem]:
     topic = config.decisions.topic
     missing = [name for name in known if f"{{{name}}}" not in (topic or "")]
     if config.status.home_assistant is not None and missing:
@@ -124,7 +125,7 @@ def _parse(key: str, text: str, publish: bool = False) -> _Topic | Problem:
         return Problem(tuple(key.split(".")), str(error))
 
 
-def _needs_device(topic: _Topic, field: str | None) -> Iterator[Problem]:
+def _check_device(topic: _Topic, field: str | None) -> Iterator[Problem]:
     section = topic.path[0]
     if "device" not in topic.template.placeholders and field is None:
         yield Problem(
@@ -141,22 +142,22 @@ def _unknown(topic: _Topic, known: Collection[str], which: str) -> Iterator[Prob
             yield Problem(topic.path, f"expected {which}, got {{{name}}}{near}")
 
 
-def _shared(heard: list[_Topic]) -> Iterator[Problem]:
-    if len(heard) == 2 and heard[0].template.overlaps(heard[1].template):
+def _shared(subscribed: list[_Topic]) -> Iterator[Problem]:
+    if len(subscribed) == 2 and subscribed[0].template.overlaps(subscribed[1].template):
         yield Problem(
-            heard[1].path,
-            f"expected topics that are none of readings.topic ({heard[0].template.text!r}), "
-            f"got {heard[1].template.text!r}",
+            subscribed[1].path,
+            f"expected topics that are none of readings.topic ({subscribed[0].template.text!r}), "
+            f"got {subscribed[1].template.text!r}",
         )
 
 
-def _echoes(heard: list[_Topic], told: list[_Topic]) -> Iterator[Problem]:
-    """What the daemon says must not come back to it as a reading, for ever."""
-    for said in told:
+def _check_echoes(subscribed: list[_Topic], published: list[_Topic]) -> Iterator[Problem]:
+    """Check that what the daemon publishes does not come back to it as a reading."""
+    for said in published:
         filter_ = said.template
         if said.key == "status.home_assistant":
             filter_ = Template(f"{said.template.text}/#")
-        for topic in heard:
+        for topic in subscribed:
             if filter_.overlaps(topic.template):
                 yield Problem(
                     said.path,

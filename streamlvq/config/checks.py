@@ -1,7 +1,7 @@
-"""What types cannot say about a configuration: what the values mean, and what may stand together.
+"""Checks of a configuration that types cannot express: single values, and keys that go together.
 
-Each check names the keys that it looks at. If one of them could not be read, it is left out: it
-would complain about a default that nobody chose.
+Each check names the keys that it looks at, and is skipped if one of them could not be read:
+it would complain about a default that nobody chose.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from streamlvq.config import check_broker, check_fleet, check_topics
 from streamlvq.config.build import build_classifier, build_model
-from streamlvq.config.problems import ConfigError, Path, Problem, suggestion
+from streamlvq.config.problems import ConfigError, Path, Problem
 from streamlvq.config.schema import Config, Fields
 from streamlvq.paths import FieldsError, parse_path
+from streamlvq.text import suggestion
 from streamlvq.topics import Template, TemplateError
 
 _Check = Callable[[Config], Iterable[Problem]]
@@ -26,28 +27,19 @@ class _Rule(NamedTuple):
     keys: tuple[str, ...]
 
     def is_about(self, path: Path) -> bool:
-        """Whether it looks at a path, at something inside, or at what it is in."""
+        """Return True if the check looks at a path, at something inside it or around it."""
         places = [tuple(key.split(".")) for key in self.keys]
         return any(p[: len(path)] == path or path[: len(p)] == p for p in places)
 
 
-def problems(config: Config, doubtful: Collection[Path] = ()) -> list[Problem]:
-    """All that is wrong with a configuration.
-
-    Parameters
-    ----------
-    config
-        The configuration.
-    doubtful
-        Paths where it does not say what it was meant to.
-
-    """
-    rules = (rule for rule in _RULES if not any(rule.is_about(path) for path in doubtful))
+def problems(config: Config, unreliable: Collection[Path] = ()) -> list[Problem]:
+    """Return all problems of a configuration, except at paths that could not be read."""
+    rules = (rule for rule in _RULES if not any(rule.is_about(path) for path in unreliable))
     return [problem for rule in rules for problem in rule.check(config)]
 
 
 def check(config: Config) -> Config:
-    """The configuration itself if it makes sense; raises `ConfigError` otherwise.
+    """Return the configuration if it makes sense; raise `ConfigError` otherwise.
 
     Examples
     --------
@@ -131,7 +123,7 @@ def _among_columns(key: str, name: str | None, columns: list[str]) -> Iterator[P
 
 
 def _names(key: str, names: list[str] | None) -> Iterator[Problem]:
-    """Distinct names, at least one, none of them empty."""
+    """Check that names are distinct and not empty, and that there is at least one."""
     if names is None:
         return
     if not names:
@@ -198,7 +190,7 @@ def _groups(config: Config) -> Iterator[Problem]:
     try:
         placeholders = Template(config.readings.topic).placeholders
     except TemplateError:
-        return  # said elsewhere
+        return  # reported elsewhere
     known = ["all", "device", *(name for name in placeholders if name != "device")]
     if config.model.per not in known:
         yield Problem(

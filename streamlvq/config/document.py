@@ -1,4 +1,4 @@
-"""What is published about configurations: the JSON Schema, the sample, the table of all keys.
+"""Documents generated from the schema: JSON Schema, sample, table of all keys.
 
 `python -m streamlvq.config.document configs` writes them into that folder.
 """
@@ -24,7 +24,7 @@ TABLE_ENDS = "<!-- end of keys -->"
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of configurations, with descriptions, examples, ranges and defaults.
+    """Return the JSON Schema, with descriptions, examples, ranges and defaults.
 
     Examples
     --------
@@ -33,7 +33,8 @@ def json_schema() -> dict[str, Any]:
 
     >>> json_schema()["properties"]["integrator"]["properties"]["window"]
     {'type': 'integer', 'minimum': 1, 'maximum': 100000, 'default': 5,
-     'description': 'Readings that are combined, the current one included.', 'examples': [5]}
+     'description': 'Number of readings that are combined, the current one included.',
+     'examples': [5]}
 
     """
     whole = msgspec.json.schema(Config)
@@ -46,7 +47,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _described(struct: dict[str, Any], parts: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """A struct of msgspec's schema with its structs put in place and words added."""
+    """Return a struct of msgspec's schema with nested structs inlined and descriptions added."""
     properties = {}
     for name, kind in struct["properties"].items():
         path = prefix + name
@@ -70,7 +71,7 @@ def _described(struct: dict[str, Any], parts: dict[str, Any], prefix: str) -> di
 
 
 def _reference(kind: dict[str, Any]) -> str | None:
-    """The name of the struct that a property is, or may be."""
+    """Return the name of the struct that a property refers to, if any."""
     for option in (kind, *kind.get("anyOf", ())):
         if "$ref" in option:
             return str(option["$ref"]).rpartition("/")[2]
@@ -78,7 +79,7 @@ def _reference(kind: dict[str, Any]) -> str | None:
 
 
 def key_table() -> str:
-    """Every key in a table for Markdown, a table for each section."""
+    """Return a Markdown table of keys for each section."""
     lines: list[str] = []
     for key in all_keys():
         if key.section:
@@ -107,7 +108,7 @@ def _cell(text: str) -> str:
 
 
 def readme_with_table(text: str) -> str:
-    """A README with the table of keys between its two marks brought up to date."""
+    """Return a README with an updated table of keys between its two marks."""
     head, _, rest = text.partition(TABLE_STARTS)
     _, end, tail = rest.partition(TABLE_ENDS)
     if not end:
@@ -116,7 +117,7 @@ def readme_with_table(text: str) -> str:
 
 
 def publish(folder: Path) -> None:
-    """Write the schema, the sample and the table in the README into a folder."""
+    """Write the schema, the sample and the table of the README into a folder."""
     text = json.dumps(json_schema(), indent=2) + "\n"
     (folder / "schema.json").write_text(text, "utf-8")
     (folder / "sample.yaml").write_text(sample(), "utf-8")

@@ -12,7 +12,7 @@ _LEVELS: dict[str, Kind] = {"nodes": "snapshot", "models": "model"}
 
 
 class Place(NamedTuple):
-    """What a topic of the fleet is for, and whom it is about."""
+    """What a topic of the fleet carries, and the node that it is about."""
 
     kind: Kind
     node: str
@@ -20,11 +20,6 @@ class Place(NamedTuple):
 
 class FleetTopics:
     """The topics of one fleet.
-
-    Parameters
-    ----------
-    section
-        Names the fleet, and what its topics begin with.
 
     Examples
     --------
@@ -48,24 +43,24 @@ class FleetTopics:
 
     @property
     def snapshots(self) -> str:
-        """The filter of what all nodes publish."""
+        """Filter of the topics that nodes publish to."""
         return f"{self.root}/nodes/+"
 
     @property
     def models(self) -> str:
-        """The filter of what the hub makes for all nodes."""
+        """Filter of the topics that the hub publishes to."""
         return f"{self.root}/models/+"
 
     def snapshot(self, node: str) -> str:
-        """Where a node publishes what it learnt."""
+        """Return the topic of a node's own model."""
         return f"{self.root}/nodes/{clean(node)}"
 
     def model(self, node: str) -> str:
-        """Where the hub publishes what a node shall decide with."""
+        """Return the topic of the model that the hub made for a node."""
         return f"{self.root}/models/{clean(node)}"
 
     def place(self, topic: str) -> Place | None:
-        """What a topic is for; None if it is none of the fleet's."""
+        """Parse a topic; None if it does not belong to the fleet."""
         head, _, node = topic.rpartition("/")
         root, _, level = head.rpartition("/")
         if root != self.root or level not in _LEVELS:
@@ -74,6 +69,6 @@ class FleetTopics:
 
 
 def own_name(config: Config) -> str:
-    """The name of this node in its fleet."""
+    """Return the name of this node in its fleet."""
     assert config.fleet is not None
     return config.broker.client_id if config.fleet.node is None else config.fleet.node

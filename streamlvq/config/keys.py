@@ -24,17 +24,17 @@ class Key(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Last part of the path."""
         return self.path.rpartition(".")[2]
 
     @property
     def depth(self) -> int:
-        """How many sections it is in."""
+        """Number of sections around it."""
         return self.path.count(".")
 
 
 def all_keys() -> list[Key]:
-    """Every section, followed by its keys; sections inside it come last."""
+    """Return every section followed by its keys; nested sections come last."""
     return list(_keys(inspect.type_info(Config), ""))
 
 
@@ -49,7 +49,7 @@ def _keys(kind: Any, prefix: str) -> Iterator[Key]:
 
 
 def _struct(kind: Any) -> Any:
-    """The struct that a field is, or may be; None for one that holds a value."""
+    """Return the struct of a section; None for a key that holds a value."""
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     return next((k for k in kinds if isinstance(k, inspect.StructType)), None)
 

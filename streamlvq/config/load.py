@@ -1,4 +1,4 @@
-"""Reading a configuration, with an error for every line that is wrong."""
+"""Load a configuration and report every line that is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamlvq.config.walk import Walk
 
 
 def load(path: Path | str) -> Config:
-    """The configuration in a YAML file; raises `ConfigError` with all that is wrong.
+    """Load a configuration from a YAML file; raise `ConfigError` with all problems.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ def load(path: Path | str) -> Config:
 
 
 def loads(text: str, name: str = "<string>") -> Config:
-    """The configuration in a YAML text; raises `ConfigError` with all that is wrong.
+    """Load a configuration from YAML text; raise `ConfigError` with all problems.
 
     Parameters
     ----------
     text
-        YAML. Nothing at all is a configuration of defaults.
+        YAML. An empty text is a configuration of defaults.
     name
-        What to call the text in messages.
+        Name of the text in messages.
 
     Examples
     --------
@@ -72,9 +72,9 @@ def loads(text: str, name: str = "<string>") -> Config:
     walk = Walk(compose(text, name))
     try:
         config = msgspec.convert(walk.values, Config)
-    except msgspec.ValidationError as error:  # the walk should have seen it
+    except msgspec.ValidationError as error:  # the reader should have found it
         raise ConfigError([*walk.problems, Problem((), str(error))], name) from error
-    further = problems(config, walk.doubtful())
+    further = problems(config, walk.unreliable_paths())
     found = walk.problems + [p._replace(line=walk.line(p.path)) for p in further]
     if found:
         raise ConfigError(sorted(found, key=lambda problem: problem.line or 0), name)

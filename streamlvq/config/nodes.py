@@ -1,7 +1,7 @@
 """YAML text as a tree of nodes that know their lines.
 
-The text may come from anywhere, so what makes YAML dangerous is refused: tags (they can build
-objects), aliases (a few lines of them can stand for gigabytes), deep nesting, large files.
+The text is not trusted, so what makes YAML dangerous is refused: tags (they can build objects),
+aliases (a few lines can expand to gigabytes), deep nesting and large files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DEPTH = 32
 
 
 class _RefusedError(Exception):
-    """Something that YAML allows and we do not."""
+    """A feature of YAML that configurations may not use."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class _RefusedError(Exception):
 
 
 def compose(text: str, name: str) -> Any:
-    """The root node of a YAML text, None if it holds nothing; raises `ConfigError`."""
+    """Return the root node of a YAML text, None if it is empty; raise `ConfigError`."""
     import yaml  # noqa: PLC0415
 
     if len(text) > MAX_BYTES:
@@ -36,14 +36,14 @@ def compose(text: str, name: str) -> Any:
     except _RefusedError as error:
         raise _error(str(error), name, error.line) from None
     except yaml.MarkedYAMLError as error:
-        raise _error(*_said(error, name)) from None
+        raise _error(*_parser_message(error, name)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = f"expected text, got the character {chr(error.character)!r}"
         raise _error(message, name, line) from None
-    except (ValueError, OverflowError) as error:  # escapes that are no characters
+    except (ValueError, OverflowError) as error:  # escapes that stand for no character
         reached = None if loader is None else loader.line + 1
-        raise _error(f"this is no YAML: {error}", name, reached) from None
+        raise _error(f"not valid YAML: {error}", name, reached) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -53,18 +53,18 @@ def _error(message: str, name: str, line: int | None = None) -> ConfigError:
     return ConfigError([Problem((), message, line)], name)
 
 
-def _said(error: Any, name: str) -> tuple[str, str, int | None]:
-    """What YAML's parser has to say, without the piece of the file, which may hold secrets."""
+def _parser_message(error: Any, name: str) -> tuple[str, str, int | None]:
+    """Return the parser's message without its excerpt of the file, which may hold secrets."""
     mark = error.problem_mark or error.context_mark
-    said = ", ".join(part for part in (error.context, error.problem) if part)
+    message = ", ".join(part for part in (error.context, error.problem) if part)
     hint = ""
-    if "'\\t'" in said:
+    if "'\\t'" in message:
         hint = "; indent with spaces, not with tabs"
-    elif "mapping values are not allowed" in said:
+    elif "mapping values are not allowed" in message:
         hint = "; is the indentation right? A text that holds ': ' needs quotes"
-    elif "single document" in said:
+    elif "single document" in message:
         hint = "; leave out what follows the line '---'"
-    return f"this is no YAML: {said}{hint}", name, None if mark is None else mark.line + 1
+    return f"not valid YAML: {message}{hint}", name, None if mark is None else mark.line + 1
 
 
 @functools.cache
@@ -72,7 +72,7 @@ def _loader() -> Any:
     import yaml  # noqa: PLC0415
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Composes nodes, and refuses what a configuration has no need for."""
+        """A loader that composes nodes and refuses what configurations may not use."""
 
         depth = 0
 

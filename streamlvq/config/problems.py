@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and where."""
+"""Problems in a configuration, with their place."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import NamedTuple
 
 from streamlvq.errors import StreamLVQError
 
-Path = tuple[str, ...]  # the keys that lead to a value
+Path = tuple[str, ...]  # keys from the root to a value
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong; `line` is None where there is no file, or nothing in it."""
+    """One problem in a configuration; `line` is None if it has no place in a file."""
 
     path: Path
     message: str
     line: int | None = None
 
     def text(self, name: str | None = None) -> str:
-        """It with the file, the line and the path in front, as far as they are known."""
+        """Return the message after the file, line and path, as far as they are known."""
         place = [] if name is None else [name if self.line is None else f"{name}:{self.line}"]
         return ": ".join([*place, *([".".join(self.path)] if self.path else []), self.message])
 
 
 class ConfigError(StreamLVQError, ValueError):
-    """A configuration that cannot be used; `problems` are all that were found.
+    """Raised for a configuration that cannot be used; `problems` lists everything found.
 
     Parameters
     ----------
     problems
-        At least one.
+        What is wrong; at least one problem.
     name
-        The file that they are in.
+        The file that the problems are in.
 
     """
 
@@ -39,30 +39,3 @@ class ConfigError(StreamLVQError, ValueError):
         super().__init__("\n".join(problem.text(name) for problem in problems))
         self.problems = tuple(problems)
         self.name = name
-
-
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that was probably meant.
-
-    Examples
-    --------
-
-    >>> from streamlvq.config.problems import nearest
-
-    >>> nearest("topc", ["format", "topic", "qos"])
-    'topic'
-    >>> nearest("colour", ["format", "topic", "qos"]) is None
-    True
-
-    """
-    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
-
-    by_lower = {k.lower(): k for k in known}
-    close = get_close_matches(word.lower().replace("-", "_"), list(by_lower), n=1)
-    return by_lower[close[0]] if close else None
-
-
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """The end of a message about a word that is not known."""
-    near = nearest(word, known)
-    return "" if near is None else f"; did you mean {near!r}?"

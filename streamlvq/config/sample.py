@@ -1,4 +1,4 @@
-"""Configurations to start from, and the one that is in force."""
+"""Sample configurations, and a configuration as YAML."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streamlvq.config.words import KEYS, SECTIONS
 _WIDTH = 96
 _HEAD = """\
 Configuration of the streamlvq daemon: every key, what it does, and its default.
-Keys that have no default, and sections that are off unless they are there, stand behind a '#' with
-a value for example. Keep what you change and delete the rest: what is left out has its default.
+Keys without a default and optional sections are commented out and show an example value. Keep what
+you change and delete the rest: keys that are left out have their default.
 Try it: streamlvq config check FILE; streamlvq run FILE --test"""
 _MINIMAL = """\
 broker:
@@ -24,18 +24,18 @@ broker:
 
 readings:
   topic: sensors/{device}/readings   # JSON such as {"rms": 0.3, "temperature": 41.5}
-  label: label                       # where a reading says what state it is from
+  label: label                       # the field that holds the state, if it is known
 """
 _CREDENTIALS = re.compile(r"//.*@", re.DOTALL)
 
 
 def minimal_sample() -> str:
-    """The least that one would write: where readings come from, and which field is the label."""
+    """Return the shortest useful configuration: the broker, the readings and their label."""
     return _MINIMAL
 
 
 def sample() -> str:
-    """A configuration with every key, its meaning and its default; as it is, it says the defaults.
+    """Return a configuration with every key, its meaning and its default; it equals the defaults.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def sample() -> str:
     True
 
     """
-    off: tuple[str, ...] = ()  # sections that are not there unless one writes them
+    off: tuple[str, ...] = ()  # optional sections
     lines = [f"# {line}" for line in _HEAD.splitlines()]
     for key in all_keys():
         hidden = any(key.path.startswith(section + ".") for section in off)
@@ -67,7 +67,7 @@ def sample() -> str:
 
 
 def describe(config: Config) -> str:
-    """All that a configuration says, defaults included, as YAML; no secrets.
+    """Return a whole configuration as YAML, defaults included, secrets hidden.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _line(key: Key, value: str, hidden: bool) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value on one line."""
+    """Return a value as YAML on one line."""
     import yaml  # noqa: PLC0415
 
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)

@@ -1,4 +1,4 @@
-"""What a scalar of YAML means, given what is expected in its place.
+"""Values of YAML scalars, read as the type that is expected in their place.
 
 YAML 1.1 guesses: `3.1.1` is a text and `5` a number, `off` is false, `1e-3` a text and `010` eight.
 Here the type that the schema asks for decides, and the text is taken as it was written.
@@ -17,17 +17,17 @@ _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def is_nothing(node: Any) -> bool:
-    """Whether a node is YAML's null, as after a key with nothing behind it."""
+    """Return True for YAML's null, such as a key without a value."""
     return node.id == "scalar" and node.style is None and node.value in _NOTHING
 
 
 def truth(node: Any) -> bool | None:
-    """True or false, None if it is neither."""
+    """Read true or false; None if it is neither."""
     return _TRUTH.get(node.value.lower()) if node.style is None else None
 
 
 def real(node: Any) -> float | None:
-    """A finite number, None if it is none."""
+    """Read a finite number; None if it is not one."""
     if node.style is not None or len(node.value) > 400 or not _REAL.fullmatch(node.value):
         return None
     number = float(node.value.replace("_", ""))
@@ -35,17 +35,17 @@ def real(node: Any) -> float | None:
 
 
 def whole(node: Any) -> int | None:
-    """A whole number, however it is written; None if it is none."""
+    """Read a whole number in any notation; None if it is not one."""
     if node.style is None and _WHOLE.fullmatch(node.value):
         text = node.value.replace("_", "")
         return int(text, 16 if "0x" in text else 10)
     number = real(node)
-    # Beyond that, numbers such as 1e300 are whole only for want of digits.
+    # Larger floats, such as 1e300, are whole only because they have no digits left.
     return int(number) if number is not None and number == int(number) < 2**53 else None
 
 
 def guess(node: Any) -> Any:
-    """What a scalar is most likely meant to be, where any type will do."""
+    """Read a scalar of any type as what it most likely means."""
     if is_nothing(node):
         return None
     for read in (truth, whole_as_written, real):
@@ -56,5 +56,5 @@ def guess(node: Any) -> Any:
 
 
 def whole_as_written(node: Any) -> int | None:
-    """A whole number that has neither a point nor an exponent."""
+    """Read a whole number without a point or an exponent; None if it is not one."""
     return whole(node) if _WHOLE.fullmatch(node.value) else None

@@ -1,7 +1,6 @@
-"""What a configuration may say: every key, its type, its range, its default.
+"""The schema of a configuration: every key, its type, range and default.
 
-What each key means is said in `streamlvq.config.words`, what may stand together in
-`streamlvq.config.checks`.
+`streamlvq.config.words` describes each key, `streamlvq.config.checks` checks them together.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Broker(Section, kw_only=True, frozen=True):
 
 
 class Fields(Section, kw_only=True, frozen=True):
-    """Where in a payload (or in which columns of a file) things are; nested keys by path."""
+    """Where a payload (or the columns of a file) holds label, time and so on; nested by path."""
 
     format: Literal["json", "json_array", "msgpack", "float32"] = "json"
     columns: list[str] | None = None  # of json_array and float32

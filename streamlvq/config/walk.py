@@ -1,7 +1,6 @@
-"""From a tree of YAML nodes to plain values, guided by the types of the schema.
+"""Read plain values from a tree of YAML nodes, guided by the types of the schema.
 
-All that is wrong is collected, each with its path and line, so that one look at the messages mends
-the whole file.
+All problems are collected, each with its path and line, so that one run is enough to mend a file.
 """
 
 from __future__ import annotations
@@ -13,166 +12,169 @@ import msgspec
 from msgspec import inspect
 
 from streamlvq.config import scalars
-from streamlvq.config.problems import Path, Problem, nearest, suggestion
+from streamlvq.config.problems import Path, Problem
 from streamlvq.config.schema import Config
 from streamlvq.config.words import KEYS
+from streamlvq.text import nearest, suggestion
 
-_BAD = object()  # in place of a value that is wrong
+_INVALID = object()  # in place of a wrong value
 _KINDS = {"mapping": "keys with values", "sequence": "a list"}
 _PASSWORD = "; a password does not belong in the file: use password_env or password_file"
 
 
 class Walk:
-    """Reads nodes; `problems` and the lines of all paths are what it remembers.
+    """Values of a YAML tree, with the problems found and the line of every path.
 
-    Parameters
-    ----------
-    root
-        The root node, None for an empty file.
-
+    `root` is the root node, None for an empty file.
     """
 
     def __init__(self, root: Any) -> None:
         self.problems: list[Problem] = []
         self.lines: dict[Path, int] = {}
         self.values: dict[str, Any] = {}
-        self._meant: set[Path] = set()  # what keys that are misspelt were probably to say
+        self._intended: set[Path] = set()  # what misspelt keys were probably meant to be
         if root is not None and not scalars.is_nothing(root):
-            found = self._struct(root, inspect.type_info(Config), ())
-            self.values = {} if found is _BAD else found
+            found = self._read_struct(root, inspect.type_info(Config), ())
+            self.values = {} if found is _INVALID else found
 
     def line(self, path: Path) -> int | None:
-        """Where a path is, or else the nearest one that leads there."""
+        """Return the line of a path, or else of the nearest path that leads there."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
 
-    def doubtful(self) -> set[Path]:
-        """Paths where the file does not say what it was meant to."""
-        return {problem.path for problem in self.problems if problem.path} | self._meant
+    def unreliable_paths(self) -> set[Path]:
+        """Return the paths whose values are wrong, or missing because their key is misspelt."""
+        return {problem.path for problem in self.problems if problem.path} | self._intended
 
-    def _wrong(self, path: Path, message: str, node: Any = None) -> Any:
+    def _add_problem(self, path: Path, message: str, node: Any = None) -> Any:
         line = self.line(path) if node is None else node.start_mark.line + 1
         self.problems.append(Problem(path, message, line))
-        return _BAD
+        return _INVALID
 
     # --- by type ---------------------------------------------------------------------------------
 
-    def _value(self, node: Any, kind: Any, path: Path, default: str = "") -> Any:
+    def _read(self, node: Any, kind: Any, path: Path, default: str = "") -> Any:
         if isinstance(kind, inspect.UnionType):
-            return self._union(node, kind, path, default)
+            return self._read_union(node, kind, path, default)
         if isinstance(kind, inspect.StructType):
-            return {} if scalars.is_nothing(node) else self._struct(node, kind, path)
+            return {} if scalars.is_nothing(node) else self._read_struct(node, kind, path)
         if isinstance(kind, inspect.ListType):
-            return self._list(node, kind, path)
+            return self._read_list(node, kind, path)
         if isinstance(kind, inspect.DictType):
-            return {} if scalars.is_nothing(node) else self._dict(node, kind, path)
+            return {} if scalars.is_nothing(node) else self._read_dict(node, kind, path)
         if isinstance(kind, inspect.AnyType):
-            return self._any(node, path)
-        value = _scalar(node, kind)
-        if value is _BAD:
-            self._wrong(path, f"expected {expected(kind)}, got {got(node)}{_hint(node, default)}")
+            return self._read_any(node, path)
+        value = _read_scalar(node, kind)
+        if value is _INVALID:
+            self._add_problem(
+                path, f"expected {expected(kind)}, got {got(node)}{_hint(node, default)}"
+            )
         return value
 
-    def _union(self, node: Any, kind: Any, path: Path, default: str) -> Any:
-        """None, or the one other type that has the form of the node."""
+    def _read_union(self, node: Any, kind: Any, path: Path, default: str) -> Any:
+        """Read None, or the one other type that has the form of the node."""
         kinds = [k for k in kind.types if not isinstance(k, inspect.NoneType)]
         if scalars.is_nothing(node):
             return None
         forms = [k for k in kinds if _form(k) == node.id]
         if forms or len(kinds) == 1:
-            return self._value(node, (forms or kinds)[0], path, default)
+            return self._read(node, (forms or kinds)[0], path, default)
         wanted = " or ".join(expected(k) for k in kinds)
-        return self._wrong(path, f"expected {wanted}, got {got(node)}")
+        return self._add_problem(path, f"expected {wanted}, got {got(node)}")
 
     def _pairs(self, node: Any, path: Path) -> Iterator[tuple[str, Any, Path]]:
-        """The keys of a mapping, with their values; each once."""
+        """Yield each key of a mapping once, with its value and path."""
         for key, value in node.value:
             if key.id != "scalar":
-                self._wrong(path, f"expected a name as key, got {got(key)}", key)
+                self._add_problem(path, f"expected a name as key, got {got(key)}", key)
                 continue
             inner = (*path, key.value)
             if inner in self.lines:
                 first = self.lines[inner]
-                self._wrong(inner, f"given twice; the first is in line {first}", key)
+                self._add_problem(inner, f"given twice; the first is in line {first}", key)
                 continue
             self.lines[inner] = key.start_mark.line + 1
             yield key.value, value, inner
 
-    def _struct(self, node: Any, kind: Any, path: Path) -> Any:
+    def _read_struct(self, node: Any, kind: Any, path: Path) -> Any:
         if node.id != "mapping":
-            return self._wrong(
+            return self._add_problem(
                 path, f"expected keys such as {_examples(kind)}, got {got(node)}", node
             )
         fields = {field.name: field for field in kind.fields}
         found = {}
         for name, value, inner in self._pairs(node, path):
             if name not in fields:
-                self._unknown(inner, list(fields))
+                self._add_unknown(inner, list(fields))
                 continue
-            found[name] = self._value(value, fields[name].type, inner, _default(fields[name]))
+            found[name] = self._read(value, fields[name].type, inner, _default(fields[name]))
         for name in fields.keys() - found.keys():
             if fields[name].required:
                 missing = (*path, name)
                 example = KEYS[".".join(missing)].example
-                return self._wrong(missing, f"missing; expected something such as {example!r}")
-        return {name: value for name, value in found.items() if value is not _BAD}
+                return self._add_problem(
+                    missing, f"missing; expected something such as {example!r}"
+                )
+        return {name: value for name, value in found.items() if value is not _INVALID}
 
-    def _unknown(self, path: Path, siblings: list[str]) -> None:
+    def _add_unknown(self, path: Path, siblings: list[str]) -> None:
         near = nearest(path[-1], siblings)
         if near is not None:
-            self._meant.add((*path[:-1], near))
-        self._wrong(path, f"unknown key{_where_to(path, siblings)}")
+            self._intended.add((*path[:-1], near))
+        self._add_problem(path, f"unknown key{_unknown_key_hint(path, siblings)}")
 
-    def _list(self, node: Any, kind: Any, path: Path) -> Any:
+    def _read_list(self, node: Any, kind: Any, path: Path) -> Any:
         if node.id != "sequence":
-            return self._wrong(path, f"expected {expected(kind)}, got {got(node)}")
+            return self._add_problem(path, f"expected {expected(kind)}, got {got(node)}")
         items = []
         for i, item in enumerate(node.value):
             inner = (*path, str(i))
             self.lines[inner] = item.start_mark.line + 1
-            items.append(self._value(item, kind.item_type, inner))
-        return [item for item in items if item is not _BAD]
+            items.append(self._read(item, kind.item_type, inner))
+        return [item for item in items if item is not _INVALID]
 
-    def _dict(self, node: Any, kind: Any, path: Path) -> Any:
+    def _read_dict(self, node: Any, kind: Any, path: Path) -> Any:
         if node.id != "mapping":
-            return self._wrong(path, f"expected {expected(kind)}, got {got(node)}")
+            return self._add_problem(path, f"expected {expected(kind)}, got {got(node)}")
         pairs = self._pairs(node, path)
-        found = {name: self._value(value, kind.value_type, inner) for name, value, inner in pairs}
-        return {name: value for name, value in found.items() if value is not _BAD}
+        found = {name: self._read(value, kind.value_type, inner) for name, value, inner in pairs}
+        return {name: value for name, value in found.items() if value is not _INVALID}
 
-    def _any(self, node: Any, path: Path) -> Any:
+    def _read_any(self, node: Any, path: Path) -> Any:
         if node.id == "scalar":
             return scalars.guess(node)
         kind = inspect.DictType if node.id == "mapping" else inspect.ListType
         if kind is inspect.DictType:
-            return self._dict(node, inspect.DictType(inspect.StrType(), inspect.AnyType()), path)
-        return self._list(node, inspect.ListType(inspect.AnyType()), path)
+            return self._read_dict(
+                node, inspect.DictType(inspect.StrType(), inspect.AnyType()), path
+            )
+        return self._read_list(node, inspect.ListType(inspect.AnyType()), path)
 
 
 # --- scalars -------------------------------------------------------------------------------------
 
 
-def _scalar(node: Any, kind: Any) -> Any:
-    """The value of a node, or `_BAD` if it is not of that kind."""
+def _read_scalar(node: Any, kind: Any) -> Any:
+    """Return the value of a node, `_INVALID` if it is not of that kind."""
     if node.id != "scalar" or scalars.is_nothing(node):
-        return _BAD
+        return _INVALID
     if isinstance(kind, inspect.StrType):
         return node.value
     if isinstance(kind, inspect.LiteralType):
-        return _choice(node, kind.values)
+        return _read_choice(node, kind.values)
     value: Any
     if isinstance(kind, inspect.BoolType):
         value = scalars.truth(node)
     else:
         value = scalars.whole(node) if isinstance(kind, inspect.IntType) else scalars.real(node)
         value = value if value is None or _in_range(value, kind) else None
-    return _BAD if value is None else value
+    return _INVALID if value is None else value
 
 
-def _choice(node: Any, values: tuple[Any, ...]) -> Any:
+def _read_choice(node: Any, values: tuple[Any, ...]) -> Any:
     found = node.value if isinstance(values[0], str) else scalars.whole(node)
-    return found if found in values else _BAD
+    return found if found in values else _INVALID
 
 
 def _in_range(value: float, kind: Any) -> bool:
@@ -183,11 +185,11 @@ def _in_range(value: float, kind: Any) -> bool:
     )
 
 
-# --- words for people ----------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------
 
 
 def expected(kind: Any) -> str:
-    """What a type asks for, in words."""
+    """Describe the values that a type allows."""
     if isinstance(kind, inspect.UnionType):
         kinds = [k for k in kind.types if not isinstance(k, inspect.NoneType)]
         return " or ".join(expected(k) for k in kinds)
@@ -213,7 +215,7 @@ def _range(kind: Any) -> str:
 
 
 def got(node: Any) -> str:
-    """What stands in the file instead."""
+    """Describe the value of a node."""
     if node.id != "scalar":
         return _KINDS[node.id]
     if scalars.is_nothing(node):
@@ -260,8 +262,8 @@ def _examples(kind: Any) -> str:
     return " and ".join(f"'{name}:'" for name in _keys(kind)[:2])
 
 
-def _where_to(path: Path, siblings: list[str]) -> str:
-    """Where a key belongs that is unknown here, or what it may be a misspelling of."""
+def _unknown_key_hint(path: Path, siblings: list[str]) -> str:
+    """Say where an unknown key belongs, or what it may be a misspelling of."""
     *above, name = path
     if name == "password":
         return _PASSWORD

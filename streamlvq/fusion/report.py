@@ -19,9 +19,8 @@ from streamlvq.fusion.screening import (
     class_distances,
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.snapshot.inspect import aligned
 from streamlvq.state import Floats, Ints
-from streamlvq.text import number
+from streamlvq.text import aligned, entry, number
 
 MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported
 LARGE_RESIDUAL = 1.0  # deviations: nodes that differ more deserve a word
@@ -375,18 +374,14 @@ def _too_few(names: list[str], count: int, aggregator: str, quorum: int) -> str:
 
 def report_text(report: FusionReport) -> str:
     """Return the whole report, for a terminal."""
-    lines = [*aligned(node_rows(report)), UNITS, "", _line("correction", report.why)]
+    lines = [*aligned(node_rows(report)), UNITS, "", entry("correction", report.why)]
     if report.trials:
         tried = ", ".join(f"{name} {amount(error)}" for name, error in report.trials.items())
-        lines.append(_line("tried", tried))
+        lines.append(entry("tried", tried))
     alone = unprotected_note(report)
-    lines += [_line("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
-    lines += [_line("warning", text) for text in report.warnings]
+    lines += [entry("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
+    lines += [entry("warning", text) for text in report.warnings]
     return "\n".join(lines)
-
-
-def _line(name: str, text: str) -> str:
-    return f"{name:<12} {text}"
 
 
 def node_rows(report: FusionReport) -> list[list[str]]:

@@ -21,8 +21,7 @@ from streamlvq.payloads import encode_decisions
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
-from streamlvq.replay.text import percent
-from streamlvq.text import number
+from streamlvq.text import number, percent
 
 
 def replay(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
 
 from streamlvq.config import Fields
 from streamlvq.events import DedupWindow, Readings, Rows
+from streamlvq.text import suggestion
 
 FIRST = 1000  # readings that are looked at closely
 RISES = 10  # that make a clock or a counter of what never falls
@@ -85,10 +85,8 @@ class Look:
 
     def _note_absent(self, role: str) -> str:
         name = getattr(self.fields, role)
-        by_lower = {each.lower(): each for each in self._features}
-        near = get_close_matches(name.lower(), by_lower, 1)
-        meant = f"is it {by_lower[near[0]]!r}?" if near else f"is --{role} right?"
-        return f"no reading had {name!r}: {meant}"
+        hint = suggestion(name, self._features) or f": is --{role} right?"
+        return f"no reading had {name!r}{hint}"
 
     def _note_rising(self, name: str) -> str:
         if self.fields.time is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamlvq.events import Hint
 from streamlvq.replay.report import Curve, Report
-from streamlvq.text import number
+from streamlvq.text import aligned, entry, number, percent, plural
 
 WIDE = 12  # more classes than this make a matrix that no terminal shows
 DEVICES = 8
@@ -40,72 +40,48 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def grid(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns: the first one to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _line(name: str, text: str) -> str:
-    return f"{name:<12} {text}"
-
-
 def _head(report: Report) -> list[str]:
     rate = report.readings / report.wall_seconds if report.wall_seconds else 0.0
-    devices = _plural(report.devices_seen, "device")
+    devices = plural(report.devices_seen, "device")
     if report.devices_seen >= report.devices_limit:
         devices = f"{number(report.devices_limit)} devices or more"
-    done = f"{_plural(report.readings, 'reading')} of {devices}"
+    done = f"{plural(report.readings, 'reading')} of {devices}"
     took = f"{report.wall_seconds:.1f} s, {number(round(rate))} per second"
     labelled = f"{number(report.labelled)}"
     if report.late_labels:
         labelled += f" ({number(report.late_labels)} of them late)"
     labelled += f"; learnt {number(report.learnt)}" if report.learning else "; nothing was learnt"
     lines = [
-        _line("log", f"{report.log} ({report.format})"),
-        _line("model", report.model),
+        entry("log", f"{report.log} ({report.format})"),
+        entry("model", report.model),
         *feature_lines(report.features),
-        _line("replayed", f"{done} ({took})"),
-        _line("labelled", labelled),
+        entry("replayed", f"{done} ({took})"),
+        entry("labelled", labelled),
     ]
     if report.duplicates:
-        lines.append(_line("duplicates", number(report.duplicates)))
+        lines.append(entry("duplicates", number(report.duplicates)))
     return lines
-
-
-def _plural(count: int, name: str) -> str:
-    return f"{number(count)} {name}{'' if count == 1 else 's'}"
 
 
 def _quality(report: Report) -> list[str]:
     lines = []
     if report.accuracy is not None:
         how = "each decided before its label was learnt" if report.learning else "nothing learnt"
-        lines.append(_line("accuracy", f"{percent(report.accuracy)} ({how})"))
+        lines.append(entry("accuracy", f"{percent(report.accuracy)} ({how})"))
     if report.reasons:
         why = ", ".join(
             f"{reason} {percent(count / report.readings)}"
             for reason, count in report.reasons.items()
         )
-        lines.append(_line("rejected", f"{percent(report.reject_rate)}: {why}"))
+        lines.append(entry("rejected", f"{percent(report.reject_rate)}: {why}"))
         if report.accuracy_of_accepted is not None:
-            lines.append(_line("accepted", f"{percent(report.accuracy_of_accepted)} right"))
+            lines.append(entry("accepted", f"{percent(report.accuracy_of_accepted)} right"))
     if report.curve is not None and (points := attainable(report.curve)):
         some = ", ".join(f"{percent(right)} without {percent(rate)}" for rate, right in points)
-        lines.append(_line("could be", f"{some} (the least certain ones)"))
+        lines.append(entry("could be", f"{some} (the least certain ones)"))
     if report.calibration is not None:
         error = f"{percent(report.calibration.error)} between probabilities and accuracy"
-        lines.append(_line("calibration", error))
+        lines.append(entry("calibration", error))
     return lines
 
 
@@ -126,7 +102,7 @@ def feature_lines(features: Sequence[str]) -> list[str]:
     some = ", ".join(features[:FEATURES])
     more = len(features) - FEATURES
     more_text = f" and {number(more)} more" if more > 0 else ""
-    return [_line("features", f"{number(len(features))}: {some}{more_text}")]
+    return [entry("features", f"{number(len(features))}: {some}{more_text}")]
 
 
 def refused_lines(refused: Mapping[str, int], examples: Sequence[str]) -> list[str]:
@@ -134,17 +110,17 @@ def refused_lines(refused: Mapping[str, int], examples: Sequence[str]) -> list[s
     if not refused:
         return []
     if set(refused) == {"row"}:
-        said = _plural(refused["row"], "row")
+        said = plural(refused["row"], "row")
     else:
         why = (f"{REASONS.get(name, name)} {number(count)}" for name, count in refused.items())
         said = f"{number(sum(refused.values()))}: {', '.join(why)}"
-    lines = [_line("refused", f"{said}; such as")]
-    return lines + [_line("", text) for text in examples[:3]]
+    lines = [entry("refused", f"{said}; such as")]
+    return lines + [entry("", text) for text in examples[:3]]
 
 
 def note_lines(notes: Sequence[str]) -> list[str]:
     """What people should know."""
-    return [_line("note", text) for text in notes]
+    return [entry("note", text) for text in notes]
 
 
 def _classes(report: Report) -> list[str]:
@@ -154,7 +130,7 @@ def _classes(report: Report) -> list[str]:
     for row in sorted(report.classes, key=lambda row: -row.readings)[:20]:
         cells = [row.label, number(row.readings), percent(row.recall), percent(row.precision)]
         rows.append([*cells, row.taken_for or "-"])
-    return grid(rows)
+    return aligned(rows)
 
 
 def _confusion(report: Report) -> list[str]:
@@ -167,7 +143,7 @@ def _confusion(report: Report) -> list[str]:
     for row, counts in zip(report.classes, report.confusion.counts, strict=True):
         shown = counts if nothing else counts[:-1]
         rows.append([row.label[:24], *(str(count) for count in shown), percent(row.recall)])
-    return grid(rows)
+    return aligned(rows)
 
 
 def _devices(report: Report) -> list[str]:
@@ -184,7 +160,7 @@ def _devices(report: Report) -> list[str]:
         ]
         for row in report.devices[:DEVICES]
     ]
-    lines = grid(rows)
+    lines = aligned(rows)
     if len(report.devices) > DEVICES:
         lines.append(
             f"... and {number(len(report.devices) - DEVICES)} more: see --json or --report"

@@ -25,11 +25,10 @@ from streamlvq.replay.text import (
     feature_lines,
     note_lines,
     nothing,
-    percent,
     refused_lines,
 )
 from streamlvq.snapshot import Snapshot
-from streamlvq.text import number
+from streamlvq.text import number, percent
 from streamlvq.vectorize import Rows
 from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.chain import unwrap

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.replay.report import Course, Track
+from streamlvq.text import number
 
 WIDTH, LEFT, RIGHT = 1000, 84, 24
 STRIP, GAP, AXIS, MARK = 20, 4, 24, 5
@@ -193,7 +194,7 @@ def time_axis(
 def _by_count(readings: npt.NDArray[np.float64]) -> Axis:
     total = max(float(readings.sum()), 1.0)
     ends = np.cumsum(readings)
-    ticks = [(at / total, f"{round(at):,}".replace(",", " ")) for at in _round_numbers(0, total)]
+    ticks = [(at / total, number(round(at))) for at in _round_numbers(0, total)]
     return Axis(((ends - readings) / total).tolist(), (ends / total).tolist(), ticks, "readings")
 
 

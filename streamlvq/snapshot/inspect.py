@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Prototype
 from streamlvq.snapshot.snapshot import Snapshot
+from streamlvq.text import COLUMN_GAP, aligned, display_width
 
 BAR = 30  # characters of the longest bar
 LONGEST_NAME = 24
 MOST_NAMES = 4  # of transformed features
-GAP = "  "
 FUSED = "fused"  # what `streamlvq.fusion` calls the node of a model that is that of no node
 
 
@@ -151,9 +150,16 @@ def _bars(
     longest = max(relevances.values(), default=0.0)
     rows = [[_name(name), f"{relevances[name]:.3f}"] for name in features]
     lines = aligned(rows)
-    room = BAR if width is None else max(1, min(BAR, width - max(map(columns, lines)) - len(GAP)))
+    room = (
+        BAR
+        if width is None
+        else max(1, min(BAR, width - max(map(display_width, lines)) - len(COLUMN_GAP)))
+    )
     bars = [_bar(relevances[name] / longest if longest > 0 else 0.0, room) for name in features]
-    return ["relevance", *(f"{t}{GAP}{bar}".rstrip() for t, bar in zip(lines, bars, strict=True))]
+    return [
+        "relevance",
+        *(f"{t}{COLUMN_GAP}{bar}".rstrip() for t, bar in zip(lines, bars, strict=True)),
+    ]
 
 
 def _bar(share: float, room: int) -> str:
@@ -168,23 +174,11 @@ def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[
         return rows
     used, count = 0, 0
     for column in zip(*rows, strict=True):
-        used += max(map(columns, column)) + (len(GAP) if count else 0)
+        used += max(map(display_width, column)) + (len(COLUMN_GAP) if count else 0)
         if used > width and count >= least:
             break
         count += 1
     return [row[:count] for row in rows]
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Lines of a table: the first columns to the left, as names are, the others to the right."""
-    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
-    return [
-        GAP.join(
-            cell + " " * (room - columns(cell)) if k < left else " " * (room - columns(cell)) + cell
-            for k, (cell, room) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _name(name: Hashable) -> str:
@@ -196,11 +190,3 @@ def _name(name: Hashable) -> str:
 
 def _number(value: float) -> str:
     return "-" if value != value else f"{value:.4g}"
-
-
-def columns(text: str) -> int:
-    """The columns of a terminal that a text takes: Chinese takes two each, accents none."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
