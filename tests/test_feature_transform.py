@@ -356,7 +356,9 @@ def test_it_offers_what_is_inside_and_nothing_else() -> None:
     for classifier, expected in cases:
         model = FeatureTransform(classifier)
         assert {method for method in everything if hasattr(model, method)} == expected
-    with pytest.raises(AttributeError, match=r"decide_one: expected it around .* got GLVQ"):
+    with pytest.raises(
+        AttributeError, match=r"decide_one: expected a wrapped classifier with decide_one, got GLVQ"
+    ):
         FeatureTransform(streamlvq.GLVQ()).decide_one({"a": 1.0})
     assert callable(FeatureTransform.decide_one)
 
@@ -572,7 +574,7 @@ def test_impossible_classifiers() -> None:
     for wrapped in (inner, preprocessing.StandardScaler() | inner):
         with pytest.raises(ValueError, match="expected a classifier that transforms nothing"):
             FeatureTransform(wrapped)
-    with pytest.raises(ValueError, match="expected a classifier that integrates and rejects"):
+    with pytest.raises(ValueError, match="expected a classifier without an integrator or rejector"):
         TimeIntegrator(inner)
 
 

@@ -385,9 +385,9 @@ def test_times_that_are_missing(bad: Any, max_gap: int | None) -> None:
         model.integrated_one,
         model.observe_one,
     ):
-        with pytest.raises(ValueError, match="expected a time, got t="):
+        with pytest.raises(ValueError, match="expected a time that is not NaN, got t="):
             act({"a": 1.0}, t=bad)
-    with pytest.raises(ValueError, match="expected a time, got t="):
+    with pytest.raises(ValueError, match="expected a time that is not NaN, got t="):
         model.learn_one({"a": 1.0}, "a", t=bad)
     assert frozen(model) == before
 
