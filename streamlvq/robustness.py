@@ -210,16 +210,16 @@ class Certificate:
     label
         The predicted label.
     metric
-        No perturbation shorter than this changes the label, measured as the model measures: the
-        root of a distance, so that 1 is "one deviation per feature", and what the metric does not
-        look at is free. If prototypes do not measure alike, it is to be measured by the one to
-        which it looks longest.
+        No perturbation shorter than this changes the label, measured in the model's metric: the
+        root of a distance, so that 1 means one deviation per feature, and directions that the
+        metric ignores cost nothing. If prototypes have different metrics, the largest length in
+        any of them counts.
     raw
-        No perturbation shorter than this changes the label, measured in the units of the sensors:
-        the root of the sum of its squares.
+        No perturbation shorter than this changes the label, measured in sensor units: the root of
+        the sum of its squares.
     exact
-        Whether perturbations of just these lengths do reach the border. If not, the label may be
-        safer than the numbers say, never less safe.
+        Whether perturbations of exactly these lengths reach the border. If not, the label may be
+        more robust than the numbers, never less.
 
     """
 

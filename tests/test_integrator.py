@@ -674,7 +674,7 @@ def test_wrapped_things_that_make_no_sense() -> None:
         TimeIntegrator(preprocessing.StandardScaler())
     rejector = streamlvq.ProbabilityRejector(small(), threshold=0.5)
     for wrapped in (rejector, preprocessing.StandardScaler() | rejector, TimeIntegrator(small())):
-        with pytest.raises(ValueError, match="rejectors go around the integrator"):
+        with pytest.raises(ValueError, match="put rejectors around the integrator"):
             TimeIntegrator(wrapped)
 
 

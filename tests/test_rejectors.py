@@ -638,7 +638,7 @@ def test_impossible_aims(rejector: Make, aim: str, bad: Any) -> None:
         ({"target_rate": {"a": 0.5}}, "target_rate"),
         ({"target_rate": 0.5, "memory": 0}, "memory"),
         ({"target_rate": 0.5, "per_class": 1}, "expected a bool, got 1"),
-        ({"threshold": 0.5, "per_class": True}, "fixed thresholds for each class are a mapping"),
+        ({"threshold": 0.5, "per_class": True}, "for fixed thresholds per class use a mapping"),
     ],
 )
 def test_impossible_parameters(rejector: Make, params: dict[str, Any], message: str) -> None:
