@@ -47,13 +47,13 @@ class AcceptanceBall(NamedTuple):
     Parameters
     ----------
     towards
-        Length from the winner to the last accepted reading on the way to the runner-up.
+        Length from the winner to the last accepted reading in the direction of the runner-up.
     away
         Length from the winner to the last accepted reading on the opposite side, which is the
         farthest of all.
     centre
-        Where the centre of the ball lies on the line from the winner to the runner-up; negative,
-        because it lies behind the winner.
+        Position of the centre on the line from the winner to the runner-up; negative, because it
+        lies behind the winner.
     radius
         Radius of the ball.
 
@@ -69,15 +69,15 @@ def acceptance_ball(threshold: float, distance: float) -> AcceptanceBall:
     """Return the region in which the RelSim between two prototypes reaches a threshold.
 
     RelSim reaches the threshold where the length to the winner is at most k times the length to
-    the runner-up, k = sqrt((1 - threshold) / (1 + threshold)). If both measure with the same
-    metric, that is a ball around a point behind the winner. All numbers are lengths in that metric.
-    At threshold 1 the ball shrinks to the winner itself; at 0 it has grown to the half space of
-    all readings on the winner's side: `towards` ends on the border, the rest is infinite.
+    the runner-up, k = sqrt((1 - threshold) / (1 + threshold)). If both share a metric, that is a
+    ball around a point behind the winner. All numbers are lengths in that metric. At threshold 1
+    the ball is the winner itself; at 0 it is the half space on the winner's side: `towards` ends on
+    the border and the other numbers are infinite.
 
     Parameters
     ----------
     threshold
-        The RelSim that is asked for, from 0 to 1.
+        RelSim threshold, from 0 to 1.
     distance
         Length between winner and runner-up, see `prototype_distance`.
 
@@ -112,14 +112,14 @@ def _ball(threshold: float, distance: float) -> AcceptanceBall:
 
 
 def is_outlier(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
-    """Return True if a reading is too far from its winner to be accepted, whatever its direction.
+    """Return True if a reading is too far from its winner to be accepted in any direction.
 
-    Two prototypes in the same place make every reading ambiguous and none an outlier.
+    If both prototypes coincide, every reading is ambiguous and none is an outlier.
 
     Parameters
     ----------
     threshold
-        The RelSim that is asked for, from 0 to 1; at 0 nothing is an outlier.
+        RelSim threshold, from 0 to 1; at 0 no reading is an outlier.
     squared_distance
         Squared distance of the reading to its winner, as explanations and decisions report it.
     prototype_distance
@@ -156,13 +156,13 @@ def prototype_distance(
     Parameters
     ----------
     model
-        A model that has learnt something.
+        Trained model.
     winner
-        The `index` of a prototype.
+        `index` of a prototype.
     runner_up
-        The `index` of another one.
+        `index` of another prototype.
     x
-        Leave out the features that this reading lacks, as the distances to it do.
+        Reading whose missing features are ignored, as in distances to it; None to use all.
 
     Examples
     --------
@@ -232,11 +232,11 @@ class Certificate:
 def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     """Return bounds on the perturbations that leave the label of a reading unchanged.
 
-    The label holds while each prototype of another class stays behind some prototype of the
-    label's own. If the two measure alike, the border between them is a plane, and the way to it is
-    known. If not, the bounds are more cautious: a perturbation changes no length by more than its
-    own. Prototypes measure alike in a model with one metric for all, provided that they know the
-    same features of the reading.
+    The label holds while each prototype of another class is farther away than some prototype of
+    the label's own class. If the two share a metric, the border between them is a plane and the
+    distance to it is exact. If not, the bounds are conservative, from the triangle inequality.
+    Prototypes share a metric in models with a single one, provided that they know the same
+    features of the reading.
 
     Perturbations change the values that are present; none appears or goes missing. Features that
     have been constant so far have no influence, so changing them changes no label. While there is
@@ -245,10 +245,10 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     Parameters
     ----------
     model
-        A model that decides by the closest prototype: Kohonen's and the GLVQ family, but neither
-        the RSLVQ family and PairwiseLVQ, whose prototypes decide together, nor committees.
+        Model that decides by the closest prototype: Kohonen's and the GLVQ family, but not the
+        RSLVQ family, PairwiseLVQ (whose prototypes decide together) or committees.
     x
-        A reading.
+        Reading to certify.
 
     Examples
     --------
