@@ -1,4 +1,4 @@
-"""Pairwise coupling: from probabilities of pairs of classes to probabilities of classes."""
+"""Pairwise coupling: class probabilities from probabilities of pairs of classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["couple"]
 
 Floats = npt.NDArray[np.float64]
 
-TOLERANCE = 1e-6  # by which the two probabilities of a pair may miss a sum of one
+TOLERANCE = 1e-6  # allowed deviation of a pair's two probabilities from a sum of one
 
 
 @functools.cache
@@ -25,7 +25,7 @@ def _kernels() -> ModuleType:
 
 
 def couple(r: npt.ArrayLike, method: str = "pkpd", counts: npt.ArrayLike | None = None) -> Floats:
-    """Class probabilities that agree with pairwise ones as well as possible.
+    """Return the class probabilities that best agree with pairwise ones.
 
     Pairwise probabilities are consistent if there are class probabilities p with
     `r[l, m] = p[l] / (p[l] + p[m])`; all methods but voting find these then. Otherwise they differ
@@ -48,7 +48,7 @@ def couple(r: npt.ArrayLike, method: str = "pkpd", counts: npt.ArrayLike | None 
 
     Returns
     -------
-    The probability of every class; a row for each reading if there are several.
+    Probability of every class; one row per reading if there are several.
 
     Examples
     --------
@@ -98,15 +98,15 @@ def couple(r: npt.ArrayLike, method: str = "pkpd", counts: npt.ArrayLike | None 
 
 
 def _complementary(r: npt.ArrayLike) -> Floats:
-    """A copy of pairwise probabilities in which the two of a pair add up to one."""
+    """Validate pairwise probabilities and return a copy in which each pair sums to one."""
     pairs = np.array(r, np.float64, order="C")
     if pairs.ndim not in (2, 3) or pairs.shape[-1] != pairs.shape[-2]:
-        wanted = "expected classes x classes or readings x classes x classes"
-        raise ValueError(f"r: {wanted}, got shape {pairs.shape}")
+        expected_shape = "expected classes x classes or readings x classes x classes"
+        raise ValueError(f"r: {expected_shape}, got shape {pairs.shape}")
     if pairs.shape[-1] == 0:
         raise ValueError(f"r: expected at least one class, got shape {pairs.shape}")
     _set_diagonal(pairs, 0.5)
-    _refuse("r", pairs, ~((pairs >= 0.0) & (pairs <= 1.0)), "expected a probability")
+    _raise_where("r", pairs, ~((pairs >= 0.0) & (pairs <= 1.0)), "expected a probability")
     sums = pairs + pairs.swapaxes(-1, -2)
     wrong = np.abs(sums - 1.0) > TOLERANCE
     if wrong.any():
@@ -118,50 +118,53 @@ def _complementary(r: npt.ArrayLike) -> Floats:
 
 
 def _weights(counts: npt.ArrayLike | None, classes: int) -> Floats:
-    """What each pair counts; an array of shape (0, 0) if all count alike."""
+    """Return the weight of each pair; an array of shape (0, 0) for equal weights."""
     if counts is None:
         return np.empty((0, 0))
-    given = np.array(counts, np.float64, order="C")
-    if given.shape not in ((classes,), (classes, classes)):
-        wanted = f"expected shape ({classes},) or ({classes}, {classes})"
-        raise ValueError(f"counts: {wanted}, got {given.shape}")
-    per_pair = given.ndim == 2
+    values = np.array(counts, np.float64, order="C")
+    if values.shape not in ((classes,), (classes, classes)):
+        expected_shape = f"expected shape ({classes},) or ({classes}, {classes})"
+        raise ValueError(f"counts: {expected_shape}, got {values.shape}")
+    per_pair = values.ndim == 2
     if per_pair:
-        _set_diagonal(given, 0.0)
-    _refuse("counts", given, ~((given >= 0.0) & (given < np.inf)), "expected a number of samples")
+        _set_diagonal(values, 0.0)
+    invalid = ~((values >= 0.0) & (values < np.inf))
+    _raise_where("counts", values, invalid, "expected a number of samples")
     if per_pair:
-        _refuse_asymmetry(given)
-    given /= max(given.max(), np.finfo(np.float64).tiny)  # before a sum can overflow
-    weights = given if per_pair else given[:, None] + given
-    _refuse_gaps(weights)
+        _check_symmetry(values)
+    values /= max(values.max(), np.finfo(np.float64).tiny)  # before a sum can overflow
+    weights = values if per_pair else values[:, None] + values
+    _check_connected(weights)
     return weights
 
 
-def _refuse_asymmetry(counts: Floats) -> None:
+def _check_symmetry(counts: Floats) -> None:
     wrong = np.abs(counts - counts.T) > TOLERANCE * np.maximum(counts, counts.T)
     if wrong.any():
         first, second = np.argwhere(wrong)[0].tolist()
         pair = f"counts{[first, second]} and counts{[second, first]}"
-        values = f"{counts[first, second]} and {counts[second, first]}"
-        raise ValueError(f"{pair}: expected the same number, got {values}")
+        got = f"{counts[first, second]} and {counts[second, first]}"
+        raise ValueError(f"{pair}: expected the same number, got {got}")
 
 
-def _refuse_gaps(weights: Floats) -> None:
-    """Classes that no chain of pairs links could be anything relative to each other."""
-    linked = (weights > 0.0) | np.eye(len(weights), dtype=np.bool_)
-    for _ in range(len(weights).bit_length()):  # chains of twice the length each time
-        linked = linked @ linked
-    if not linked.all():
-        found = np.flatnonzero(linked[0]).tolist()
-        raise ValueError(f"counts: expected to link all classes, got {found} apart from others")
+def _check_connected(weights: Floats) -> None:
+    """Raise ValueError unless pairs with weight connect all classes."""
+    reachable = (weights > 0.0) | np.eye(len(weights), dtype=np.bool_)
+    for _ in range(len(weights).bit_length()):  # each product doubles the length of the paths
+        reachable = reachable @ reachable
+    if not reachable.all():
+        connected = np.flatnonzero(reachable[0]).tolist()
+        raise ValueError(
+            f"counts: expected pairs that connect all classes, got {connected} apart from others"
+        )
 
 
 def _set_diagonal(array: Floats, value: float) -> None:
-    every = np.arange(array.shape[-1])
-    array[..., every, every] = value
+    indices = np.arange(array.shape[-1])
+    array[..., indices, indices] = value
 
 
-def _refuse(name: str, array: Floats, wrong: npt.NDArray[np.bool_], expected: str) -> None:
+def _raise_where(name: str, array: Floats, wrong: npt.NDArray[np.bool_], expected: str) -> None:
     if wrong.any():
-        place = np.argwhere(wrong)[0].tolist()
-        raise ValueError(f"{name}{place}: {expected}, got {array[*place]}")
+        index = np.argwhere(wrong)[0].tolist()
+        raise ValueError(f"{name}{index}: {expected}, got {array[*index]}")

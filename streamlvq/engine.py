@@ -1,6 +1,7 @@
-"""A model's memory together with the kernels that work on it.
+"""`Engine`: the arrays of a model and the kernels that work on them.
 
-Classes are numbers here, features are columns. The engine makes room before a kernel needs it.
+Classes are integer codes and features are columns. The engine grows its arrays before a kernel
+needs more space.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.kernels import layout as at
-from streamlvq.state import Floats, Ints, State
+from streamlvq.state import Floats, Ints, ModelState
 
 Rows = npt.NDArray[np.float64]
 
-PATIENCE = 3.0  # seconds; from the cache the kernels are there in less than one
+PATIENCE = 3.0  # seconds; loading from the cache takes less than one
 COMPILING = "compiling the kernels, once for this installation: one to two minutes"
 _LOG = logging.getLogger("streamlvq")
 
 
 @functools.cache
 def kernels() -> ModuleType:
-    """The compiled kernels; imported late, because that takes a while the first time."""
+    """Return the kernels, imported on first use because compiling them takes a while."""
     notice = threading.Timer(PATIENCE, _LOG.warning, [COMPILING])
     notice.daemon = True
     notice.start()
@@ -43,7 +44,7 @@ def kernels() -> ModuleType:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What a model is, before it has learnt anything."""
+    """Fixed properties of a model: everything that learning does not change."""
 
     rule: int
     kind: int
@@ -55,12 +56,13 @@ class ModelSpec:
     seed: int
 
     def rows(self, features: int) -> int:
-        """Rows of a metric over that many features."""
+        """Return the number of rows of a metric for this many features."""
         if self.kind == at.MATRIX:
             return min(self.rank or features, features)
         return 1 if self.kind == at.DIAGONAL else 0
 
     def metrics(self, slots: int) -> int:
+        """Return the number of metrics for this prototype capacity."""
         if self.rule == at.RULE_PAIRWISE:
             return slots // 2
         if self.kind == at.EUCLIDEAN:
@@ -68,13 +70,13 @@ class ModelSpec:
         return slots if self.local else 1
 
     def metric_of(self, prototype: int) -> int:
-        """The number of the metric that a prototype measures with."""
+        """Return the index of the metric that a prototype uses."""
         if self.rule == at.RULE_PAIRWISE:
             return prototype // 2
         return prototype if self.local else 0
 
     def room(self, classes: int) -> dict[int, int]:
-        """Sizes that go with room for that many classes."""
+        """Return the sizes that depend on the class capacity."""
         sizes = {at.CLASSES: classes}
         if self.rule == at.RULE_PAIRWISE:
             pairs = classes * (classes - 1) // 2
@@ -82,7 +84,7 @@ class ModelSpec:
         return sizes
 
     def start_metric(self, features: int) -> Floats:
-        """The metric before learning: all features alike, or a random projection if rank is low."""
+        """Return the initial metric: equal weights, or a random projection if the rank is low."""
         rows = self.rows(features)
         if self.kind == at.DIAGONAL:
             start = np.ones((1, features))
@@ -95,10 +97,10 @@ class ModelSpec:
 
 
 class Engine:
-    """Learns and predicts on vectors."""
+    """Model arrays with the operations that learn from vectors and predict them."""
 
-    # The two kernels that run for each reading, one attribute away. They belong to the class, not
-    # to its instances: River would count a compiled function as memory of the model.
+    # The two kernels that run for each reading. They are class attributes because River would
+    # count a compiled function in an instance as memory of the model.
     learn_kernel: ClassVar[Callable[..., int]]
     predict_kernel: ClassVar[Callable[..., int]]
 
@@ -117,12 +119,12 @@ class Engine:
         header[at.BUFFER] = spec.buffer
         header[at.INITIAL] = spec.initial
         header[at.RANDOM] = 1 + spec.seed % 2147483646
-        self._adopt(State(header))
+        self._adopt(ModelState(header))
         self.state["calibration"][at.TEMPERATURE] = temperature
         self._start_metrics(0, 0)
 
-    def _adopt(self, state: State) -> None:
-        """Use this memory from now on; the arrays are kept at hand for the hot path."""
+    def _adopt(self, state: ModelState) -> None:
+        """Switch to these arrays and keep direct references to them for the hot path."""
         kernels()
         self.state = state
         self.floats, self.ints, self.work = state.floats, state.ints, state.work
@@ -132,7 +134,7 @@ class Engine:
         self.probabilities = self.work[d : d + c]
 
     def _start_metrics(self, old_rank: int, old_features: int) -> None:
-        """Fill in the parts of all metrics that are new; keep what was learnt of the others."""
+        """Initialise the new parts of all metrics and keep the learnt parts."""
         d = self.state.size(at.FEATURES)
         if self.spec.kind == at.EUCLIDEAN:
             return
@@ -150,11 +152,11 @@ class Engine:
 
     @property
     def known(self) -> int:
-        """How many classes were learnt."""
+        """Number of classes learnt."""
         return self.state.size(at.KNOWN)
 
     def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
-        """Learning rates and the like; may change at any time."""
+        """Set learning rates, switches and the like; allowed at any time."""
         self.state.forget_answer()
         for which, value in parameters.items():
             self.floats[which] = value
@@ -162,7 +164,7 @@ class Engine:
             self.ints[which] = number
 
     def add_features(self, count: int) -> None:
-        """Make room for features that appeared; prototypes do not know them yet."""
+        """Add columns for new features; they are missing (NaN) in existing prototypes."""
         d, rank = self.state.size(at.FEATURES), self.state.size(at.RANK)
         sizes = {at.FEATURES: d + count, at.RANK: self.spec.rows(d + count)}
         self._adopt(self.state.resized(sizes))
@@ -170,18 +172,20 @@ class Engine:
         self._start_metrics(rank, d)
 
     def make_room_for_classes(self, count: int) -> None:
-        room = self.state.size(at.CLASSES)
-        while room < count:
-            room *= 2
-        if room > self.state.size(at.CLASSES):
-            self._adopt(self.state.resized(self.spec.room(room)))
+        """Double the class capacity until it holds this many."""
+        capacity = self.state.size(at.CLASSES)
+        while capacity < count:
+            capacity *= 2
+        if capacity > self.state.size(at.CLASSES):
+            self._adopt(self.state.resized(self.spec.room(capacity)))
 
     def make_room_for_rehearsal(self, samples: int) -> None:
-        """A buffer for a model that was built without one."""
+        """Add a rehearsal buffer to a model that was built without one."""
         if self.state.size(at.BUFFER) == 0 and samples > 0:
             self._adopt(self.state.resized({at.BUFFER: samples}))
 
     def make_room_for_prototypes(self) -> None:
+        """Double the prototype capacity."""
         slots = 2 * self.state.size(at.SLOTS)
         sizes = {at.SLOTS: slots, at.METRICS: self.spec.metrics(slots)}
         old = self.state.size(at.METRICS)
@@ -190,7 +194,7 @@ class Engine:
             self.state["omega"][old:] = self.state["start"]
 
     def learn(self, c: int) -> int:
-        """Learn the reading in `buffer`; 0, or 1 + the index of an infinite feature."""
+        """Learn the reading in `buffer`; return 0, or 1 + the index of an infinite feature."""
         status = self.learn_kernel(*self.memory, c)
         while status == at.NEEDS_SLOT:
             x = self.work[: self.state.size(at.FEATURES)].copy()
@@ -200,11 +204,11 @@ class Engine:
         return status
 
     def learn_rows(self, rows: Rows, classes: Ints, before: Rows | None = None) -> None:
-        """As `learn` for each row; the rows hold no infinities.
+        """Learn rows in order; they must be free of infinities.
 
-        `before` (rows x classes) is given the probabilities of each sample before it was learnt.
+        `before` (rows x classes) receives the probabilities of each sample before it is learnt.
         """
-        assert len(rows) == len(classes), "a kernel does not look where an array ends"
+        assert len(rows) == len(classes), "kernels check no bounds"
         if before is None:
             before = np.empty((0, 0))
         done = 0
@@ -214,16 +218,18 @@ class Engine:
                 self.make_room_for_prototypes()
 
     def observe(self) -> int:
+        """Update the feature scales with the reading in `buffer`; return a status as `learn`."""
         status: int = kernels().observe_reading(*self.memory)
         return status
 
     def predict_rows(self, rows: Rows) -> Rows:
+        """Return class probabilities, one row per reading."""
         out = np.empty((len(rows), self.known))
         kernels().predict_array(self.floats, self.ints, self.work, rows, out)
         return out
 
     def classes_changed(self) -> None:
-        """To be called when a class was born: `probabilities` is longer now."""
+        """Refresh `probabilities`; call it after a class was added."""
         self._adopt(self.state)
 
     def __getstate__(self) -> dict[str, object]:

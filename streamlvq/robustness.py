@@ -1,6 +1,6 @@
-"""How far a reading may move before its label is refused, or before it changes.
+"""Robustness of decisions: acceptance regions of rejectors, and certificates for labels.
 
-A *length* here is the root of what models report as a distance: those are squared.
+Models report squared distances; a *length* is the root of one.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ __all__ = [
 
 Bools = npt.NDArray[np.bool_]
 
-FARTHEST = 1e200  # as in the kernels: what a distance that cannot be computed counts as
-TINY = 1e-12  # as in the kernels: distances below this are hardly told apart
-ROUNDING = 1e-12  # relative, of all that adds up to a distance
-SAFETY = 1.0 - 1e-9  # against rounding in what follows from them
+FARTHEST = 1e200  # as in the kernels: replaces distances that overflow
+TINY = 1e-12  # as in the kernels: distances below this are not distinguished
+ROUNDING = 1e-12  # relative rounding error of the terms of a distance
+SAFETY = 1.0 - 1e-9  # factor on bounds, against rounding in their computation
 
 
 # --- thresholds ----------------------------------------------------------------------------------
 
 
 class AcceptanceBall(NamedTuple):
-    """The readings that a threshold on RelSim accepts, seen from the winner.
+    """Region of readings that a RelSim threshold accepts, relative to the winner.
 
     Parameters
     ----------
     towards
-        Length from the winner to the last accepted reading on the way to the runner-up.
+        Length from the winner to the last accepted reading in the direction of the runner-up.
     away
         Length from the winner to the last accepted reading on the opposite side, which is the
         farthest of all.
     centre
-        Where the centre of the ball lies on the line from the winner to the runner-up; negative,
-        because it lies behind the winner.
+        Position of the centre on the line from the winner to the runner-up; negative, because it
+        lies behind the winner.
     radius
-        Of the ball.
+        Radius of the ball.
 
     """
 
@@ -66,18 +66,18 @@ class AcceptanceBall(NamedTuple):
 
 
 def acceptance_ball(threshold: float, distance: float) -> AcceptanceBall:
-    """The region in which the RelSim between two prototypes reaches a threshold.
+    """Return the region in which the RelSim between two prototypes reaches a threshold.
 
     RelSim reaches the threshold where the length to the winner is at most k times the length to
-    the runner-up, k = sqrt((1 - threshold) / (1 + threshold)). If both measure with the same
-    metric, that is a ball around a point behind the winner. All numbers are lengths in that metric.
-    At threshold 1 the ball shrinks to the winner itself; at 0 it has grown to the half space of
-    all readings on the winner's side: `towards` ends on the border, the rest is infinite.
+    the runner-up, k = sqrt((1 - threshold) / (1 + threshold)). If both share a metric, that is a
+    ball around a point behind the winner. All numbers are lengths in that metric. At threshold 1
+    the ball is the winner itself; at 0 it is the half space on the winner's side: `towards` ends on
+    the border and the other numbers are infinite.
 
     Parameters
     ----------
     threshold
-        The RelSim that is asked for, from 0 to 1.
+        RelSim threshold, from 0 to 1.
     distance
         Length between winner and runner-up, see `prototype_distance`.
 
@@ -101,10 +101,10 @@ def acceptance_ball(threshold: float, distance: float) -> AcceptanceBall:
 
 
 def _ball(threshold: float, distance: float) -> AcceptanceBall:
-    """Without a look at the numbers, for rejectors that have seen to them."""
+    """Compute the ball without checking arguments, for rejectors that already did."""
     if threshold == 0.0:
         return AcceptanceBall(distance / 2.0, math.inf, -math.inf, math.inf)
-    # 1 - k would lose its digits at small thresholds, 1 - k^2 = 2 threshold / (1 + threshold) not.
+    # 1 - k would lose digits at small thresholds; 1 - k^2 = 2 threshold / (1 + threshold) does not.
     k = math.sqrt((1.0 - threshold) / (1.0 + threshold))
     centre = -distance * (1.0 - threshold) / (2.0 * threshold)
     radius = distance * k * (1.0 + threshold) / (2.0 * threshold)
@@ -112,14 +112,14 @@ def _ball(threshold: float, distance: float) -> AcceptanceBall:
 
 
 def is_outlier(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
-    """Whether a reading is too far from its winner to be accepted, whatever its direction.
+    """Return True if a reading is too far from its winner to be accepted in any direction.
 
-    Two prototypes in the same place make every reading ambiguous and none an outlier.
+    If both prototypes coincide, every reading is ambiguous and none is an outlier.
 
     Parameters
     ----------
     threshold
-        The RelSim that is asked for, from 0 to 1; at 0 nothing is an outlier.
+        RelSim threshold, from 0 to 1; at 0 no reading is an outlier.
     squared_distance
         Squared distance of the reading to its winner, as explanations and decisions report it.
     prototype_distance
@@ -143,7 +143,7 @@ def is_outlier(threshold: float, squared_distance: float, prototype_distance: fl
 
 
 def is_beyond(threshold: float, squared_distance: float, prototype_distance: float) -> bool:
-    """As `is_outlier`, without a look at the numbers."""
+    """Return `is_outlier` without checking arguments."""
     away = _ball(threshold, prototype_distance).away
     return prototype_distance > 0.0 and math.sqrt(squared_distance) > away
 
@@ -151,18 +151,18 @@ def is_beyond(threshold: float, squared_distance: float, prototype_distance: flo
 def prototype_distance(
     model: LVQClassifier, winner: int, runner_up: int, x: Reading | None = None
 ) -> float:
-    """The length between two prototypes, in the metric of the first.
+    """Return the length between two prototypes, in the metric of the first.
 
     Parameters
     ----------
     model
-        A model that has learnt something.
+        Trained model.
     winner
-        The `index` of a prototype.
+        `index` of a prototype.
     runner_up
-        The `index` of another one.
+        `index` of another prototype.
     x
-        Leave out the features that this reading lacks, as the distances to it do.
+        Reading whose missing features are ignored, as in distances to it; None to use all.
 
     Examples
     --------
@@ -188,14 +188,14 @@ def prototype_distance(
 
 
 def _squared_length(metric: Floats, z: Floats) -> float:
-    """Of a difference in feature scales, NaN where a feature is missing, as the kernels do it."""
+    """Return the squared length of a difference in feature scales, computed as in the kernels."""
     known, weight = ~np.isnan(z), np.diag(metric)
-    there = float(weight[known].sum())
-    if there <= 0.0:
-        return 1.0  # nothing in common
+    present_weight = float(weight[known].sum())
+    if present_weight <= 0.0:
+        return 1.0  # no feature in common
     z = np.where(known, z, 0.0)
-    squared = float(weight.sum()) / there * float(z @ metric @ z)
-    return min(max(squared, 0.0), FARTHEST)  # a low rank may leave less than zero
+    squared = float(weight.sum()) / present_weight * float(z @ metric @ z)
+    return min(max(squared, 0.0), FARTHEST)  # rounding at a low rank may fall below zero
 
 
 # --- certificates --------------------------------------------------------------------------------
@@ -203,23 +203,23 @@ def _squared_length(metric: Floats, z: Floats) -> float:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What may happen to a reading without changing its label.
+    """Perturbations of a reading that cannot change its label.
 
     Parameters
     ----------
     label
-        What the model says.
+        The predicted label.
     metric
-        No perturbation shorter than this changes the label, measured as the model measures: the
-        root of a distance, so that 1 is "one deviation per feature", and what the metric does not
-        look at is free. If prototypes do not measure alike, it is to be measured by the one to
-        which it looks longest.
+        No perturbation shorter than this changes the label, measured in the model's metric: the
+        root of a distance, so that 1 means one deviation per feature, and directions that the
+        metric ignores cost nothing. If prototypes have different metrics, the largest length in
+        any of them counts.
     raw
-        No perturbation shorter than this changes the label, measured in the units of the sensors:
-        the root of the sum of its squares.
+        No perturbation shorter than this changes the label, measured in sensor units: the root of
+        the sum of its squares.
     exact
-        Whether perturbations of just these lengths do reach the border. If not, the label may be
-        safer than the numbers say, never less safe.
+        Whether perturbations of exactly these lengths reach the border. If not, the label may be
+        more robust than the numbers, never less.
 
     """
 
@@ -230,25 +230,25 @@ class Certificate:
 
 
 def certificate(model: LVQClassifier, x: Reading) -> Certificate:
-    """How much a reading may change before its label could.
+    """Return bounds on the perturbations that leave the label of a reading unchanged.
 
-    The label holds while each prototype of another class stays behind some prototype of the
-    label's own. If the two measure alike, the border between them is a plane, and the way to it is
-    known. If not, the bounds are more cautious: a perturbation changes no length by more than its
-    own. Prototypes measure alike in a model with one metric for all, provided that they know the
-    same features of the reading.
+    The label holds while each prototype of another class is farther away than some prototype of
+    the label's own class. If the two share a metric, the border between them is a plane and the
+    distance to it is exact. If not, the bounds are conservative, from the triangle inequality.
+    Prototypes share a metric in models with a single one, provided that they know the same
+    features of the reading.
 
-    Perturbations change values that are there; none appears or goes missing. Features that have
-    been constant so far count for nothing, so that changing them changes no label. While there is
-    only one class, the label can stand anything: the bounds are infinite.
+    Perturbations change the values that are present; none appears or goes missing. Features that
+    have been constant so far have no influence, so changing them changes no label. While there is
+    only one class, the bounds are infinite.
 
     Parameters
     ----------
     model
-        A model that decides by the closest prototype: Kohonen's and the GLVQ family, but neither
-        the RSLVQ family and PairwiseLVQ, whose prototypes decide together, nor committees.
+        Model that decides by the closest prototype: Kohonen's and the GLVQ family, but not the
+        RSLVQ family, PairwiseLVQ (whose prototypes decide together) or committees.
     x
-        A reading.
+        Reading to certify.
 
     Examples
     --------
@@ -278,15 +278,15 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     engine = insight.learnt(model.engine)
     code = int(engine.probabilities.argmax())
     count = engine.state.size(at.PROTOTYPES)
-    mine = engine.state["label"][:count] == code
-    with np.errstate(all="ignore"):  # what overflows ends as a bound of zero
-        view = _look(engine, engine.work[: engine.state.size(at.FEATURES)], slice(count))
-        if mine.all() or not view.roots.any():
+    own_class = engine.state["label"][:count] == code
+    with np.errstate(all="ignore"):  # overflow results in a bound of zero
+        view = _view_of(engine, engine.work[: engine.state.size(at.FEATURES)], slice(count))
+        if own_class.all() or not view.roots.any():
             bounds = _Bounds(math.inf, math.inf, True)
         elif len(view.roots) == 1:
-            bounds = _planes(view, *_sides(mine))
+            bounds = _shared_metric_bounds(view, *_own_and_rivals(own_class))
         else:
-            bounds = _unlike(view, *_sides(mine))
+            bounds = _local_metric_bounds(view, *_own_and_rivals(own_class))
     return Certificate(model.classes[code], *bounds)
 
 
@@ -297,20 +297,20 @@ def _check_decides_by_distance(model: Any) -> LVQClassifier:
     return model
 
 
-class _View(NamedTuple):
-    """A reading as prototypes see it."""
+class _MetricView(NamedTuple):
+    """A reading in the metrics of the prototypes."""
 
-    # Roots of the metrics for perturbations in raw units: a length is that of root @ perturbation.
-    # One for all if all measure alike; diagonal ones are written as a single row.
+    # Roots of the metrics in raw units: the length of a perturbation is |root @ perturbation|.
+    # A single root if all prototypes share the metric; diagonal roots are stored as one row.
     roots: Floats
     diagonal: bool
-    seen: Floats  # root @ (reading - prototype), a row for each prototype
+    projected: Floats  # root @ (reading - prototype), one row per prototype
     distances: Floats  # squared
-    blur: Floats  # of the distances, here and in the kernels: what may be due to rounding
+    rounding: Floats  # bound on the rounding error of the distances, here and in the kernels
 
 
-def _look(engine: Engine, x: Floats, chosen: slice) -> _View:
-    """What the kernels measure, for chosen prototypes at once and with all that led to it."""
+def _view_of(engine: Engine, x: Floats, chosen: slice) -> _MetricView:
+    """Return distances to the chosen prototypes as in the kernels, with their ingredients."""
     offset = x - engine.state["w"][chosen]
     known = ~np.isnan(offset)
     offset[~known] = 0.0
@@ -318,25 +318,32 @@ def _look(engine: Engine, x: Floats, chosen: slice) -> _View:
         known = known[:1]
     omega = _omega(engine, chosen)
     weight = (omega**2).sum(axis=1)
-    there = (weight * known).sum(axis=1)
-    factor = np.divide(weight.sum(axis=1), there, out=np.zeros_like(there), where=there > 0.0)
+    present_weight = (weight * known).sum(axis=1)
+    factor = np.divide(
+        weight.sum(axis=1),
+        present_weight,
+        out=np.zeros_like(present_weight),
+        where=present_weight > 0.0,
+    )
     roots = np.sqrt(factor)[:, None, None] * omega * (known * engine.state["inverse"])[:, None]
     diagonal = engine.spec.kind != at.MATRIX
-    seen = _forth(roots, offset[:, None], diagonal)[:, 0]
-    distances = np.where(factor > 0.0, (seen**2).sum(axis=1), 1.0)  # 1: nothing in common
+    projected = _to_metric(roots, offset[:, None], diagonal)[:, 0]
+    distances = np.where(factor > 0.0, (projected**2).sum(axis=1), 1.0)  # 1: no feature in common
     distances = np.where(distances < FARTHEST, distances, FARTHEST)
-    return _View(roots, diagonal, seen, distances, _blur(roots, offset, distances, diagonal))
+    return _MetricView(
+        roots, diagonal, projected, distances, _rounding_errors(roots, offset, distances, diagonal)
+    )
 
 
-def _blur(roots: Floats, offset: Floats, distances: Floats, diagonal: bool) -> Floats:
-    """Large differences that cancel in a product leave their rounding errors behind."""
-    error = ROUNDING * _lengths(_forth(np.abs(roots), np.abs(offset)[:, None], diagonal)[:, 0])
-    blur: Floats = error * (2.0 * np.sqrt(distances) + error) + ROUNDING * TINY
-    return blur
+def _rounding_errors(roots: Floats, offset: Floats, distances: Floats, diagonal: bool) -> Floats:
+    """Bound the rounding errors of the distances, which grow when large terms cancel."""
+    error = ROUNDING * _lengths(_to_metric(np.abs(roots), np.abs(offset)[:, None], diagonal)[:, 0])
+    rounding: Floats = error * (2.0 * np.sqrt(distances) + error) + ROUNDING * TINY
+    return rounding
 
 
 def _omega(engine: Engine, chosen: slice) -> Floats:
-    """The metrics of these prototypes, or the one that they share, as the kernels keep them."""
+    """Return the metric roots of these prototypes, or their shared one, in feature scales."""
     if engine.spec.kind == at.EUCLIDEAN:
         d = engine.state.size(at.FEATURES)
         return np.full((1, 1, d), max(d, 1) ** -0.5)
@@ -345,18 +352,20 @@ def _omega(engine: Engine, chosen: slice) -> Floats:
 
 
 class _Bounds(NamedTuple):
+    """The numbers of a `Certificate`."""
+
     metric: float
     raw: float
     exact: bool
 
 
-def _sides(mine: Bools) -> tuple[Ints, Ints]:
-    return np.flatnonzero(mine), np.flatnonzero(~mine)
+def _own_and_rivals(own_class: Bools) -> tuple[Ints, Ints]:
+    return np.flatnonzero(own_class), np.flatnonzero(~own_class)
 
 
-def _margins(view: _View, own: Ints, rivals: Ints) -> Floats:
-    """By how much each rival (rows) is certain to be behind each of the class (columns)."""
-    near, far = view.distances + view.blur, view.distances - view.blur
+def _margins(view: _MetricView, own: Ints, rivals: Ints) -> Floats:
+    """Return by how much each rival (rows) is farther than each own prototype (columns)."""
+    near, far = view.distances + view.rounding, view.distances - view.rounding
     margins: Floats = far[rivals][:, None] - near[own]
     return margins
 
@@ -365,76 +374,79 @@ def _quotients(margins: Floats, reach: Floats) -> Floats:
     return np.nan_to_num(margins / reach, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
-def _decisive(bounds: Floats) -> tuple[int, int]:
-    """The rival that comes closest, and the prototype of the class that best holds it off."""
+def _decisive_pair(bounds: Floats) -> tuple[int, int]:
+    """Return the indices of the closest rival and of the own prototype that best beats it."""
     j = int(bounds.max(axis=1).argmin())
     return j, int(bounds[j].argmax())
 
 
 def _bound(bounds: Floats) -> float:
-    return max(0.0, SAFETY * float(bounds[_decisive(bounds)]))
+    return max(0.0, SAFETY * float(bounds[_decisive_pair(bounds)]))
 
 
-def _planes(view: _View, own: Ints, rivals: Ints) -> _Bounds:
-    """For prototypes that measure alike: the difference of two distances is linear in the reading.
+def _shared_metric_bounds(view: _MetricView, own: Ints, rivals: Ints) -> _Bounds:
+    """Return bounds for a shared metric, where the difference of two distances is linear.
 
-    Its slope is twice the difference of the prototypes, in the metric or turned into raw units.
+    Its slope is twice the difference of the prototypes, in the metric or in raw units.
     """
-    seen = view.seen[own]
+    projected = view.projected[own]
     margins = _margins(view, own, rivals)
-    apart = view.seen[rivals][:, None] - seen
-    slope = _back(view.roots, apart, view.diagonal)
-    apart_length, slope_length = _lengths(apart), _lengths(slope)
-    metric = _quotients(margins, 2.0 * apart_length)
+    difference = view.projected[rivals][:, None] - projected
+    slope = _to_raw(view.roots, difference, view.diagonal)
+    difference_length, slope_length = _lengths(difference), _lengths(slope)
+    metric = _quotients(margins, 2.0 * difference_length)
     raw = _quotients(margins, 2.0 * slope_length)
     if _bound(metric) == 0.0:
         return _Bounds(0.0, 0.0, True)
-    m, r = _decisive(metric), _decisive(raw)
-    to_border = apart[m] * (metric[m] / apart_length[m])
-    raw_to_border = _forth(view.roots, slope[r] * (raw[r] / slope_length[r]), view.diagonal)
-    exact = _is_border(seen, to_border, m) and _is_border(seen, raw_to_border, r)
+    m, r = _decisive_pair(metric), _decisive_pair(raw)
+    to_border = difference[m] * (metric[m] / difference_length[m])
+    raw_to_border = _to_metric(view.roots, slope[r] * (raw[r] / slope_length[r]), view.diagonal)
+    exact = _is_border(projected, to_border, m) and _is_border(projected, raw_to_border, r)
     return _Bounds(_bound(metric), _bound(raw), exact)
 
 
-def _is_border(seen: Floats, step: Floats, pair: tuple[int, int]) -> bool:
-    """Whether no third prototype of the class is closer where a step reaches the plane of two."""
-    return int(_lengths(seen - step).argmin()) == pair[1]
+def _is_border(projected: Floats, step: Floats, pair: tuple[int, int]) -> bool:
+    """Return True if no other own prototype is closer where the step reaches the border."""
+    return int(_lengths(projected - step).argmin()) == pair[1]
 
 
-def _unlike(view: _View, own: Ints, rivals: Ints) -> _Bounds:
-    """For prototypes that measure each in its own way: by the triangle inequality, mostly.
+def _local_metric_bounds(view: _MetricView, own: Ints, rivals: Ints) -> _Bounds:
+    """Return bounds for different metrics, from the triangle inequality.
 
-    In raw units there is a second bound, and each is the better one for some pairs.
+    In raw units there is a second, quadratic bound; each pair uses the better of the two.
     """
     margins = _margins(view, own, rivals)
-    lengths, stretch = np.sqrt(view.distances), _stretch(view)
-    between = _sums(lengths, own, rivals)  # turns margins of distances into those of lengths
-    metric = _quotients(margins, between * _sums(np.sign(stretch), own, rivals))
-    triangles = _quotients(margins, between * _sums(stretch, own, rivals))
-    raw = np.maximum(triangles, _parabolas(view, margins, stretch, own, rivals))
+    lengths, gains = np.sqrt(view.distances), _gains(view)
+    # Dividing by the sum of two lengths turns a margin of distances into one of lengths.
+    between = _pair_sums(lengths, own, rivals)
+    metric = _quotients(margins, between * _pair_sums(np.sign(gains), own, rivals))
+    triangles = _quotients(margins, between * _pair_sums(gains, own, rivals))
+    raw = np.maximum(triangles, _quadratic_bounds(view, margins, gains, own, rivals))
     return _Bounds(_bound(metric), _bound(raw), math.isinf(_bound(metric)))
 
 
-def _parabolas(view: _View, margins: Floats, stretch: Floats, own: Ints, rivals: Ints) -> Floats:
-    """The difference of two distances is quadratic: its slope, and the worst that it may bend."""
-    pull = _back(view.roots, view.seen[:, None], view.diagonal)[:, 0]
+def _quadratic_bounds(
+    view: _MetricView, margins: Floats, gains: Floats, own: Ints, rivals: Ints
+) -> Floats:
+    """Return bounds in raw units from slope and largest curvature of the distance difference."""
+    pull = _to_raw(view.roots, view.projected[:, None], view.diagonal)[:, 0]
     slope = _lengths(pull[rivals][:, None] - pull[own])
-    curved = stretch[own] * np.sqrt(np.maximum(margins, 0.0))
-    return _quotients(margins, slope + np.hypot(slope, curved))
+    curvature = gains[own] * np.sqrt(np.maximum(margins, 0.0))
+    return _quotients(margins, slope + np.hypot(slope, curvature))
 
 
-def _stretch(view: _View) -> Floats:
-    """The most that each root makes of a perturbation of length 1."""
+def _gains(view: _MetricView) -> Floats:
+    """Return the largest factor by which each root lengthens a perturbation."""
     size = np.abs(view.roots).max(axis=(1, 2))
     if view.diagonal:
         return np.asarray(size)
     unit = view.roots / np.where(size > 0.0, size, 1.0)[:, None, None]
     squared = np.linalg.eigvalsh(unit @ unit.transpose(0, 2, 1))[:, -1]
-    stretch: Floats = size * np.sqrt(np.maximum(squared, 0.0))
-    return stretch
+    gains: Floats = size * np.sqrt(np.maximum(squared, 0.0))
+    return gains
 
 
-def _sums(values: Floats, own: Ints, rivals: Ints) -> Floats:
+def _pair_sums(values: Floats, own: Ints, rivals: Ints) -> Floats:
     sums: Floats = values[rivals][:, None] + values[own]
     return sums
 
@@ -444,13 +456,15 @@ def _lengths(vectors: Floats) -> Floats:
     return lengths
 
 
-def _forth(roots: Floats, perturbations: Floats, diagonal: bool) -> Floats:
-    """Perturbations in raw units as the roots see them."""
-    seen: Floats = perturbations * roots if diagonal else perturbations @ roots.transpose(0, 2, 1)
-    return seen
+def _to_metric(roots: Floats, perturbations: Floats, diagonal: bool) -> Floats:
+    """Transform perturbations from raw units into the metric."""
+    projected: Floats = (
+        perturbations * roots if diagonal else perturbations @ roots.transpose(0, 2, 1)
+    )
+    return projected
 
 
-def _back(roots: Floats, seen: Floats, diagonal: bool) -> Floats:
-    """The transpose of `_forth`."""
-    raw: Floats = seen * roots if diagonal else seen @ roots
+def _to_raw(roots: Floats, projected: Floats, diagonal: bool) -> Floats:
+    """Apply the transpose of `_to_metric`."""
+    raw: Floats = projected * roots if diagonal else projected @ roots
     return raw

@@ -1,4 +1,4 @@
-"""From readings (dictionaries, data frames, arrays) to the vectors that kernels work on.
+"""Convert readings (dictionaries, data frames, arrays) to the vectors that kernels work on.
 
 Absent, None and NaN all mean *missing* and become NaN.
 """
@@ -23,12 +23,12 @@ Rows = npt.NDArray[np.float64]
 
 
 def name_order(names: Iterable[Hashable]) -> list[Hashable]:
-    """An order that does not depend on the one in which names are given."""
+    """Sort names of mixed types; the result does not depend on their original order."""
     return sorted(names, key=lambda n: (isinstance(n, str), n if isinstance(n, int) else 0, str(n)))
 
 
 def to_number(name: Hashable, value: Any) -> float:
-    """A feature's value as a float; NaN if it is missing."""
+    """Return the value of a feature as a float; NaN if it is missing."""
     if value is None:
         return math.nan
     if isinstance(value, (str, bytes)):
@@ -48,10 +48,10 @@ class Arranged(NamedTuple):
 
 
 class Vectorizer:
-    """Puts readings into vectors of a fixed order of features.
+    """Converter from readings to vectors with a fixed order of features.
 
-    `width`, `pack` and `pick` are the fast path for a reading that has just these features, to be
-    used as `pack(buffer, 0, *pick(reading))`.
+    `width`, `pack` and `pick` are the fast path for a reading with exactly these features:
+    `pack(buffer, 0, *pick(reading))`.
     """
 
     def __init__(self, features: Sequence[Hashable]) -> None:
@@ -73,8 +73,8 @@ class Vectorizer:
             self.pick = itemgetter(*self.features) if self.features else lambda x: ()
 
     @staticmethod
-    def refuse_others(x: Any) -> None:
-        """Raise unless x is a dictionary."""
+    def check_mapping(x: Any) -> None:
+        """Raise TypeError unless x is a mapping."""
         if not isinstance(x, Mapping):
             raise TypeError(
                 f"expected a dictionary of features, got {x!r}; for a list of values make one with "
@@ -82,7 +82,7 @@ class Vectorizer:
             )
 
     def knows_all(self, names: Sequence[Hashable]) -> bool:
-        """Whether none of these features is new here; quick for names that were asked last."""
+        """Return True if all these features are known; fast for the same names as last time."""
         if names == self._familiar:
             return True
         if all(name in self._index for name in names):
@@ -91,27 +91,27 @@ class Vectorizer:
         return False
 
     def unknown(self, x: Reading) -> list[Hashable]:
-        """Features of a reading that are new here."""
+        """Return the unknown features of a reading, sorted."""
         return name_order(name for name in x if name not in self._index)
 
     def vector(self, x: Reading) -> list[float]:
-        """A reading of any features, slowly; what is unknown here is left out."""
+        """Return the values of a reading slowly; missing ones are NaN, unknown ones ignored."""
         return [to_number(name, x.get(name)) for name in self.features]
 
     def fill(self, buffer: bytearray, x: Reading) -> None:
-        """Put a reading into the start of a buffer."""
-        self.refuse_others(x)
+        """Write a reading to the start of a buffer."""
+        self.check_mapping(x)
         if len(x) == self.width:
             try:
                 self.pack(buffer, 0, *self.pick(x))
             except (KeyError, struct.error, TypeError, OverflowError):
-                pass  # other features, None or not a number: the slow way knows
+                pass  # other features, None or not a number: take the slow path
             else:
                 return
         self.pack(buffer, 0, *self.vector(x))
 
     def arrange(self, rows: Rows, names: Sequence[Hashable]) -> Rows:
-        """Columns in the order of the features; missing ones are NaN, unknown ones left out."""
+        """Return columns in the order of the features: missing ones NaN, unknown ones dropped."""
         names = tuple(names)
         if names == self.features:
             return rows
@@ -136,10 +136,10 @@ class Vectorizer:
 
 
 def dictionary_maker(keys: Sequence[Hashable]) -> Callable[..., dict[Any, float]]:
-    """A function from values to a dictionary with these keys.
+    """Return a function from values to a dictionary with these keys.
 
-    It is written out, value by value, because that takes half the time of `dict(zip(...))`, which
-    would be as long as the whole way from a reading to a vector.
+    Generated as one dict display, because that takes half the time of `dict(zip(...))`, which
+    would take as long as converting a reading to a vector.
     """
     values = ", ".join(f"v{i}" for i in range(len(keys)))
     entries = ", ".join(f"k{i}: v{i}" for i in range(len(keys)))
@@ -148,7 +148,7 @@ def dictionary_maker(keys: Sequence[Hashable]) -> Callable[..., dict[Any, float]
 
 
 def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Hashable] | None]:
-    """A batch as an array and the names of its columns (None: it has none).
+    """Return a batch as an array and its column names (None if it has none).
 
     Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array.
     """
@@ -168,18 +168,18 @@ def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Has
 
 
 def _writable(rows: Rows) -> Rows:
-    """The kernels' signatures take no read-only arrays, though they never write to a batch."""
+    """Return a writable C array: kernel signatures exclude read-only arrays."""
     return np.require(rows, np.float64, ["C", "W"])
 
 
 def _distinct(names: list[Hashable]) -> list[Hashable]:
     if len(set(names)) < len(names):
-        raise ValueError(f"feature names must differ, got {names!r}")
+        raise ValueError(f"expected distinct feature names, got {names!r}")
     return names
 
 
 def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
-    """Raise before anything is learnt from a batch that holds an infinity."""
+    """Raise ValueError if a batch holds a value that is infinite or too large."""
     bad = np.abs(rows) > LARGEST
     if bad.any():
         row, column = np.argwhere(bad)[0]

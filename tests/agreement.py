@@ -8,7 +8,7 @@ import numpy as np
 
 from naive import NaiveLVQ, NaivePairs
 from streamlvq.kernels import layout as at
-from streamlvq.state import State
+from streamlvq.state import ModelState
 
 
 def assert_close(actual: Any, expected: Any, what: str) -> None:
@@ -28,7 +28,7 @@ def assert_same_state(model: Any, oracle: NaiveLVQ) -> None:
         assert_close(state["platt"][: len(sigmoids)], sigmoids, "sigmoids")
 
 
-def _assert_same_statistics(state: State, oracle: NaiveLVQ) -> None:
+def _assert_same_statistics(state: ModelState, oracle: NaiveLVQ) -> None:
     assert_close(state["inverse"], oracle.inverse, "inverse scales")
     assert_close(state["mean"], [s.mean for s in oracle.scales], "means")
     assert_close(state["variance"], [s.variance for s in oracle.scales], "variances")
@@ -39,7 +39,7 @@ def _assert_same_statistics(state: State, oracle: NaiveLVQ) -> None:
         assert_close(moments, oracle.class_moments(c), "class statistics")
 
 
-def _assert_same_prototypes(state: State, oracle: NaiveLVQ) -> None:
+def _assert_same_prototypes(state: ModelState, oracle: NaiveLVQ) -> None:
     units = oracle.units
     n = len(units)
     assert state["label"][:n].tolist() == [u.label for u in units]
@@ -50,7 +50,7 @@ def _assert_same_prototypes(state: State, oracle: NaiveLVQ) -> None:
     assert_close(state["w_moment"][:n], [u.squares for u in units], "squared gradients")
 
 
-def _assert_same_metrics(state: State, oracle: NaiveLVQ) -> None:
+def _assert_same_metrics(state: ModelState, oracle: NaiveLVQ) -> None:
     metrics = oracle.metrics()
     n = len(metrics)
     assert_close(state["omega"][:n], [m.omega for m in metrics], "metrics")

@@ -142,7 +142,7 @@ BAD = [
     ("readings: {features: [a, b]}\nmodel:\n  max_features: 1", "3: model.max_features: expected at least as many as readings.features (2), got 1"),
     ("rejector: {}", "1: rejector: expected exactly one of threshold, target_rate, target_accuracy, reject_cost, got none"),
     ("rejector:\n  threshold: 0.1\n  target_rate: 0.1", "1: rejector: expected exactly one of threshold, target_rate, target_accuracy, reject_cost, got threshold and target_rate"),
-    ("rejector:\n  threshold: 0.1\n  per_class: yes", "3: rejector.per_class: expected a threshold that adapts, got threshold=0.1; fixed thresholds for each class are a mapping"),
+    ("rejector:\n  threshold: 0.1\n  per_class: yes", "3: rejector.per_class: expected an adaptive threshold, got threshold=0.1; for fixed thresholds per class use a mapping"),
     ("rejector:\n  threshold: {}", "2: rejector.threshold: expected at least one label, got {}"),
     ("model: {type: PairwiseLVQ}\nrejector:\n  target_rate: 0.1", "2: rejector.type: expected a model of streamlvq with prototypes, got PairwiseLVQ, which has no RelSim; use type: probability"),
     ("integrator:\n  window: 0", "2: integrator.window: expected a whole number from 1 to 100000, got 0"),

@@ -346,7 +346,7 @@ def changed(place: tuple[int, ...], value: float) -> Array:
 EVEN = np.full((3, 3), 0.5)
 SHAPE = "r: expected classes x classes or readings x classes x classes, got shape "
 SAMPLES = "expected a number of samples"
-LINK = "counts: expected to link all classes"
+LINK = "counts: expected pairs that connect all classes"
 
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([0.5, 0.5], {}, SHAPE + r"\(2,\)"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streamlvq
-from streamlvq.models.batch import Batch
+from streamlvq.models.batch import KernelBatch
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline
 from streamlvq.wrappers.rejector import Rejector
 from streams import cut, readings
@@ -131,7 +131,7 @@ def test_committees_and_thresholds_of_classes_take_the_other_way() -> None:
     for pipeline in (committee, Pipeline(rejector)):
         part, again = readings(60), [False] * 60
         assert step(pipeline, part, again).codes[-1] >= 0
-        assert pipeline.rows_ready(Batch(part, again, learns=True)) == 0
+        assert pipeline.rows_ready(KernelBatch(part, again, learns=True)) == 0
     model = Pipeline(streamlvq.GLVQ())
     step(model, part, again)
-    assert model.rows_ready(Batch(part, again, learns=True)) == 60
+    assert model.rows_ready(KernelBatch(part, again, learns=True)) == 60

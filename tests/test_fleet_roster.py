@@ -287,7 +287,7 @@ def test_a_small_snapshot_cannot_ask_for_much_memory(world: World) -> None:
     begin = time.process_time()
     for _ in range(20):
         taken = roster.accept(*forgeries.asks_for_memory(world), NOW)
-        assert "expected a memory of at most" in taken.text
+        assert "expected a model of at most" in taken.text
     assert time.process_time() - begin < 1.0
 
 

@@ -385,9 +385,9 @@ def test_times_that_are_missing(bad: Any, max_gap: int | None) -> None:
         model.integrated_one,
         model.observe_one,
     ):
-        with pytest.raises(ValueError, match="expected a time, got t="):
+        with pytest.raises(ValueError, match="expected a time that is not NaN, got t="):
             act({"a": 1.0}, t=bad)
-    with pytest.raises(ValueError, match="expected a time, got t="):
+    with pytest.raises(ValueError, match="expected a time that is not NaN, got t="):
         model.learn_one({"a": 1.0}, "a", t=bad)
     assert frozen(model) == before
 
@@ -674,7 +674,7 @@ def test_wrapped_things_that_make_no_sense() -> None:
         TimeIntegrator(preprocessing.StandardScaler())
     rejector = streamlvq.ProbabilityRejector(small(), threshold=0.5)
     for wrapped in (rejector, preprocessing.StandardScaler() | rejector, TimeIntegrator(small())):
-        with pytest.raises(ValueError, match="rejectors go around the integrator"):
+        with pytest.raises(ValueError, match="put rejectors around the integrator"):
             TimeIntegrator(wrapped)
 
 

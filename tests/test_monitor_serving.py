@@ -33,7 +33,7 @@ from serving import (
 )
 from streamlvq.config import build_classifier, loads
 from streamlvq.events import Readings
-from streamlvq.models.batch import Batch
+from streamlvq.models.batch import KernelBatch
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import same
@@ -301,7 +301,7 @@ def test_a_centred_window_is_served_without_the_kernel() -> None:
         say(each, stream(60))
     serving.serve("", other())
     served, part = serving._groups[""].served.pipeline, stream(60, seed=1)
-    assert served.rows_ready(Batch(part, [False] * 60, learns=False)) == 0
+    assert served.rows_ready(KernelBatch(part, [False] * 60, learns=False)) == 0
     say(alone, stream(60, seed=1))
     assert {row[1] for row in say(serving, stream(60, seed=1))} >= {"class 0", "class 1"}
     assert fingerprint(serving.models()[""]) == fingerprint(alone.models()[""])
@@ -579,7 +579,7 @@ def test_late_labels_teach_the_local_model_and_inform_both(mode: str) -> None:
     assert fingerprint(monitor.serving("")) == served
     assert monitor.serving_score("")["labels"] == 60
     if mode == "fused":  # what the thresholds heard is what was said
-        came = both(monitor)[1].rejector._thresholds.recent(None).came()[:, -60:]
+        came = both(monitor)[1].rejector._thresholds.recent(None).in_order()[:, -60:]
         np.testing.assert_array_equal(came[0][-40:], [row[CERTAINTY] for row in said][-40:])
         right = [float(row[LABEL] == "class 1") for row in said]
         np.testing.assert_array_equal(came[1][-40:], right[-40:])

@@ -638,7 +638,7 @@ def test_impossible_aims(rejector: Make, aim: str, bad: Any) -> None:
         ({"target_rate": {"a": 0.5}}, "target_rate"),
         ({"target_rate": 0.5, "memory": 0}, "memory"),
         ({"target_rate": 0.5, "per_class": 1}, "expected a bool, got 1"),
-        ({"threshold": 0.5, "per_class": True}, "fixed thresholds for each class are a mapping"),
+        ({"threshold": 0.5, "per_class": True}, "for fixed thresholds per class use a mapping"),
     ],
 )
 def test_impossible_parameters(rejector: Make, params: dict[str, Any], message: str) -> None:
@@ -647,7 +647,7 @@ def test_impossible_parameters(rejector: Make, params: dict[str, Any], message: 
 
 
 def test_chow_has_no_threshold_for_each_class() -> None:
-    with pytest.raises(ValueError, match=r"a threshold that adapts, got reject_cost=0\.5"):
+    with pytest.raises(ValueError, match=r"an adaptive threshold, got reject_cost=0\.5"):
         ProbabilityRejector(small(), reject_cost=0.5, per_class=True)
     RelSimRejector(small(), reject_cost=0.5, per_class=True)
 
@@ -706,7 +706,7 @@ def test_models_without_relsim(make: Make) -> None:
 def test_rejectors_do_not_nest(rejector: Make) -> None:
     inner = ProbabilityRejector(small(), threshold=0.5)
     for wrapped in (inner, preprocessing.StandardScaler() | inner):
-        with pytest.raises(ValueError, match="expected a classifier that rejects nothing itself"):
+        with pytest.raises(ValueError, match="expected a classifier without a rejector of its own"):
             rejector(wrapped, threshold=0.5)
 
 

@@ -658,7 +658,7 @@ def test_before_learning() -> None:
 def test_no_such_prototype() -> None:
     model = two_classes()
     for indices in ((0, 2), (-1, 0)):
-        with pytest.raises(IndexError, match="expected a prototype from 0 to 1, got"):
+        with pytest.raises(IndexError, match="expected a prototype index from 0 to 1, got"):
             prototype_distance(model, *indices)
 
 

@@ -562,7 +562,7 @@ def test_same_state_gives_same_bytes(name: str) -> None:
 def test_parameters_that_were_bent_afterwards_are_refused() -> None:
     model = learnt(build("GMLVQ", rank=3), *blobs(20))
     model.rank = 2  # takes no effect on what was learnt
-    with pytest.raises(SnapshotError, match="parameters as they were at the first reading"):
+    with pytest.raises(SnapshotError, match="the parameters in force at the first reading"):
         Snapshot.of(model)
 
 

@@ -202,7 +202,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
     "no labels": ("GLVQ", entry("labels", []), "prototypes: expected 0 to 0"),
     "label None": ("GLVQ", lambda a, m: m["labels"].__setitem__(0, ["none", None]), "not None"),
     "unknown column": ("GLVQ", entry("columns", [["str", "x"]]), "expected known features"),
-    "no memory": ("GLVQ", entry("memory", None), "expected a memory"),
+    "no memory": ("GLVQ", entry("memory", None), "expected sizes for a state"),
     "impossible parameter": ("GLVQ", parameter("learning_rate", -1), "learning_rate"),
     "parameter of a wrong type": ("GLVQ", parameter("learning_rate", "fast"), "learning_rate"),
     "parameter that is huge": ("GLVQ", parameter("learning_rate", 10**400), "too large|GLVQ"),
@@ -211,7 +211,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
     "limit beyond integers": (
         "GLVQ",
         parameter("max_prototypes_per_class", 2**70),
-        "parameters of ordinary size",
+        "parameters that fit into 64 bits",
     ),
     "endless rehearsal": (
         "GLVQ",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamlvq.kernels import layout as at
-from streamlvq.state import FIXED, SECTIONS, State
+from streamlvq.state import FIXED, SECTIONS, ModelState
 
 SIZES = {
     at.FEATURES: 3,
@@ -22,11 +22,11 @@ SIZES = {
 NAMES = (*FIXED, *SECTIONS)
 
 
-def make(sizes: dict[int, int] | None = None) -> State:
+def make(sizes: dict[int, int] | None = None) -> ModelState:
     header = np.zeros(at.SECTIONS, np.int64)
     for which, value in (sizes or SIZES).items():
         header[which] = value
-    return State(header)
+    return ModelState(header)
 
 
 def is_float(name: str) -> bool:

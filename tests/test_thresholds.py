@@ -182,7 +182,7 @@ def test_what_is_recalled_is_what_came_one_by_one(stream: Stream, memory: int) -
     one, other = RecentCertainties(memory), RecentCertainties(memory)
     for _, certainty, right in stream:
         one.remember(certainty, right)
-    other.restore(one.seen, one.came().copy())
+    other.restore(one.seen, one.in_order().copy())
     assert other.seen == one.seen
     for k in range(3):  # and so it stays
         stored = min(one.seen, memory)
@@ -217,7 +217,7 @@ def test_room_that_grows_changes_nothing(stream: list[tuple[float, bool]]) -> No
         whole.remember(certainty, right)
         if k == 250:
             assert growing.find(TargetAccuracy(0.5)) == whole.find(TargetAccuracy(0.5))
-    np.testing.assert_array_equal(growing.came(), whole.came())
+    np.testing.assert_array_equal(growing.in_order(), whole.in_order())
     np.testing.assert_array_equal(growing.memory, whole.memory)
 
 

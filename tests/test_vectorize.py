@@ -88,7 +88,7 @@ def test_unknown_features() -> None:
 
 
 def test_names_must_differ() -> None:
-    with pytest.raises(ValueError, match="must differ"):
+    with pytest.raises(ValueError, match="expected distinct feature names"):
         Vectorizer(["a", "a"])
 
 

@@ -1,4 +1,4 @@
-"""Whether `work` still holds the answer for a reading: learning it need not measure it again."""
+"""Cache of the last prediction in `work`, so that learning the same reading can reuse it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamlvq.kernels.compile import helper
 
 @helper
 def keep_answer(ints, work, x):
-    """To be called when distances and scores of x were left in `work`."""
+    """Mark distances and scores in `work` as those of x."""
     last = views.last_answered(work, ints)
     last[0] = 1.0
     for i in range(x.shape[0]):
@@ -17,13 +17,13 @@ def keep_answer(ints, work, x):
 
 @helper
 def forget_answer(ints, work):
-    """To be called when the model or what is in `work` is about to change."""
+    """Invalidate the cache; call it before the model or `work` changes."""
     views.last_answered(work, ints)[0] = 0.0
 
 
 @helper
 def has_answer(ints, work, x):
-    """Missing features are unlike anything, so that readings with gaps are measured again."""
+    """Return whether the cache holds x; never true if a feature is missing (NaN != NaN)."""
     last = views.last_answered(work, ints)
     same = last[0] == 1.0
     for i in range(x.shape[0]):

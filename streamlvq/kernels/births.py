@@ -1,4 +1,4 @@
-"""How prototypes come into being: when a class is new, and on errors."""
+"""Growth: new prototypes for new classes and after errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamlvq.kernels.views import metric_number, metric_of, row, vector
 
 @helper
 def least_useful(floats, ints, c):
-    """The prototype of class c with the fewest decayed wins minus errors."""
+    """Return the prototype of class c with the fewest decayed wins minus errors."""
     labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
     usefulness = vector(floats, ints, at.USEFULNESS, ints[at.SLOTS])
     worst = -1
@@ -28,7 +28,7 @@ def copy(source, target):
 
 @helper
 def inherit_metric(floats, ints, p, parent):
-    """A new prototype measures as its parent does, a new class as the first one did."""
+    """Copy the metric of the parent; a new class starts with the initial metric."""
     d, m = ints[at.FEATURES], ints[at.RANK]
     source = vector(floats, ints, at.START, m * d)
     if parent >= 0:
@@ -51,7 +51,7 @@ def count_gaps(values):
 
 @helper
 def settle(floats, ints, x, c, p):
-    """Put a young prototype of class c into slot p."""
+    """Initialise slot p with a new prototype of class c at x."""
     d, slots = ints[at.FEATURES], ints[at.SLOTS]
     copy(x, row(floats, ints, at.W, p, d))
     ints[at.GAPS] += count_gaps(x)
@@ -65,7 +65,7 @@ def settle(floats, ints, x, c, p):
 
 @helper
 def give_birth(floats, ints, x, c, p, parent):
-    """Put a prototype of class c on the sample, in slot p."""
+    """Place a prototype of class c on the sample, in slot p."""
     if ints[at.METRICS] > 1 and p != parent:
         inherit_metric(floats, ints, p, parent)
     if p == ints[at.PROTOTYPES]:
@@ -79,7 +79,7 @@ def give_birth(floats, ints, x, c, p, parent):
 
 @helper
 def birth_place(floats, ints, c, wrong):
-    """The slot for a new prototype of class c, or -1 if none is to be born."""
+    """Return the slot for a new prototype of class c; -1 if none is to be added."""
     if c >= ints[at.KNOWN]:
         return ints[at.PROTOTYPES]
     size = vector(ints, ints, at.CLASS_SIZE, ints[at.CLASSES])[c]

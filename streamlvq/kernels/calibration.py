@@ -1,8 +1,8 @@
-"""Class probabilities: scores through one temperature, fitted on scores taken before learning.
+"""Class probabilities: softmax of scores with a temperature fitted before each sample is learnt.
 
 Rules that decide by the closest prototype score a class by minus the logarithm of its distance,
-so that `p_c ~ d_c ** -temperature` whatever the unit of the distances. Robust soft LVQ has a
-likelihood of its own and scores by its logarithm.
+so that `p_c ~ d_c ** -temperature` in any unit of the distances. Robust soft LVQ has its own
+likelihood and scores by its logarithm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamlvq.kernels.views import vector
 
 TINY = 1e-12  # keeps the logarithm finite on a prototype
 DECAY = 0.999
-PRIOR = 0.5  # curvature that the fit starts with, in samples
+PRIOR = 0.5  # initial curvature of the fit, in samples
 COLDEST, HOTTEST = 0.01, 100.0
 SHARPEST = 1e100
 
@@ -31,7 +31,7 @@ def score_by_distance(ints, work):
 
 @helper
 def score_by_likelihood(floats, ints, work):
-    """log sum_j exp(-d_j / 2 sigma) over the prototypes of each class."""
+    """Score each class by log sum_j exp(-d_j / 2 sigma) over its prototypes."""
     precision = 0.5 / floats[at.SIGMA]
     labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
     distances = views.slot_distance(work, ints)
@@ -48,7 +48,7 @@ def score_by_likelihood(floats, ints, work):
 
 @helper
 def to_probabilities(floats, ints, work):
-    """Softmax of the scores times the temperature."""
+    """Compute the softmax of scores times temperature."""
     temperature = vector(floats, ints, at.CALIBRATION, at.CALIBRATION_COUNT)[at.TEMPERATURE]
     score = views.class_score(work, ints)
     p = views.probabilities(work, ints)
@@ -66,7 +66,7 @@ def to_probabilities(floats, ints, work):
 
 @helper
 def calibrate(floats, ints, work, c):
-    """One Newton step of the temperature on the log loss of a sample that is not learnt yet."""
+    """Take one Newton step of the temperature on the log loss of a sample not learnt yet."""
     state = vector(floats, ints, at.CALIBRATION, at.CALIBRATION_COUNT)
     score = views.class_score(work, ints)
     p = views.probabilities(work, ints)
@@ -76,7 +76,7 @@ def calibrate(floats, ints, work, c):
     curvature = 0.0
     for k in range(ints[at.KNOWN]):
         curvature += p[k] * (score[k] - mean) ** 2
-    if not curvature <= SHARPEST:  # distances that overflow, or are no numbers, teach nothing
+    if not curvature <= SHARPEST:  # skip distances that overflow or are NaN
         return
     state[at.CURVATURE] = DECAY * state[at.CURVATURE] + curvature
     step = (score[c] - mean) / (state[at.CURVATURE] + PRIOR)

@@ -1,4 +1,4 @@
-"""The two closest classes of the reading that was predicted last, on which RelSim is built."""
+"""RelSim: the two classes closest to the last predicted reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamlvq.kernels.views import metric_of, row, vector
 
 @helper
 def closest_two(ints, work):
-    """The closest class and the next one, with their squared distances; -1: there is none."""
+    """Return the two closest classes and their squared distances; -1 where there is none."""
     distance = views.class_distance(work, ints)
     near, other, winner, runner_up = FAR, FAR, -1, -1
     for c in range(ints[at.KNOWN]):
@@ -32,9 +32,9 @@ def relative_difference(near, other):
 
 @kernel("float64(int64[::1], float64[::1], int64)")
 def relsim(ints, work, c):
-    """RelSim alone, because rejecting needs no more; -1 while there are not two classes.
+    """Return RelSim; -1 before two classes are known.
 
-    With a class c: the RelSim of that class, which is 0 if the reading is closer to another.
+    With a class c >= 0 it is 0 if the reading is closer to another class.
     """
     near, other, winner, runner_up = closest_two(ints, work)
     if runner_up < 0:
@@ -44,17 +44,16 @@ def relsim(ints, work, c):
 
 @kernel("Tuple((float64, float64, float64, int64, int64))(int64[::1], float64[::1])")
 def closest_classes(ints, work):
-    """RelSim and all that it is made of; a class is -1 if it does not exist."""
+    """Return RelSim, both distances and both classes; -1 for a class that does not exist."""
     near, other, winner, runner_up = closest_two(ints, work)
     return relative_difference(near, other), near, other, winner, runner_up
 
 
 @kernel("float64(float64[::1], int64[::1], float64[::1], int64, int64)")
 def separation(floats, ints, work, winner, runner_up):
-    """The distance (not squared) between the closest prototypes of two classes.
+    """Return the distance (not squared) between the closest prototypes of two classes.
 
-    It is measured as the winner measures the reading: with its metric, and only along features
-    that the reading has. 0 if none of them is known.
+    Uses the metric of the winner and only features that the reading has; 0 if none is known.
     """
     d = ints[at.FEATURES]
     closest = views.class_winner(work, ints)

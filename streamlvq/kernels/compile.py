@@ -1,4 +1,4 @@
-"""How a kernel is compiled: with an explicit signature, from a cache that cannot go stale."""
+"""Decorators that compile kernels with explicit signatures and a cache that cannot go stale."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numba
 # NaN checks on which missing features depend.
 OPTIONS: dict[str, Any] = {
     "fastmath": {"reassoc", "contract"},
-    # Divisions that raise cannot be vectorised; kernels divide by what they know is not zero.
+    # Divisions that raise cannot be vectorised; kernels make sure that divisors are not zero.
     "error_model": "numpy",
 }
 
@@ -26,10 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @functools.cache
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: one folder for each state of the kernel sources.
+    """Return the cache folder, named after a digest of all kernel sources.
 
     Numba notices an edit in the file of a cached function but not in the files of the functions it
-    calls. A folder named after a digest of all kernel sources makes that mistake impossible.
+    calls, so every version of the sources gets its own folder.
     """
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -37,7 +37,7 @@ def cache_folder() -> Path:
     root = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     try:
         base = Path(root) if root else Path.home() / ".cache"
-    except RuntimeError:  # a service account without a home
+    except RuntimeError:  # a service account without a home directory
         base = Path(tempfile.gettempdir())
     return base / "streamlvq" / digest.hexdigest()[:16]
 
@@ -53,14 +53,15 @@ def _caching_in(folder: Path) -> Iterator[None]:
 
 
 def helper(function: F) -> F:
-    """A function that only kernels call; it is compiled into them."""
+    """Compile a function that only kernels call."""
     compiled: F = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
     return compiled
 
 
 def inner(function: F) -> F:
-    """A helper that runs for every prototype: put in place, because handing over arrays costs more
-    than a short loop. Everywhere else that would only make compiling slower.
+    """Compile a helper that runs for every prototype, inlined into its callers.
+
+    Passing arrays costs more than a short loop. Elsewhere inlining would only slow down compiling.
     """
     compiled: F = numba.njit(
         forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS
@@ -69,10 +70,10 @@ def inner(function: F) -> F:
 
 
 def kernel(signature: str) -> Callable[[F], F]:
-    """A function that Python calls; compiled when its module is imported.
+    """Compile a function that Python calls, when its module is imported.
 
-    A cache that cannot be written or read (read-only file system, full disk, damaged file) costs
-    compilation time, never the program.
+    A cache that cannot be read or written (read-only file system, full disk, damaged file) costs
+    compilation time but raises no error.
     """
 
     def decorate(function: F) -> F:
@@ -80,7 +81,7 @@ def kernel(signature: str) -> Callable[[F], F]:
         try:
             with _caching_in(cache_folder()):
                 compiled = numba.njit(signature, cache=True, **OPTIONS)(function)
-        except Exception:  # anything a damaged cache file can raise; compiling anew is the cure
+        except Exception:  # a damaged cache file can raise anything; compile without it
             compiled = numba.njit(signature, **OPTIONS)(function)
         return compiled
 

@@ -1,10 +1,10 @@
-"""Class probabilities out of pairwise ones: five ways to couple r[l, m] = P(l | l or m) into p.
+"""Pairwise coupling: five methods to get class probabilities p from r[l, m] = P(l | l or m).
 
-Three of them solve linear systems, all of one kind: a network of classes whose links are positive.
-Taking a class out of it leaves a network of the others, with links that are sums and products of
-the old ones. A pivot is the sum of a class's links, not a difference as in textbooks (Grassmann,
-Taksar & Heyman 1985). So nothing cancels, pivots need not be searched for, and even a probability
-of 1e-9 has all its digits.
+Three of them solve linear systems of the same kind: a network of classes with positive links.
+Eliminating a class leaves a network of the others whose links are sums and products of the old
+ones. A pivot is the sum of a class's links, not a difference as in textbooks (Grassmann, Taksar &
+Heyman 1985). So nothing cancels, no pivot search is needed, and even a probability of 1e-9 is
+accurate to the last digit.
 
 Pairwise probabilities must add up to one, r[l, m] + r[m, l] = 1; the diagonal has no influence.
 """
@@ -16,12 +16,12 @@ from math import exp, log
 from streamlvq.kernels.compile import helper, inner, kernel
 from streamlvq.kernels.layout import HT, PKPD, WLW1, WLW2
 
-LOWEST, HIGHEST = 1e-12, 1.0 - 1e-12  # pairwise probabilities beyond these count as these
+LOWEST, HIGHEST = 1e-12, 1.0 - 1e-12  # pairwise probabilities are clamped to these
 
-MOST_STEPS = 100  # of Newton's method; five are usual, fifty were seen with zeros and ones only
-SMALL_STEP = 1e-9  # of log p; the next one would be its square
-SMALL_CHANGE = 1e-14  # of p; below it there is only rounding
-FAINTEST = 1e-200  # p stays above, however long the chains that counts make of the classes
+MOST_STEPS = 100  # Newton steps; five are usual, fifty occur only with zeros and ones
+SMALL_STEP = 1e-9  # of log p; convergence is quadratic
+SMALL_CHANGE = 1e-14  # of p; smaller changes are rounding
+FAINTEST = 1e-200  # lower bound of p, for counts that link classes in long chains
 
 
 @inner
@@ -44,10 +44,10 @@ def normalise(p):
 
 @helper
 def eliminate(links, ground):
-    """Take the classes out of a network one after the other, the last first, until one is left.
+    """Eliminate the classes of a network, the last first, until one is left.
 
-    `ground[k]` is a link of class k to something outside. Afterwards row k holds, left of the
-    diagonal, the links of class k when its turn came, column k above the diagonal the share of them
+    `ground[k]` is a link of class k to the outside. Afterwards row k holds, left of the diagonal,
+    the links of class k when it was eliminated; column k above the diagonal holds the share of them
     that each class took over, and the diagonal one over their sum.
     """
     c = links.shape[0]
@@ -55,7 +55,7 @@ def eliminate(links, ground):
         total = ground[k]
         for j in range(k):
             total += links[k, j]
-        inverse = 1.0 / total if total > 0.0 else 0.0  # no links: nothing to take over
+        inverse = 1.0 / total if total > 0.0 else 0.0  # no links to redistribute
         links[k, k] = inverse
         for i in range(k):
             share = links[i, k] * inverse
@@ -67,7 +67,7 @@ def eliminate(links, ground):
 
 @helper
 def hand_over(links, x):
-    """Do to the right-hand side x of a network what `eliminate` did to the network."""
+    """Apply the elimination of a network to its right-hand side x."""
     for k in range(links.shape[0] - 1, 0, -1):
         for i in range(k):
             x[i] += links[i, k] * x[k]
@@ -75,9 +75,9 @@ def hand_over(links, x):
 
 @helper
 def substitute(links, first, factor, x):
-    """Replace the right-hand side x, handed over and times `factor`, by the solution.
+    """Replace the eliminated right-hand side x, times `factor`, by the solution.
 
-    Its value for the class that was left is `first`.
+    `first` is its value for the class that was left.
     """
     x[0] = first
     for k in range(1, links.shape[0]):
@@ -87,12 +87,12 @@ def substitute(links, first, factor, x):
         x[k] = total * links[k, k]
 
 
-# --- one way each ---------------------------------------------------------------------------------
+# --- methods --------------------------------------------------------------------------------------
 
 
 @helper
 def couple_pkpd(r, p):
-    """p_l = 1 / (sum_m 1 / r_lm - (c - 2)), normalised."""
+    """Compute p_l = 1 / (sum_m 1 / r_lm - (c - 2)), normalised."""
     c = p.shape[0]
     for k in range(c):
         total = 2.0 - c
@@ -104,11 +104,11 @@ def couple_pkpd(r, p):
 
 @helper
 def couple_vote(r, p):
-    """The share of the pairs that prefer a class; a tie is half a vote for both."""
+    """Compute the share of pairs that prefer each class; a tie is half a vote for both."""
     c = p.shape[0]
     for k in range(c):
         votes = c - 1.0
-        for j in range(c):  # without branches; the diagonal ties with itself
+        for j in range(c):  # branch-free; the diagonal ties with itself
             votes += 1.0 if r[k, j] > r[j, k] else 0.0
             votes -= 1.0 if r[k, j] < r[j, k] else 0.0
         p[k] = votes
@@ -117,10 +117,10 @@ def couple_vote(r, p):
 
 @helper
 def couple_wlw1(r, links, ground, p):
-    """p_l = sum_m (p_l + p_m) r_lm / (c - 1).
+    """Solve p_l = sum_m (p_l + p_m) r_lm / (c - 1).
 
-    That is p_l sum_m r_ml = sum_m r_lm p_m: the equilibrium of something that moves from class m to
-    class l at the rate r_lm.
+    That is p_l sum_m r_ml = sum_m r_lm p_m: the stationary distribution of a chain that moves from
+    class m to class l at the rate r_lm.
     """
     c = p.shape[0]
     for k in range(c):
@@ -139,10 +139,10 @@ def couple_wlw1(r, links, ground, p):
 
 @helper
 def quadratic_form(r, u, links, ground):
-    """The network of the quadratic form sum_lm (r_ml u_l y_l - r_lm u_m y_m)^2 / 2 in y.
+    """Build the network of the quadratic form sum_lm (r_ml u_l y_l - r_lm u_m y_m)^2 / 2 in y.
 
-    Both classes of a pair get the very same residual, so that their links to the ground cancel: for
-    a third class, far less probable than the two, a difference in rounding would be large.
+    Both classes of a pair get the same residual, bit for bit, so that their links to the ground
+    cancel: for a third, far less probable class a rounding difference would be large.
     """
     for k in range(u.shape[0]):
         ground[k] = 0.0
@@ -159,9 +159,9 @@ def couple_wlw2(r, links, ground, y, p):
     """Minimise sum_lm (r_ml p_l - r_lm p_m)^2 with sum p = 1.
 
     At the minimum the slope along every p_l is the multiplier of the constraint, which is not
-    negative, and zero if r is consistent. The system is nearly singular then. But it is written
-    here as p = u y with the solution u of WLW1, so that its links to the ground are residuals: they
-    say how inconsistent r is, down to the last digit.
+    negative, and zero if r is consistent. The system is nearly singular then. Written as p = u y
+    with the solution u of WLW1, its links to the ground are residuals, which measure the
+    inconsistency of r accurately.
     """
     c = p.shape[0]
     couple_wlw1(r, links, ground, p)
@@ -179,7 +179,7 @@ def couple_wlw2(r, links, ground, y, p):
 
 @helper
 def likelihood_slopes(r, counts, p, links, slope):
-    """Gradient and second derivatives of sum_lm n_lm r_lm log(p_l / (p_l + p_m)) by log p."""
+    """Compute gradient and Hessian of sum_lm n_lm r_lm log(p_l / (p_l + p_m)) by log p."""
     for k in range(p.shape[0]):
         slope[k] = 0.0
         for j in range(k):
@@ -188,7 +188,7 @@ def likelihood_slopes(r, counts, p, links, slope):
             win, loss = p[k] * inverse, p[j] * inverse
             links[k, j] = links[j, k] = n * win * loss
             won, lost = clamped(r[k, j]), clamped(r[j, k])
-            # Of two numbers that add up to one the smaller has more digits after the point.
+            # Of two numbers that sum to one, the smaller is the more precise.
             missing = won - win if won < lost else loss - lost
             slope[k] += n * missing
             slope[j] -= n * missing
@@ -196,7 +196,7 @@ def likelihood_slopes(r, counts, p, links, slope):
 
 @helper
 def largest_change(p, step):
-    """Of any p if log p moves by such a small step and p is normalised again."""
+    """Return the largest change of any p after a small step of log p and normalisation."""
     mean = 0.0
     for k in range(p.shape[0]):
         mean += p[k] * step[k]
@@ -208,11 +208,11 @@ def largest_change(p, step):
 
 @helper
 def move(p, step):
-    """Let log p make a Newton step, shortened where it could be too long; return its spread.
+    """Take a Newton step of log p, damped if it is too long; return its spread.
 
     Third derivatives of the likelihood along a step are at most its spread times the second ones
-    (Bach 2010). So a full step improves it if the spread is below one, and beyond that the best
-    that can be promised is a step of log(1 + spread) / spread.
+    (Bach 2010). So a full step is an improvement if the spread is below one; beyond that, a step of
+    log(1 + spread) / spread is guaranteed to be one.
     """
     lowest, highest = step[0], step[0]
     for k in range(1, p.shape[0]):
@@ -229,8 +229,8 @@ def move(p, step):
 def couple_ht(r, counts, links, ground, step, p):
     """Minimise sum_lm n_lm r_lm log(r_lm / rho_lm) with rho_lm = p_l / (p_l + p_m).
 
-    This is the likelihood of Bradley and Terry with fractions of wins, concave in log p. Newton's
-    method climbs it from the solution of WLW1, which is the top already if r is consistent.
+    This is the Bradley-Terry likelihood with fractional wins, concave in log p. Newton's method
+    starts from the solution of WLW1, which is the optimum already if r is consistent.
     """
     couple_wlw1(r, links, ground, p)
     for _ in range(MOST_STEPS):
@@ -243,15 +243,15 @@ def couple_ht(r, counts, links, ground, step, p):
             break
 
 
-# --- all ways -------------------------------------------------------------------------------------
+# --- dispatch -------------------------------------------------------------------------------------
 
 
 @helper
 def couple_row(r, counts, method, scratch, p):
-    """Class probabilities p of one reading out of its pairwise probabilities r.
+    """Compute class probabilities p of one reading from its pairwise probabilities r.
 
-    `counts` holds the weights of the pairs for HT; shape (0, 0) weighs them alike. `scratch` has
-    room for `layout.coupling_scratch` floats.
+    `counts` holds the weights of the pairs for HT; shape (0, 0) means equal weights. `scratch`
+    holds `layout.coupling_scratch` floats.
     """
     c = p.shape[0]
     if c == 1:

@@ -1,7 +1,7 @@
 """Squared distances between a reading and the prototypes.
 
 All kinds of metric have trace one, so a distance is a mean over the features in units of their
-scales: 1 is "one deviation off per feature". The Euclidean distance is the metric I / features.
+scales: 1 means one deviation per feature. The Euclidean distance is the metric I / features.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 FAR = 1e300
-OVERFLOW = 1.7e248  # times anything beyond `LARGEST` is infinite
-FARTHEST = 1e200  # what a distance that cannot be computed counts as
-BLOCK = 64  # features that are summed before asking whether to go on
+OVERFLOW = 1.7e248  # its product with anything beyond `LARGEST` is infinite
+FARTHEST = 1e200  # replaces distances that overflow
+BLOCK = 64  # features summed between two checks of the bound
 
 
 @helper
 def ordinary(x):
-    """Whether no value is missing, infinite or absurdly large; a loop without branches."""
+    """Return whether no value is missing, infinite or too large; a branch-free loop."""
     total = 0.0
     for i in range(x.shape[0]):
         total += x[i] * OVERFLOW - x[i] * OVERFLOW  # NaN or infinite unless ordinary
@@ -28,7 +28,7 @@ def ordinary(x):
 
 @helper
 def has_gaps(ints, x):
-    """1 if a feature is missing in the reading or in any prototype, else 0."""
+    """Return 1 if a feature is missing in the reading or in any prototype, else 0."""
     return 0 if ints[at.GAPS] == 0 and ordinary(x) else 1
 
 
@@ -40,10 +40,10 @@ def subtract(x, w, inverse, z):
 
 @helper
 def blank_gaps(kind, omega, z):
-    """Set unknown differences to zero; return the factor that makes up for what is missing.
+    """Set missing differences to zero; return the factor that compensates for them.
 
-    The factor is the metric's total weight over the weight of the features that are there, or -1
-    when they carry no weight at all.
+    The factor is the metric's total weight over the weight of the present features, or -1 if these
+    have no weight.
     """
     d = z.shape[0]
     total = 0.0
@@ -66,7 +66,7 @@ def blank_gaps(kind, omega, z):
 
 @helper
 def quadratic(kind, omega, z):
-    """The squared length of z under the metric."""
+    """Return the squared length of z in the metric."""
     d = z.shape[0]
     total = 0.0
     if kind == at.EUCLIDEAN:
@@ -87,7 +87,7 @@ def quadratic(kind, omega, z):
 
 @helper
 def distance_with_gaps(floats, ints, work, x, p):
-    """The squared distance of a reading to prototype p when some features are missing."""
+    """Return the squared distance of a reading to prototype p if features are missing."""
     d = ints[at.FEATURES]
     kind = ints[at.KIND]
     omega = metric_of(floats, ints, p)
@@ -96,13 +96,13 @@ def distance_with_gaps(floats, ints, work, x, p):
     subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
     factor = blank_gaps(kind, omega, z)
     if factor < 0.0:
-        return 1.0  # nothing in common: as far as an average reading
+        return 1.0  # no feature in common: the distance of an average reading
     return factor * quadratic(kind, omega, z)
 
 
 @inner
 def euclidean(x, w, p, inverse, bound):
-    """Anything above `bound` once a block of features has exceeded it."""
+    """Return the squared distance, or any value above `bound` once it is exceeded."""
     d = x.shape[0]
     total = 0.0
     for start in range(0, d, BLOCK):
@@ -125,7 +125,7 @@ def diagonal(x, w, p, inverse, omega, m):
 
 @inner
 def matrix(x, w, p, inverse, omega, first, rank, z, bound):
-    """Anything above `bound` once the sum over the rows exceeds it."""
+    """Return the squared distance, or any value above `bound` once it is exceeded."""
     d = x.shape[0]
     for i in range(d):
         z[i] = (x[i] - w[p, i]) * inverse[i]
@@ -142,12 +142,12 @@ def matrix(x, w, p, inverse, omega, first, rank, z, bound):
 
 @helper
 def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
-    """Measure the reading against the prototypes.
+    """Compute distances of the reading to the prototypes.
 
-    With c < 0: the closest prototype of every class, into `class_distance` and `class_winner`.
-    With a class c: only the closest of that class (returned first) and of the others. Prototypes
-    that cannot be among them are given up early, all the earlier if the guesses (prototypes, or -1)
-    are good. The rules that need every distance ask with c == -2 and find them in `slot_distance`.
+    With c < 0: find the closest prototype of every class, into `class_distance` and `class_winner`.
+    With a class c: only the closest of that class (returned first) and of the others. Other
+    prototypes are abandoned early, the earlier the better the guesses (prototypes, or -1). Rules
+    that need every distance pass c == -2 and find them in `slot_distance`.
     """
     d, slots, rank = ints[at.FEATURES], ints[at.SLOTS], ints[at.RANK]
     kind = ints[at.KIND]
@@ -205,7 +205,7 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
 
 @helper
 def closest_pair(ints, work, c):
-    """The distance and the prototype of class c and of the closest other class."""
+    """Return distance and prototype of class c and of the closest other class."""
     best = views.class_distance(work, ints)
     winner = views.class_winner(work, ints)
     other = FAR

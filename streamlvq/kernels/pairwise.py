@@ -1,9 +1,9 @@
-"""A model for every pair of classes: two prototypes, a metric and a sigmoid of their own.
+"""Pairwise models: two prototypes, a metric and a sigmoid for every pair of classes.
 
-Pairs are numbered so that those of a new class come last: the pair of classes l < m is number
-m (m - 1) / 2 + l. Its prototypes are in the slots twice that number (class l) and the next one
-(class m). The score of a pair is the signed relative similarity of its classes, from -1 (on the
-prototype of m) to 1 (on the one of l).
+Pairs are numbered so that those of a new class come last: classes l < m form pair k =
+m (m - 1) / 2 + l, with prototypes in slots 2 k (class l) and 2 k + 1 (class m). The score of a
+pair is the signed relative similarity of its classes, from -1 (on the prototype of m) to 1 (on
+the prototype of l).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from streamlvq.kernels.rules import attract, glvq
 from streamlvq.kernels.steps import clear, fill_gaps
 from streamlvq.kernels.views import row, table, vector
 
-SAFE = 0.9  # a sample with this score on the right side has nothing to teach a pair
-DOUBTFUL = 0.4  # a rehearsed one has nothing more to teach even earlier
-YOUNG = 10  # samples of a class that its prototypes follow as a mean does, besides their gradients
+SAFE = 0.9  # a pair does not learn from samples with at least this score on the right side
+DOUBTFUL = 0.4  # lower limit for rehearsed samples
+YOUNG = 10  # samples of a class during which its prototypes also follow the class mean
 START_SLOPE = -4.0
-PRIOR = 1.0  # curvature that the fit of a sigmoid starts with, in samples
+PRIOR = 1.0  # initial curvature of a sigmoid fit, in samples
 DECAY = 0.999
 STEEPEST, FLATTEST = -100.0, -0.01
 FARTHEST_OFFSET = 30.0
@@ -41,11 +41,10 @@ def pair_number(one, other):
 
 @helper
 def measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares):
-    """`measure_pairs` where nothing is missing.
+    """Compute `measure_pairs` for a reading without gaps.
 
-    All in one function, because handing arrays to another one for each pair would take as long as
-    measuring it. Four rows at a time: eight sums that do not wait for each other take little longer
-    than one.
+    A single function, because passing arrays to a helper for each pair would take as long as the
+    computation. Four rows at a time: eight independent sums take little longer than one.
     """
     d = x.shape[0]
     for m in range(1, known):
@@ -86,7 +85,7 @@ def measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares):
 
 @helper
 def measure_pairs(floats, ints, work, x, gaps, c):
-    """Distances of the reading in the pairs of class c (-1: in all), into `slot_distance`."""
+    """Compute distances in the pairs of class c (-1: in all pairs), into `slot_distance`."""
     d, rank, known = ints[at.FEATURES], ints[at.RANK], ints[at.KNOWN]
     squares = views.slot_distance(work, ints)
     labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
@@ -112,7 +111,7 @@ def pair_score(squares, k):
 
 @helper
 def score_by_pairs(floats, ints, work):
-    """Couple the sigmoids of all pairs; a class scores by the logarithm of its probability."""
+    """Couple the sigmoids of all pairs; the score of a class is its log probability."""
     known = ints[at.KNOWN]
     platt = table(floats, ints, at.PLATT, ints[at.PAIRS], at.PLATT_COUNT)
     squares = views.slot_distance(work, ints)
@@ -136,7 +135,7 @@ def score_by_pairs(floats, ints, work):
 
 @helper
 def count_pairs(class_count, counts):
-    """Samples that each pair was learnt from."""
+    """Compute the number of samples that each pair was learnt from."""
     for c in range(counts.shape[0]):
         for k in range(counts.shape[0]):
             counts[c, k] = max(class_count[c] + class_count[k], 1.0)
@@ -144,9 +143,9 @@ def count_pairs(class_count, counts):
 
 @helper
 def fit_sigmoid(platt, k, score, first):
-    """One Newton step on the log loss of a score taken before its sample was learnt.
+    """Take one Newton step on the log loss of a score taken before its sample was learnt.
 
-    The targets are Platt's: a class seen n times is certain to (n + 1) / (n + 2).
+    The targets are Platt's: (n + 1) / (n + 2) for a class seen n times.
     """
     s = platt[k, at.PLATT_SLOPE] * score + platt[k, at.PLATT_OFFSET]
     p = 1.0 / (1.0 + exp(s))
@@ -170,7 +169,7 @@ def fit_sigmoid(platt, k, score, first):
 
 @helper
 def calibrate_pairs(floats, ints, work, c):
-    """Fit the sigmoids of all pairs of class c, whose distances are in `slot_distance`."""
+    """Fit the sigmoids of all pairs of class c, with distances in `slot_distance`."""
     platt = table(floats, ints, at.PLATT, ints[at.PAIRS], at.PLATT_COUNT)
     squares = views.slot_distance(work, ints)
     for other in range(ints[at.KNOWN]):
@@ -181,7 +180,7 @@ def calibrate_pairs(floats, ints, work, c):
 
 @helper
 def class_mean(floats, ints, c, out):
-    """The mean reading of a class; missing where it has never had a feature."""
+    """Compute the mean reading of a class, NaN for features it never had."""
     d = ints[at.FEATURES]
     mean = row(floats, ints, at.CLASS_MEAN, c, d)
     weight = row(floats, ints, at.CLASS_WEIGHT, c, d)
@@ -193,7 +192,7 @@ def class_mean(floats, ints, c, out):
 
 @helper
 def pair_up(floats, ints, work, x, c):
-    """Pair a new class with all others: it starts at its first sample, they at their means."""
+    """Pair a new class, at its first sample, with all others, at their means."""
     mean = views.difference(work, ints)
     for other in range(c):
         k = pair_number(c, other)
@@ -212,14 +211,14 @@ def pair_up(floats, ints, work, x, c):
 
 @inner
 def side_of(squares, c, other):
-    """How far a sample of class c is on the right side of a pair: 1 is safe, -1 is lost."""
+    """Return the score of a sample for class c in a pair: 1 is clearly right, -1 clearly wrong."""
     score = pair_score(squares, pair_number(c, other))
     return score if c < other else -score
 
 
 @helper
 def teach_pair(floats, ints, work, x, c, other, gaps):
-    """Let a sample of class c teach one of its pairs, given its distances."""
+    """Learn a sample of class c in one of its pairs, given its distances."""
     k = pair_number(c, other)
     right, wrong = (2 * k, 2 * k + 1) if c < other else (2 * k + 1, 2 * k)
     squares = views.slot_distance(work, ints)
@@ -230,12 +229,12 @@ def teach_pair(floats, ints, work, x, c, other, gaps):
 
 @helper
 def teach_pairs(floats, ints, work, x, c, gaps):
-    """Let a new sample of class c teach all of its pairs that it is not safe in."""
+    """Learn a new sample of class c in all of its pairs with a score below `SAFE`."""
     squares = views.slot_distance(work, ints)
     wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
     count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
     if ints[at.PASSIVE] > 0:
-        count = YOUNG  # epochs come back to samples that the means know already
+        count = YOUNG  # epochs repeat samples that the means already include
     for other in range(ints[at.KNOWN]):
         if other == c:
             continue
@@ -253,7 +252,7 @@ def teach_pairs(floats, ints, work, x, c, gaps):
 
 @helper
 def rehearse(floats, ints, work):
-    """Let a stored sample teach the pair in which it is worst off."""
+    """Learn a stored sample in the pair where its score is worst."""
     position = pick_rehearsed(floats, ints)
     x = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
     c = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
@@ -271,7 +270,7 @@ def rehearse(floats, ints, work):
 
 @helper
 def learn_row_in_pairs(floats, ints, work, x, c):
-    """Learn one sample of class c, then rehearse; c == KNOWN announces a new class."""
+    """Learn one sample of class c, then rehearse; c == KNOWN adds a new class."""
     gaps = has_gaps(ints, x)
     known = ints[at.KNOWN]
     silent = ints[at.PASSIVE] == at.SILENT

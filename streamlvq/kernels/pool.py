@@ -1,8 +1,8 @@
-"""Several opinions into one: a log-linear pool, fitted on samples before they are learnt.
+"""Log-linear pool of members' probabilities, fitted on samples before they are learnt.
 
-The same idea as the temperature of a single model, with one temperature for each member. Opinions
-are members x rows x classes. `fitted` holds a weight for each member and then the curvature of the
-log loss along each of them.
+Like the temperature of a single model, with one weight per member. `opinions` are probabilities,
+members x rows x classes. `fitted` holds the weight of each member, then the curvature of the log
+loss along each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST = 10.0
 
 @helper
 def pool_row(opinions, k, known, fitted, out):
-    """out_c ~ product over the members of opinion_c ** weight; there are at least two."""
+    """Compute out_c ~ product over the members of opinion_c ** weight; at least two classes."""
     top = -1e300
     for c in range(known):
         out[k, c] = fitted[0] * log(opinions[0, k, c] + TINY) + fitted[1] * log(
@@ -38,7 +38,7 @@ def pool_row(opinions, k, known, fitted, out):
 
 @helper
 def fit_weight(opinions, k, known, code, fitted, member, out):
-    """One Newton step of a member's weight on the log loss of the pool in `out`."""
+    """Take one Newton step of a member's weight on the log loss of the pool in `out`."""
     mean, square = 0.0, 0.0
     for c in range(known):
         score = log(opinions[member, k, c] + TINY)
@@ -52,14 +52,14 @@ def fit_weight(opinions, k, known, code, fitted, member, out):
 
 @kernel("void(float64[:, :, ::1], float64[::1], float64[:, ::1])")
 def pool(opinions, fitted, out):
-    """Pool the opinions about each row."""
+    """Pool the probabilities of each row."""
     for k in range(opinions.shape[1]):
         pool_row(opinions, k, opinions.shape[2], fitted, out)
 
 
 @kernel("void(float64[:, :, ::1], int64[::1], int64[::1], float64[::1], float64[:, ::1])")
 def fit(opinions, known, codes, fitted, out):
-    """Let each row teach the weights; its first `known` classes were known, 0 or 1 is skipped."""
+    """Fit the weights on each row with two or more `known` classes; only these count."""
     for k in range(opinions.shape[1]):
         if known[k] > 1:
             pool_row(opinions, k, known[k], fitted, out)

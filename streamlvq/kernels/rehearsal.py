@@ -1,4 +1,4 @@
-"""Samples that are kept to be learnt again."""
+"""Rehearsal buffer: recent samples that are learnt again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamlvq.kernels.scaling import observe, observe_class
 from streamlvq.kernels.views import row, vector
 
 REPLAY_AFTER = 10  # samples in the buffer before rehearsal starts
-MODULUS, MULTIPLIER = 2147483647, 48271  # Park and Miller's generator: exact in 64-bit integers
+MODULUS, MULTIPLIER = 2147483647, 48271  # Park-Miller generator, exact in 64-bit integers
 
 
 @helper
@@ -20,7 +20,7 @@ def random_unit(ints):
 
 @helper
 def pick_rehearsed(floats, ints):
-    """A stored sample: of two draws that favour recent ones, the one that is further from safe."""
+    """Return a stored sample: of two draws that favour recent ones, the one with larger margin."""
     stored = min(ints[at.STORED], ints[at.REACH])
     margin = vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])
     chosen = -1
@@ -35,7 +35,7 @@ def pick_rehearsed(floats, ints):
 
 @helper
 def set_margin(floats, ints, position, near, other):
-    """How far a stored sample is on the wrong side: -1 is safe, 1 is lost."""
+    """Set the margin of a stored sample: -1 is clearly right, 1 clearly wrong."""
     total = near + other
     margin = (near - other) / total if total > 0.0 else 0.0
     vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])[position] = margin
@@ -54,7 +54,7 @@ def store(floats, ints, x, c):
 
 @helper
 def remember(floats, ints, x, c):
-    """Scales, class statistics and the rehearsal buffer."""
+    """Update scales, class statistics and the rehearsal buffer."""
     ints[at.SAMPLES] += 1
     if ints[at.PASSIVE] == 0:
         observe(floats, ints, x)
@@ -65,5 +65,5 @@ def remember(floats, ints, x, c):
 
 @helper
 def rounds_of_learning(ints):
-    """The new sample, and those that are rehearsed with it."""
+    """Return the number of samples to learn: the new one and the rehearsed ones."""
     return 1 + (ints[at.REHEARSAL] if ints[at.STORED] >= REPLAY_AFTER else 0)

@@ -1,7 +1,7 @@
-"""The last certainties of a rejector, in the order of their size, and thresholds that fit them.
+"""Recent certainties of a rejector, kept sorted, and the thresholds computed from them.
 
-`memory` has four rows: certainties as they came and whether each decision was right (1 or 0), then
-the same two sorted. It is a ring: reading number `seen` takes the place of the oldest one.
+`memory` has four rows: certainties in order of arrival and whether each decision was right (1 or
+0), then the same two sorted by certainty. It is a ring buffer: reading `seen` replaces the oldest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CAME, CAME_RIGHT, SORTED, SORTED_RIGHT = 0, 1, 2, 3
 
 @helper
 def take_out(memory, stored, certainty, right):
-    """Close the gap that one of the sorted certainties leaves."""
+    """Remove one of the sorted certainties."""
     gap = 0
     while memory[SORTED, gap] != certainty or memory[SORTED_RIGHT, gap] != right:
         gap += 1
@@ -26,7 +26,7 @@ def take_out(memory, stored, certainty, right):
 
 @kernel("void(float64[:, ::1], int64, float64, float64)")
 def remember(memory, seen, certainty, right):
-    """Put in a certainty (not NaN); the oldest one leaves if there is no more room."""
+    """Add a certainty (not NaN); drop the oldest one if the buffer is full."""
     room = memory.shape[1]
     place, stored = seen % room, seen
     if seen >= room:
@@ -45,13 +45,13 @@ def remember(memory, seen, certainty, right):
 
 @helper
 def separates(memory, k):
-    """Whether a threshold can keep the sorted certainties from k on and reject those before."""
+    """Return whether a threshold can separate the sorted certainties from k on from the rest."""
     return k == 0 or memory[SORTED, k - 1] < memory[SORTED, k]
 
 
 @helper
 def first_above(memory, stored, certainty, equal):
-    """How many of the sorted certainties are below one, or (if equal) not above it."""
+    """Return how many sorted certainties are below a value, or (if `equal`) not above it."""
     low, high = 0, stored
     while low < high:
         middle = (low + high) // 2
@@ -65,14 +65,14 @@ def first_above(memory, stored, certainty, equal):
 
 @kernel("float64(float64[:, ::1], int64, float64)")
 def rate_threshold(memory, stored, share):
-    """The threshold that rejects this share; nothing while that is less than one reading.
+    """Return the threshold that rejects this share; 0 while that is less than one reading.
 
-    Of readings that are equally certain all are rejected or none, whatever is closer.
+    Readings of equal certainty are all rejected or all kept, whichever is closer to the share.
     """
     wanted = share * stored
     rejected = int(wanted + 1e-9)  # 0.29 * 100 is a little less than 29
     if rejected == 0:
-        return 0.0  # nor what is less certain than anything seen
+        return 0.0  # also accepts certainties below all those seen
     if rejected >= stored:
         return inf
     certainty = memory[SORTED, rejected]
@@ -85,7 +85,7 @@ def rate_threshold(memory, stored, share):
 
 @kernel("float64(float64[:, ::1], int64, float64)")
 def accurate_threshold(memory, stored, target):
-    """The lowest threshold whose kept decisions are accurate enough; infinite if there is none."""
+    """Return the lowest threshold that reaches the accuracy; infinite if there is none."""
     threshold, right = inf, 0.0
     for k in range(stored - 1, -1, -1):
         right += memory[SORTED_RIGHT, k]
@@ -96,7 +96,7 @@ def accurate_threshold(memory, stored, target):
 
 @kernel("float64(float64[:, ::1], int64, float64)")
 def cheapest_threshold(memory, stored, cost):
-    """The threshold of least errors + cost * rejections, the lowest of several."""
+    """Return the lowest threshold that minimises errors + cost * rejections."""
     threshold, least, errors = inf, cost * stored, 0.0
     for k in range(stored - 1, -1, -1):
         errors += 1.0 - memory[SORTED_RIGHT, k]

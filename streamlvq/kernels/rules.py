@@ -1,4 +1,4 @@
-"""The learning rules: what one labelled sample does to the prototypes and metrics."""
+"""Learning rules: updates of prototypes and metrics by one labelled sample."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from streamlvq.kernels.steps import (
 from streamlvq.kernels.views import metric_number, metric_of, row, table, vector
 
 TINY = 1e-12
-CLOSEST = 1e-70  # distances below this, squared twice, are no numbers any more
-NEGLIGIBLE = 1e-6  # a responsibility below this moves nothing
+CLOSEST = 1e-70  # the fourth power of smaller distances would underflow
+NEGLIGIBLE = 1e-6  # smaller responsibilities are ignored
 
 
 @helper
 def shares_metric(ints):
-    """Whether the prototypes that learn from one sample have a metric in common."""
+    """Return whether the prototypes that learn from one sample share a metric."""
     return ints[at.METRICS] == 1 or ints[at.PAIRS] > 0
 
 
@@ -38,7 +38,7 @@ def shares_metric(ints):
 def move(floats, ints, work, x, p, slope, gaps):
     """Move prototype p down the gradient `slope` * its distance.
 
-    A metric of its own is moved as well; for a shared one the gradient is added up in `work`.
+    Its own metric is moved as well; for a shared one the gradient is accumulated in `work`.
     """
     d = ints[at.FEATURES]
     kind = ints[at.KIND]
@@ -61,10 +61,10 @@ def move(floats, ints, work, x, p, slope, gaps):
 
 @helper
 def move_both(floats, ints, work, x, right, wrong, pull_slope, push_slope, gaps):
-    """`move` for two prototypes that share a matrix, and the matrix, in few passes over it.
+    """Move two prototypes that share a matrix, and the matrix, in few passes over it.
 
-    Hands on tables of all prototypes and metrics rather than the rows that are needed: making an
-    array costs as much as a loop over it.
+    Passes whole tables rather than single rows, because creating an array view costs as much as a
+    loop over it.
     """
     d, rank, metrics = ints[at.FEATURES], ints[at.RANK], ints[at.METRICS]
     inverse = vector(floats, ints, at.INVERSE, d)
@@ -95,7 +95,7 @@ def move_both(floats, ints, work, x, right, wrong, pull_slope, push_slope, gaps)
 
 @helper
 def make_up(floats, ints, x, p, z):
-    """The distance of what is there was scaled up, and so is its gradient."""
+    """Compute the difference z, 0 where a feature is missing; return the factor for that."""
     d = ints[at.FEATURES]
     subtract(x, row(floats, ints, at.W, p, d), vector(floats, ints, at.INVERSE, d), z)
     return max(0.0, blank_gaps(ints[at.KIND], metric_of(floats, ints, p), z))
@@ -103,10 +103,10 @@ def make_up(floats, ints, x, p, z):
 
 @helper
 def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
-    """Gradient step on Phi((d+ - d-) / (d+ + d-)).
+    """Take a gradient step on Phi((d+ - d-) / (d+ + d-)).
 
-    The sigmoid is scaled to slope one at the border, so that its steepness says which samples
-    count and not how far prototypes go.
+    The sigmoid is scaled to slope one at the border, so that its steepness determines which samples
+    count, not the step size.
     """
     total = near + other
     if right < 0 or wrong < 0 or total < CLOSEST:
@@ -130,7 +130,7 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
 
 @helper
 def rslvq(floats, ints, work, x, c, gaps):
-    """Gradient step on -log p(c, x) / p(x) of a mixture with one component for each prototype.
+    """Take a gradient step on -log p(c, x) / p(x) of a mixture, one component per prototype.
 
     Expects the distance of every prototype in `slot_distance`.
     """
@@ -138,7 +138,7 @@ def rslvq(floats, ints, work, x, c, gaps):
     count = ints[at.PROTOTYPES]
     labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
     distances = views.slot_distance(work, ints)
-    # Each sum is taken relative to its own largest term: the own class may be very far away.
+    # Each sum is relative to its own largest term, because the right class may be far away.
     closest, closest_own = FAR, FAR
     for p in range(count):
         closest = min(closest, distances[p])
@@ -163,7 +163,7 @@ def rslvq(floats, ints, work, x, c, gaps):
 
 @helper
 def attract(floats, ints, x, p, rate):
-    """Kohonen's step: a share of the way to the sample, away from it when negative."""
+    """Move a fraction of the way to the sample, or away from it if negative."""
     d = ints[at.FEATURES]
     w = row(floats, ints, at.W, p, d)
     for i in range(d):
@@ -173,7 +173,7 @@ def attract(floats, ints, x, p, rate):
 
 @helper
 def two_nearest(ints, work):
-    """The two closest of all prototypes, given the distance of every one in `slot_distance`."""
+    """Return the two closest prototypes, given all distances in `slot_distance`."""
     distances = views.slot_distance(work, ints)
     first, second = -1, -1
     for p in range(ints[at.PROTOTYPES]):
@@ -186,7 +186,7 @@ def two_nearest(ints, work):
 
 @helper
 def lvq1(floats, ints, x, near, other, right, wrong):
-    """Only the winner learns; OLVQ1 with a rate of its own for each prototype."""
+    """LVQ1 and OLVQ1: move the winner, in OLVQ1 at its own rate."""
     winner = right if near <= other else wrong
     sign = 1.0 if near <= other else -1.0
     if ints[at.RULE] == at.RULE_LVQ1:
@@ -200,7 +200,7 @@ def lvq1(floats, ints, x, near, other, right, wrong):
 
 @helper
 def lvq2(floats, ints, work, x, c):
-    """LVQ2.1 and LVQ3: the two nearest prototypes learn when the sample lies between them."""
+    """LVQ2.1 and LVQ3: move the two nearest prototypes if the sample lies between them."""
     first, second = two_nearest(ints, work)
     if second < 0:
         return
@@ -224,7 +224,7 @@ def lvq2(floats, ints, work, x, c):
 
 @helper
 def learn_from(floats, ints, work, x, c, near, other, right, wrong, gaps):
-    """Let one sample teach by the model's rule; the pair is that of `distances`."""
+    """Learn one sample by the model's rule, given the closest pair of `distances`."""
     rule = ints[at.RULE]
     if gaps == 1 and right >= 0:
         fill_gaps(floats, ints, x, right)

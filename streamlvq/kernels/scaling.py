@@ -2,8 +2,8 @@
 
 The scale of a feature is its standard deviation, but never less than `SCALE_FLOOR` of the largest
 deviation from the mean seen so far: a pixel or a flag that is almost always zero would otherwise be
-blown up to tens of deviations whenever it speaks. Like the standard deviation itself this follows
-any affine change of units.
+tens of deviations off whenever it is not. Like the standard deviation, this scale is equivariant
+under affine changes of units.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from streamlvq.kernels import layout as at
 from streamlvq.kernels.compile import helper
 from streamlvq.kernels.views import row, vector
 
-# A deviation this much smaller than the mean is rounding, not information.
+# A deviation this much smaller than the mean is rounding error.
 RELATIVE_ROUNDING = 1e-20
 
 
 @helper
 def running(x, forget, weight, mean, variance):
-    """Running weight, mean and variance; a missing value (NaN) changes nothing."""
+    """Update a running weight, mean and variance; NaN (missing) changes nothing."""
     for i in range(x.shape[0]):
         here = 1.0 if x[i] == x[i] else 0.0
         delta = x[i] - mean[i] if x[i] == x[i] else 0.0
@@ -32,7 +32,7 @@ def running(x, forget, weight, mean, variance):
 
 @helper
 def observe(floats, ints, x):
-    """Let one reading teach the scales; a missing feature (NaN) teaches nothing."""
+    """Update the scales with one reading; missing features (NaN) change nothing."""
     d = ints[at.FEATURES]
     forget = floats[at.FORGET]
     floor = floats[at.SCALE_FLOOR]
@@ -51,13 +51,13 @@ def observe(floats, ints, x):
     for i in range(d):
         squared = max(variance[i], floor * floor * peak[i] * peak[i])
         rounding = RELATIVE_ROUNDING * mean[i] * mean[i]
-        # Constant so far: says nothing.
+        # Constant so far: no information.
         inverse[i] = 1.0 / sqrt(squared) if squared > rounding else 0.0
 
 
 @helper
 def observe_class(floats, ints, x, c):
-    """Count, mean and spread of the readings of one class, in raw units."""
+    """Update count, mean and variance of one class, in raw units."""
     d = ints[at.FEATURES]
     n = ints[at.CLASSES]
     forget = floats[at.FORGET]

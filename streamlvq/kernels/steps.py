@@ -1,9 +1,9 @@
-"""How far to go: from the gradient of a cost to new prototypes and metrics.
+"""Update steps: from the gradient of a cost to new prototypes and metrics.
 
 Adaptive steps divide a gradient by the root of its running mean square (AdaGrad with forgetting).
-For metrics the mean squares are kept in factored form, one number for each row and one for each
-column: the gradient of one sample is an outer product, so little is lost, and memory and time are
-those of a plain gradient step.
+For metrics the mean squares are factored into one number per row and one per column: the
+gradient of one sample is an outer product, so little is lost, and memory and time are those of a
+plain gradient step.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from streamlvq.kernels.compile import helper
 from streamlvq.kernels.views import metric_of, row, vector
 
 TINY = 1e-12
-FARTHEST = 0.5  # a constant step goes at most half the way
-STEEPEST = 1e150  # a gradient beyond this teaches nothing: its square would overflow
+FARTHEST = 0.5  # a constant step goes at most this fraction of the way
+STEEPEST = 1e150  # larger gradients are ignored: their square would overflow
 
 
 @helper
@@ -28,7 +28,7 @@ def clear(values):
 
 @helper
 def apply_metric(kind, omega, z, projection, pull):
-    """pull = Lambda z, and the projection Omega z on the way."""
+    """Compute the projection Omega z and the pull Lambda z."""
     d = z.shape[0]
     if kind == at.EUCLIDEAN:
         for i in range(d):
@@ -52,7 +52,7 @@ def apply_metric(kind, omega, z, projection, pull):
 
 @helper
 def add_metric_gradient(kind, omega, z, projection, slope, gradient):
-    """gradient += slope * d(z' Omega' Omega z) / d Omega."""
+    """Add slope * d(z' Omega' Omega z) / d Omega to the gradient."""
     d = z.shape[0]
     if kind == at.DIAGONAL:
         for i in range(d):
@@ -69,7 +69,7 @@ def add_metric_gradient(kind, omega, z, projection, slope, gradient):
 def step_prototype(floats, ints, x, p, slope, pull):
     """Move prototype p by the gradient `slope` * d(distance)/dw, given the pull of the sample.
 
-    Features that are missing, or constant so far, stay where they are.
+    Missing features and features constant so far do not move.
     """
     d = ints[at.FEATURES]
     w = row(floats, ints, at.W, p, d)
@@ -97,7 +97,7 @@ def step_prototype(floats, ints, x, p, slope, pull):
 
 @helper
 def fill_gaps(floats, ints, x, p):
-    """A prototype learns a feature that it has never seen from the first sample that has it."""
+    """Copy features that a prototype has never seen from the first sample that has them."""
     d = ints[at.FEATURES]
     w = row(floats, ints, at.W, p, d)
     for i in range(d):
@@ -116,7 +116,7 @@ def squared_norm(values):
 
 @helper
 def normalise(omega):
-    """Frobenius norm one."""
+    """Scale a metric to Frobenius norm one."""
     total = squared_norm(omega)
     if total > 0.0:
         factor = 1.0 / sqrt(total)
@@ -137,7 +137,7 @@ def step_metric_constant(omega, gradient, rate):
 
 @helper
 def step_metric_adaptive(omega, gradient, rate, decay, rows, columns, total, m, factor):
-    """Divide by the factored root mean square: v_ri = rows_r * columns_i / total."""
+    """Take a step divided by the factored root mean square v_ri = rows_r * columns_i / total."""
     d = columns.shape[0]
     steep = 0.0
     for k in range(gradient.shape[0]):
@@ -168,10 +168,10 @@ def step_metric_adaptive(omega, gradient, rate, decay, rows, columns, total, m, 
 
 @helper
 def step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, total, m, factor):
-    """`step_metric_adaptive` for the gradient 2 slope projection z', which is never written out.
+    """Take `step_metric_adaptive` for the gradient 2 slope projection z' without forming it.
 
-    The metric of a single prototype is moved by one such product. What the general step adds up
-    over a whole matrix is then a product of two short sums; this is where most of the time goes.
+    This is the step of a single prototype's metric. Sums over the whole matrix become products of
+    two short sums; most of the time is spent here.
     """
     d = z.shape[0]
     length = 4.0 * slope * slope
@@ -200,7 +200,7 @@ def step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, t
 
 @helper
 def step_prototype_of(x, w, moments, p, inverse, pull, slope, rate, decay):
-    """The adaptive part of `step_prototype`, for one row of a table."""
+    """Take the adaptive part of `step_prototype` for one row of a table."""
     for i in range(x.shape[0]):
         usable = inverse[i] > 0.0 and x[i] == x[i] and w[p, i] == w[p, i]
         gradient = -2.0 * slope * pull[i]
@@ -214,7 +214,7 @@ def step_prototype_of(x, w, moments, p, inverse, pull, slope, rate, decay):
 
 @helper
 def differences(x, w, right, wrong, inverse, z, y):
-    """From two prototypes to the reading; what is missing counts as no difference."""
+    """Compute the differences of a reading to two prototypes; 0 where a feature is missing."""
     for i in range(x.shape[0]):
         a = (x[i] - w[right, i]) * inverse[i]
         b = (x[i] - w[wrong, i]) * inverse[i]
@@ -224,7 +224,7 @@ def differences(x, w, right, wrong, inverse, z, y):
 
 @helper
 def project_both(omega, m, rank, z, y, first, second, pull, push):
-    """`apply_metric` for two differences in one pass over matrix m."""
+    """Apply matrix m to two differences in one pass, see `apply_metric`."""
     d = z.shape[0]
     for i in range(d):
         pull[i] = 0.0
@@ -243,10 +243,10 @@ def project_both(omega, m, rank, z, y, first, second, pull, push):
 
 @helper
 def step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, columns, total):
-    """`step_metric_adaptive` for the gradient first z' + second y', which is never written out.
+    """Take `step_metric_adaptive` for the gradient first z' + second y' without forming it.
 
-    The squares of such a sum of outer products add up in closed form along rows and columns. All
-    four vectors are used up.
+    Sums of squares of two outer products have a closed form along rows and columns. All four
+    vectors are overwritten.
     """
     d = z.shape[0]
     zz, zy, yy = 0.0, 0.0, 0.0
@@ -276,7 +276,7 @@ def step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, col
         z[i] *= factor
         y[i] *= factor
     scale = rate * sqrt(total[m])
-    for r in range(rank):  # roots in a loop of their own are taken four at a time
+    for r in range(rank):  # roots in a separate loop are vectorised
         factor = scale / (sqrt(rows[m, r]) + TINY)
         first[r] *= factor
         second[r] *= factor
@@ -296,7 +296,7 @@ def step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, col
 
 @helper
 def step_collected(floats, ints, work, m):
-    """Move metric m by the gradient collected in `work` and keep its norm."""
+    """Move metric m by the gradient accumulated in `work` and keep its norm."""
     d = ints[at.FEATURES]
     omega = row(floats, ints, at.OMEGA, m, ints[at.RANK] * d)
     gradient = views.metric_gradient(work, ints)
@@ -317,7 +317,7 @@ def step_collected(floats, ints, work, m):
 
 @helper
 def step_own_metric(floats, ints, work, p, slope):
-    """Move the metric of prototype p alone, given its difference and projection in `work`."""
+    """Move the own metric of prototype p, given difference and projection in `work`."""
     d = ints[at.FEATURES]
     omega = metric_of(floats, ints, p)
     z, projection = views.difference(work, ints), views.projection(work, ints)

@@ -1,4 +1,4 @@
-"""The kernels that Python calls: learn, observe and predict, one reading or an array of them."""
+"""Entry points of the prototype models: learn, observe and predict readings and arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from streamlvq.kernels.views import reading, row, vector
 
 @helper
 def infinite_feature(x):
-    """0 if all is finite or missing, else 1 + the index of a value that is not."""
+    """Return 0 if all values are finite or missing, else 1 + the index of one that is not."""
     if not ordinary(x):
         for i in range(x.shape[0]):
             if abs(x[i]) > at.LARGEST:
@@ -38,14 +38,14 @@ def infinite_feature(x):
 
 @helper
 def needs_every_distance(ints):
-    """LVQ2.1, LVQ3 and RSLVQ look at more than the closest prototype of a class."""
+    """Return whether the rule needs all distances: LVQ2.1, LVQ3 and RSLVQ."""
     rule = ints[at.RULE]
     return rule == at.RULE_RSLVQ or rule == at.RULE_LVQ21 or rule == at.RULE_LVQ3
 
 
 @helper
 def measure(floats, ints, work, x, gaps):
-    """Distances and scores of the reading, for every known class."""
+    """Compute distances and scores of the reading for every known class."""
     if ints[at.RULE] == at.RULE_PAIRWISE:
         measure_pairs(floats, ints, work, x, gaps, -1)
         score_by_pairs(floats, ints, work)
@@ -60,7 +60,7 @@ def measure(floats, ints, work, x, gaps):
 
 @helper
 def credit(floats, ints, winner, correct):
-    """Remember who decided, and how useful that was."""
+    """Update wins and usefulness of the prototype that decided."""
     usefulness = vector(floats, ints, at.USEFULNESS, ints[at.SLOTS])
     if ints[at.RENEW] == 1:
         for p in range(ints[at.PROTOTYPES]):
@@ -72,9 +72,9 @@ def credit(floats, ints, winner, correct):
 
 @helper
 def find_pair(floats, ints, work, x, c, gaps, position):
-    """Closest prototype of the class of a stored sample and of any other.
+    """Return the closest prototype of a stored sample's class and of any other class.
 
-    The sample remembers them, because next time they will be good guesses.
+    They are stored with the sample as guesses for the next search.
     """
     last_right = vector(ints, ints, at.BUFFER_RIGHT, ints[at.BUFFER])
     last_wrong = vector(ints, ints, at.BUFFER_WRONG, ints[at.BUFFER])
@@ -91,7 +91,7 @@ def find_pair(floats, ints, work, x, c, gaps, position):
 
 @helper
 def learn_row(floats, ints, work, x, c):
-    """Learn one sample of class c, then rehearse; c == KNOWN announces a new class."""
+    """Learn one sample of class c, then rehearse; c == KNOWN adds a new class."""
     if ints[at.RULE] == at.RULE_PAIRWISE:
         return learn_row_in_pairs(floats, ints, work, x, c)
     gaps = has_gaps(ints, x)
@@ -112,7 +112,7 @@ def learn_row(floats, ints, work, x, c):
         credit(floats, ints, right if near < other else wrong, near < other)
     if place >= 0:
         give_birth(floats, ints, x, c, place, right)
-        wrong = -1  # it has learnt all there is to learn
+        wrong = -1  # this sample became a prototype: nothing left to learn
     sample, label = x, c
     for k in range(rounds_of_learning(ints)):
         if k > 0:
@@ -131,7 +131,7 @@ def learn_row(floats, ints, work, x, c):
 
 @kernel("int64(float64[::1], int64[::1], float64[::1], int64)")
 def learn(floats, ints, work, c):
-    """Learn the reading in `work`. 0: done; see `layout` for the other answers."""
+    """Learn the reading in `work`; return a status code, see `layout`."""
     x = reading(work, ints)
     infinite = infinite_feature(x)
     if infinite > 0:
@@ -144,10 +144,10 @@ def learn(floats, ints, work, c):
     "float64[:, ::1])"
 )
 def learn_array(floats, ints, work, rows, classes, start, before):
-    """Learn rows from `start` on; returns how far it came before it needed another slot.
+    """Learn rows from `start` on; return the row at which another slot was needed, or the end.
 
-    `before`, if it has rows, is given the probabilities of each sample before it was learnt; they
-    stay as they are for samples that cannot be judged, such as the first of a class.
+    `before`, if it has rows, receives the probabilities of each sample before it is learnt; entries
+    stay unchanged where there is no prediction, as for the first sample of a class.
     """
     for k in range(start, rows.shape[0]):
         known = ints[at.KNOWN]
@@ -178,7 +178,7 @@ def observe_array(floats, ints, rows):
 
 @kernel("int64(float64[::1], int64[::1], float64[::1])")
 def predict(floats, ints, work):
-    """Probabilities, distances and winners of every class, left in `work`."""
+    """Compute probabilities, distances and winners of every class, in `work`."""
     x = reading(work, ints)
     infinite = infinite_feature(x)
     if infinite > 0:
@@ -191,7 +191,7 @@ def predict(floats, ints, work):
 
 @kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])")
 def predict_array(floats, ints, work, rows, out):
-    """The probabilities of every known class for each row."""
+    """Compute the probabilities of every known class for each row."""
     forget_answer(ints, work)
     p = views.probabilities(work, ints)
     for k in range(rows.shape[0]):
@@ -204,7 +204,7 @@ def predict_array(floats, ints, work, rows, out):
 
 @kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1])")
 def calibrate_array(floats, ints, work, rows, classes):
-    """Fit temperature and sigmoids on samples that were not learnt."""
+    """Fit temperature and sigmoids on held-out samples."""
     forget_answer(ints, work)
     for k in range(rows.shape[0]):
         x = rows[k]
@@ -217,6 +217,6 @@ def calibrate_array(floats, ints, work, rows, classes):
 
 @kernel("void(float64[::1], int64[::1], float64[:, ::1], int64[::1])")
 def count_classes(floats, ints, rows, classes):
-    """Class statistics alone."""
+    """Update only the class statistics."""
     for k in range(rows.shape[0]):
         observe_class(floats, ints, rows[k], classes[k])

@@ -1,4 +1,4 @@
-"""Arrays inside the memory of a model, for the kernels. See `layout`."""
+"""Views of the named arrays of a model for the kernels, see `layout`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def row(data, ints, section, number, length):
 
 @helper
 def table(data, ints, section, rows, columns):
-    """All rows at once. Unlike `row` it costs no reference count for each row that is looked at."""
+    """Return all rows at once; unlike `row` without a reference count per row."""
     start = ints[SECTIONS + section]
     return data[start : start + rows * columns].reshape((rows, columns))
 
 
 @helper
 def metric_number(ints, prototype):
-    """Metrics are shared by all prototypes, by the two of a pair of classes, or not at all."""
+    """Return the index of a prototype's metric: shared by all, by a pair of classes, or its own."""
     if ints[PAIRS] > 0:
         return prototype // 2
     return prototype if ints[METRICS] > 1 else 0
@@ -45,14 +45,14 @@ def metric_number(ints, prototype):
 
 @helper
 def metric_of(floats, ints, prototype):
-    """The metric that a prototype measures with: its rows, one after the other."""
+    """Return the metric of a prototype, row by row."""
     size = ints[RANK] * ints[FEATURES]
     start = ints[SECTIONS + OMEGA] + metric_number(ints, prototype) * size
     return floats[start : start + size]
 
 
-# `work` holds the reading first, so that it can be packed straight into it, then the answers, then
-# scratch space. Its sections follow from the sizes alone.
+# `work` starts with the reading, so that it can be packed directly, then results, then scratch
+# space. The positions depend only on the sizes.
 @helper
 def reading(work, ints):
     return work[: ints[FEATURES]]
@@ -84,14 +84,14 @@ def class_score(work, ints):
 
 @helper
 def difference(work, ints):
-    """Scratch: a reading minus a prototype, in units of the feature scales."""
+    """Return scratch space for a reading minus a prototype, in feature scales."""
     start = 4 * ints[CLASSES] + ints[FEATURES]
     return work[start : start + ints[FEATURES]]
 
 
 @helper
 def pull(work, ints):
-    """Scratch: the metric applied to the difference."""
+    """Return scratch space for the metric applied to the difference."""
     start = 4 * ints[CLASSES] + 2 * ints[FEATURES]
     return work[start : start + ints[FEATURES]]
 
@@ -121,7 +121,7 @@ def metric_gradient(work, ints):
 
 @helper
 def other_difference(work, ints):
-    """Scratch for a second prototype; the place of the gradient that need not be written out."""
+    """Return scratch space for a second prototype, in place of the metric gradient."""
     start = gradient_start(ints)
     return work[start : start + ints[FEATURES]]
 
@@ -152,9 +152,9 @@ def slots_end(ints):
 
 @helper
 def last_answered(work, ints):
-    """1 or 0, then a reading: whether distances and scores in `work` are the answer for it.
+    """Return the cache: 1 or 0 for valid, then the reading of the results in `work`.
 
-    Whoever predicts a reading mostly goes on to learn it, which starts with the same answer.
+    A reading is usually predicted and then learnt, which starts with the same computation.
     """
     start = slots_end(ints)
     return work[start : start + 1 + ints[FEATURES]]
@@ -167,7 +167,7 @@ def pairs_start(ints):
 
 @helper
 def pair_probabilities(work, ints):
-    """Models of pairs: the probability of the row's class if it is this one or the column's."""
+    """Return pairwise probabilities: P(row's class | row's or column's class)."""
     start = pairs_start(ints)
     known = ints[KNOWN]
     return work[start : start + known * known].reshape((known, known))

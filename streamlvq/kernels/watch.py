@@ -1,7 +1,7 @@
-"""Many readings through model, window and rejection in one go: decided one by one, then learnt.
+"""One kernel call over many readings: model, window and rejection decide, then the model learns.
 
-It is what `streamlvq.wrappers` do for a reading, in the same order and with the same arithmetic;
-`streamlvq.monitor.pipeline` sees to everything that does not happen every day.
+Does what `streamlvq.wrappers` do for one reading, in the same order and with the same arithmetic;
+`streamlvq.monitor.pipeline` handles the rare cases.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from streamlvq.kernels.rejection import (
 from streamlvq.kernels.stream import learn_row, measure
 from streamlvq.kernels.window import advance, combine
 
-# --- what a reading is, if it is not the number of its class -----------------------------------
+# --- targets that are not class numbers --------------------------------------------------------
 UNLABELLED, AGAIN = -1, -2
 
-# --- settings: what certainty is, and where the threshold comes from ---------------------------
+# --- settings: kind of certainty, and rule of the threshold ------------------------------------
 CERTAINTY, RULE, TARGET, WINDOWED = 0, 1, 2, 3
 PROBABILITY, RELSIM = 0, 1
 FIXED, TARGET_RATE, TARGET_ACCURACY, REJECT_COST = 0, 1, 2, 3
 
-# --- columns of what is found out ---------------------------------------------------------------
+# --- columns of the measures --------------------------------------------------------------------
 OUT_CERTAINTY, OUT_THRESHOLD, OUT_RELSIM, OUT_DISTANCE, OUT_SEPARATION = 0, 1, 2, 3, 4
 OUT_COLUMNS = 5
 
-# --- how a decision ended -----------------------------------------------------------------------
+# --- verdicts -----------------------------------------------------------------------------------
 ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
 
 
@@ -54,7 +54,7 @@ def adaptive_threshold(rule, memory, seen, target):
 
 @helper
 def judge(floats, ints, work, by_relsim, best, p, found):
-    """The certainty of a label; -1 if there are no two classes to compare."""
+    """Return the certainty of a label; -1 before two classes are known."""
     if not by_relsim:
         return p[best]
     near, other, winner, runner_up = closest_two(ints, work)
@@ -67,7 +67,7 @@ def judge(floats, ints, work, by_relsim, best, p, found):
 
 @helper
 def separate(floats, ints, work, found):
-    """How far the two closest prototypes are apart; only those that are rejected need it."""
+    """Return the distance between the two closest prototypes; needed only for rejections."""
     _, _, winner, runner_up = closest_two(ints, work)
     found[OUT_SEPARATION] = separation(floats, ints, work, winner, runner_up)
 
@@ -83,7 +83,7 @@ def likeliest(p, known):
 
 @helper
 def opinion(work, ints, logs, place, no_past, windowed, known, out):
-    """The likeliest class, by a window if there is one, and its probabilities in `out`."""
+    """Return the likeliest class, over the window if there is one; probabilities in `out`."""
     p = views.probabilities(work, ints)[:known]
     if windowed:
         return combine(logs[place] if place >= 0 else no_past, p, out)
@@ -121,11 +121,11 @@ def watch(
     found,
     probabilities,
 ):
-    """Go from row `start` to `end`; returns how far it came before it needed room.
+    """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
 
-    `kinds` are class numbers, UNLABELLED or AGAIN. `places` are those of the windows of the
-    devices, -1 for none; `fresh` is 1 where a window begins. `thresholds` has one for each class,
-    `memory` and `seen` are those of an adaptive one.
+    `kinds` are class numbers, UNLABELLED or AGAIN. `places` are the window slots of the devices, -1
+    for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class; `memory` and
+    `seen` belong to an adaptive threshold.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0

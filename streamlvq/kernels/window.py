@@ -1,9 +1,9 @@
-"""Successive readings of a device into one opinion: a product of probabilities, as sums of logs.
+"""Windows: product of the class probabilities of successive readings, as sums of logs.
 
-`logs` is what is remembered of a device: a row for each reading, the newest last, and in row 0
-their sums, so that a prediction is one addition for each class. Rows that no reading has filled yet
-are zero. The last column stands for all classes that were not known when a reading came: it says
-nothing about them, so they are given its average over the classes, 1 / their number.
+`logs` is the window of a device: one row per reading, the newest last, and their sums in row 0, so
+that a prediction needs one addition per class. Unused rows are zero. The last column stands for
+all classes that were unknown when a reading arrived: they get its mean probability, 1 / the number
+of classes known then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from streamlvq.kernels.compile import helper, kernel
 
-FLOOR = 1e-6  # a probability of zero, or one that is not a number, counts as this
+FLOOR = 1e-6  # smallest probability; also replaces NaN
 LOG_FLOOR = log(FLOOR)
 
 
@@ -25,7 +25,7 @@ def floored_log(p):
 
 @kernel("int64(float64[:, ::1], float64[::1], float64[::1])")
 def combine(logs, p, out):
-    """The probabilities of a window and a reading together; returns the likeliest class."""
+    """Combine a window and a reading into probabilities; return the likeliest class."""
     unknown = logs.shape[1] - 1
     top = -inf
     for c in range(p.shape[0]):
@@ -45,12 +45,12 @@ def combine(logs, p, out):
 
 @kernel("void(float64[:, ::1], float64[::1])")
 def advance(logs, p):
-    """Put a reading into a window that has a column for each class; the oldest one leaves it.
+    """Add a reading to a window with a column per class and drop the oldest.
 
-    The sums are made anew: what is added and subtracted for ever drifts away.
+    The sums are recomputed, because repeated adding and subtracting would accumulate errors.
     """
     rows, known = logs.shape[0], p.shape[0]
-    if rows < 2:  # a window of one reading remembers nothing
+    if rows < 2:  # a window of one reading stores nothing
         return
     for r in range(1, rows - 1):
         for c in range(known + 1):

@@ -1,7 +1,6 @@
-"""How good are decisions that may be refused, and can their probabilities be believed?
+"""River metrics for selective classification and calibration.
 
-River's metrics for rejection and calibration. They need a bounded amount of memory, and those of
-several streams can be added up with `merge`.
+They use bounded memory, and metrics of several streams can be combined with `merge`.
 """
 
 from __future__ import annotations

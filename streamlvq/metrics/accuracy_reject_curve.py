@@ -1,4 +1,4 @@
-"""What accuracy can be had for how many rejections."""
+"""`AccuracyRejectCurve`: accuracy as a function of the share of rejected samples."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 RIGHT = 2
 
-LOGARITHMIC = 0.02  # how much an e-fold closer to 1 counts, against a step from 0 to 1
-FINEST = 53 * math.log(2)  # e-folds to the last number before 1
+LOGARITHMIC = 0.02  # weight of an e-fold closer to 1, relative to a step from 0 to 1
+FINEST = 53 * math.log(2)  # e-folds from 0 to the last float before 1
 
 
 class AccuracyRejectCurve(MergeableMetric):
-    """The accuracy of the samples that are kept, for every share that could be rejected.
+    """Accuracy of the accepted samples for every possible reject rate.
 
-    Samples are rejected in the order of their certainty, those of equal certainty together. The
-    curve starts at the accuracy of all samples and ends, by convention, at an accuracy of 1 where
-    everything is rejected. Its area, by the trapezoidal rule, is the value of the metric.
+    Samples are rejected in order of certainty, those of equal certainty together. The curve starts
+    at the accuracy of all samples and ends, by convention, at an accuracy of 1 where everything is
+    rejected. The value of the metric is the area under the curve, by the trapezoidal rule.
 
     Predictions are dictionaries of probabilities, whose certainty is the largest one, or
     decisions: their label and certainty count whether they were accepted or not. A `Decision`
@@ -49,7 +49,7 @@ class AccuracyRejectCurve(MergeableMetric):
     Parameters
     ----------
     bins
-        The number of bins.
+        Number of bins.
 
     Examples
     --------
@@ -109,20 +109,20 @@ class AccuracyRejectCurve(MergeableMetric):
         Parameters
         ----------
         y_true
-            Their classes.
+            True labels.
         y_pred
-            The labels they were given.
+            Predicted labels.
         certainty
-            How certain these were, from 0 to 1.
+            Certainties of the predictions, from 0 to 1.
         w
-            The weight of each of the samples.
+            Weight of each sample.
 
         """
         weight, certainties = check_weight(w), _checked(certainty)
         if not len(y_true) == len(y_pred) == len(certainties):
             lengths = f"{len(y_true)}, {len(y_pred)} and {len(certainties)}"
             raise ValueError(f"expected as many classes as labels and certainties, got {lengths}")
-        # One by one, because arrays of labels of several kinds would turn them into strings
+        # One by one: an array of mixed labels would turn them into strings
         right = np.array([bool(a == b) for a, b in zip(y_true, y_pred, strict=True)], float)
         places = np.searchsorted(_borders(self.bins), certainties, side="right") - 1
         counts = np.bincount(places, minlength=self.bins)
@@ -137,19 +137,19 @@ class AccuracyRejectCurve(MergeableMetric):
         return False
 
     def get(self) -> float:
-        """The area under the curve, 0 before any sample."""
+        """Return the area under the curve, 0 before any sample."""
         rates, accuracies, _ = self.points()
         return float(np.trapezoid(accuracies, rates))
 
     @property
     def area(self) -> float:
-        """The area under the curve, 0 before any sample."""
+        """Area under the curve, 0 before any sample."""
         return self.get()
 
     def points(self) -> CurvePoints:
-        """Reject rates, accuracies and thresholds, from nothing rejected to everything.
+        """Return reject rates, accuracies and thresholds, from nothing to everything rejected.
 
-        The first threshold is 0. The last one, which rejects everything, is infinite.
+        The first threshold is 0; the last one, which rejects everything, is infinite.
         """
         used = np.flatnonzero(self._sums[:, WEIGHT] > 0)
         if not len(used):
@@ -159,17 +159,17 @@ class AccuracyRejectCurve(MergeableMetric):
         kept, kept_right = np.cumsum(weight[::-1])[::-1], np.cumsum(right[::-1])[::-1]
         accuracies = np.append(np.clip(kept_right / kept, 0.0, 1.0), 1.0)
         thresholds = np.append(_borders(self.bins)[used], np.inf)
-        thresholds[0] = 0.0  # who rejects nothing should not reject what is still to come
+        thresholds[0] = 0.0  # must also accept less certain samples to come
         return CurvePoints(rejected / rejected[-1], accuracies, thresholds)
 
     def accuracy_at(self, reject_rate: float) -> float:
-        """The accuracy of the others if this share is rejected, 0 before any sample."""
+        """Return the accuracy of accepted samples at a reject rate, 0 before any sample."""
         check_range("accuracy_at", "reject_rate", reject_rate, 0, 1)
         rates, accuracies, _ = self.points()
         return float(np.interp(reject_rate, rates, accuracies)) if len(rates) > 1 else 0.0
 
     def threshold_at(self, reject_rate: float) -> float:
-        """The largest threshold that rejects at most this share; samples below it are rejected."""
+        """Return the largest threshold that rejects at most this share of samples."""
         check_range("threshold_at", "reject_rate", reject_rate, 0, 1)
         rates, _, thresholds = self.points()
         if len(rates) == 1:
@@ -177,19 +177,19 @@ class AccuracyRejectCurve(MergeableMetric):
         return float(thresholds[np.searchsorted(rates, reject_rate, side="right") - 1])
 
     def threshold_for(self, accuracy: float) -> float | None:
-        """The smallest threshold that keeps samples of at least this accuracy; None without one."""
+        """Return the smallest threshold that reaches an accuracy; None if there is none."""
         check_range("threshold_for", "accuracy", accuracy, 0, 1)
         found = self._first(accuracy)
         return None if found is None else float(self.points().thresholds[found])
 
     def reject_rate_for(self, accuracy: float) -> float | None:
-        """The share that `threshold_for` this accuracy rejects; None if there is no threshold."""
+        """Return the reject rate of `threshold_for` an accuracy; None if there is none."""
         check_range("reject_rate_for", "accuracy", accuracy, 0, 1)
         found = self._first(accuracy)
         return None if found is None else float(self.points().reject_rates[found])
 
     def _first(self, accuracy: float) -> int | None:
-        """The first point that was observed, not only agreed upon, to be as accurate as this."""
+        """Return the first point with this accuracy, except the conventional last one."""
         good = np.flatnonzero(self.points().accuracies[:-1] >= accuracy)
         return int(good[0]) if len(good) else None
 
@@ -199,9 +199,9 @@ class AccuracyRejectCurve(MergeableMetric):
         Parameters
         ----------
         ax
-            Where to draw; a new figure by default. Several curves can share it.
+            Axes to draw on; a new figure by default. Several curves can share them.
         label
-            What to call it in the legend.
+            Name in the legend.
 
         """
         return plot.accuracy_reject_curve(self, ax, label)
@@ -209,10 +209,10 @@ class AccuracyRejectCurve(MergeableMetric):
 
 @functools.lru_cache(maxsize=8)
 def _borders(bins: int) -> Floats:
-    """The smallest certainty of each bin; the last bin is for exactly 1.
+    """Return the smallest certainty of each bin; the last bin is for exactly 1.
 
-    Certainties are spread evenly over [0, 1], but they also crowd near 1, where 1 - 1e-6 and
-    1 - 1e-12 are as different as 0.1 and 0.9. So bins are equal steps of a sum of both scales,
+    Certainties spread over [0, 1] but also crowd near 1, where 1 - 1e-6 and 1 - 1e-12 are as
+    different as 0.1 and 0.9. So bins are equal steps on the sum of a linear and a log scale,
     c - LOGARITHMIC * log(1 - c), written here in folds = -log(1 - c).
     """
     folds = np.linspace(0.0, FINEST, 100_001)
@@ -220,13 +220,13 @@ def _borders(bins: int) -> Floats:
     steps = np.linspace(0.0, scale[-1], bins)
     borders: Floats = -np.expm1(-np.interp(steps, scale, folds))
     borders[-1] = 1.0
-    borders.flags.writeable = False  # all curves with as many bins share it
+    borders.flags.writeable = False  # shared by all curves with this number of bins
     return borders
 
 
 @functools.lru_cache(maxsize=8)
 def _border_list(bins: int) -> list[float]:
-    """The same for bisection, which finds one number in a list faster than in an array."""
+    """Return the borders as a list, which bisects faster than an array for single numbers."""
     return [float(border) for border in _borders(bins)]
 
 

@@ -1,4 +1,4 @@
-"""What a prediction says, whichever way it is given."""
+"""Reading predictions: labels, dictionaries of probabilities, or decisions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streamlvq.records import Decision
 
 Label = Hashable
 
-SLACK = 1e-6  # probabilities that should add up to one may miss it by rounding
+SLACK = 1e-6  # rounding error allowed above a probability of 1
 
 
 def check_share(value: Any, what: str) -> float:
-    """The value, which must lie between 0 and 1."""
+    """Return the value; raise ValueError unless it lies between 0 and 1."""
     number = _number(value)
     if -SLACK <= number <= 1 + SLACK:
         return min(max(number, 0.0), 1.0)
@@ -23,7 +23,7 @@ def check_share(value: Any, what: str) -> float:
 
 
 def check_weight(w: Any) -> float:
-    """The weight, which must be finite and not negative."""
+    """Return the weight; raise ValueError unless it is finite and not negative."""
     number = _number(w)
     if 0 <= number < math.inf:
         return number
@@ -31,18 +31,18 @@ def check_weight(w: Any) -> float:
 
 
 def label_and_certainty(y_pred: Any) -> tuple[Label, float]:
-    """The label that is considered, and how certain it is."""
+    """Return the predicted label and its certainty."""
     if isinstance(y_pred, dict):
         return _most_probable(y_pred)
     if not isinstance(y_pred, Decision):
         raise ValueError(f"expected class probabilities or a Decision, got {y_pred!r}")
-    if y_pred.label is None:  # nothing learnt yet: there is nothing to be certain of
+    if y_pred.label is None:  # nothing learnt yet: certainty 0
         return None, 0.0
     return y_pred.label, check_share(y_pred.certainty, "a certainty")
 
 
 def label_and_probability(y_pred: Any) -> tuple[Label, float] | None:
-    """The label and its probability; None from a decision that knows no label."""
+    """Return the label and its probability; None for a decision without a label."""
     if not isinstance(y_pred, Decision):
         return label_and_certainty(y_pred)
     if y_pred.label is None:
@@ -54,7 +54,7 @@ def label_and_probability(y_pred: Any) -> tuple[Label, float] | None:
 
 
 def accepted_label(y_pred: Any) -> tuple[bool, Label]:
-    """Whether there is a label to be trusted, and which."""
+    """Return whether the prediction was accepted, and its label."""
     if isinstance(y_pred, Decision):
         return bool(y_pred.accepted), y_pred.label
     if isinstance(y_pred, dict):
@@ -63,7 +63,7 @@ def accepted_label(y_pred: Any) -> tuple[bool, Label]:
 
 
 def _number(value: Any) -> float:
-    if type(value) is float:  # nearly always, and asking for Real takes a while
+    if type(value) is float:  # the common case; testing for Real is slow
         return value
     return float(value) if isinstance(value, numbers.Real) else math.nan
 
@@ -71,7 +71,7 @@ def _number(value: Any) -> float:
 def _most_probable(probabilities: dict[Label, float]) -> tuple[Label, float]:
     if not probabilities:
         raise ValueError("expected the probability of at least one class, got {}")
-    if math.isnan(sum(probabilities.values())):  # max() would miss a NaN, depending on the order
+    if math.isnan(sum(probabilities.values())):  # max() misses a NaN unless it comes first
         raise ValueError(f"expected probabilities from 0 to 1, got {probabilities!r}")
     label = max(probabilities, key=probabilities.__getitem__)
     return label, check_share(probabilities[label], "probabilities")

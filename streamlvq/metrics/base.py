@@ -1,4 +1,4 @@
-"""What the metrics have in common: sums over samples, which can be added up."""
+"""`MergeableMetric`, the base of the metrics: sums over samples that can be merged."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from streamlvq.metrics.records import Evidence
 
 Label = Hashable
 
-COUNT, WEIGHT = 0, 1  # columns of the sums; what a metric adds up follows
+COUNT, WEIGHT = 0, 1  # first columns of the sums; those of the metric follow
 
 
 class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
-    """Base of the metrics: a table of sums with a row for each bin.
+    """Base class of the metrics: a table of sums with one row per bin.
 
-    A metric says what a sample adds to the table and what the table means. Memory does not grow
+    A subclass defines what a sample adds to the table and how to evaluate it. Memory does not grow
     with the stream, and the table of two streams is the sum of their tables.
     """
 
@@ -32,7 +32,7 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
 
     @abc.abstractmethod
     def _evidence(self, y_true: Label, y_pred: Any) -> Evidence | None:
-        """What a sample adds; None if it says nothing."""
+        """Return what a sample adds to the sums; None if it is ignored."""
 
     def update(self, y_true: Label, y_pred: Any, w: float = 1.0) -> None:
         """Add a sample."""
@@ -41,7 +41,7 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
             self._sums[evidence.bin] += _amounts(evidence, weight)
 
     def revert(self, y_true: Label, y_pred: Any, w: float = 1.0) -> None:
-        """Take back a sample that was added."""
+        """Remove a sample that was added before."""
         weight, evidence = check_weight(w), self._evidence(y_true, y_pred)
         if evidence is None:
             return
@@ -50,23 +50,23 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
             raise ValueError(f"expected a sample that was added before, got {y_true!r}, {y_pred!r}")
         row -= _amounts(evidence, weight)
         if row[COUNT] == 0:
-            row[:] = 0.0  # rounding must not leave a sample behind that weighs next to nothing
+            row[:] = 0.0  # rounding must not leave a tiny weight behind
 
     def merge(self, other: Self) -> None:
-        """Add what another metric has seen.
+        """Add the samples of another metric.
 
         Parameters
         ----------
         other
-            A metric of the same class and with as many bins; it stays as it is.
+            Metric of the same class with the same number of bins; it stays unchanged.
 
         """
         if type(other) is not type(self) or other._sums.shape != self._sums.shape:
-            raise ValueError(f"expected another {_written(self)}, got {_written(other)}")
+            raise ValueError(f"expected another {_expression(self)}, got {_expression(other)}")
         self._sums += other._sums
 
     def __iadd__(self, other: Self) -> Self:  # type: ignore[misc]
-        # River's + makes a collection, which is not what += is for
+        # River's + makes a collection; += merges instead
         self.merge(other)
         return self
 
@@ -74,18 +74,18 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
         return Metrics(list(super().__add__(other)))
 
     def _mean(self, column: int) -> float:
-        """The mean of a column over all samples, 0 before any."""
+        """Return the mean of a column over all samples, 0 before any."""
         weight = self._sums[:, WEIGHT].sum()
         return float(self._sums[:, column].sum() / weight) if weight > 0 else 0.0
 
 
 def _amounts(evidence: Evidence, weight: float) -> list[float]:
-    """What a sample adds to each column."""
+    """Return the amounts that a sample adds to each column."""
     return [1.0, weight, *[weight * value for value in evidence.values]]
 
 
-def _written(metric: Any) -> str:
-    """A metric as one would write it in a program."""
+def _expression(metric: Any) -> str:
+    """Return a metric as the expression that creates it."""
     if not isinstance(metric, MergeableMetric):
         return repr(metric)
     given = ", ".join(f"{name}={value!r}" for name, value in metric._get_params().items())

@@ -1,4 +1,4 @@
-"""Several metrics at once."""
+"""Collection of metrics that accepts decisions."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from streamlvq.records import Decision
 
 
 class Metrics(metrics.base.Metrics):  # type: ignore[misc]
-    """River's collection of metrics, for decisions too.
+    """River's collection of metrics, extended to decisions.
 
-    River asks a prediction for what each metric needs, and a `Decision` would not understand.
-    This is what `+` makes if one of our metrics stands first; rejected decisions count for River's
-    by their labels.
+    River's own collection cannot handle a `Decision`. `+` creates this one if one of our metrics
+    comes first; River's metrics use the label of a decision, also of a rejected one.
     """
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         if not isinstance(y_pred, Decision):
             super().update(y_true, y_pred, w)
             return
-        for metric, said in self._understood(y_pred):
-            metric.update(y_true, said, w)
+        for metric, prediction in self._adapted(y_pred):
+            metric.update(y_true, prediction, w)
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         if not isinstance(y_pred, Decision):
             super().revert(y_true, y_pred, w)
             return
-        for metric, said in self._understood(y_pred):
-            metric.revert(y_true, said, w)
+        for metric, prediction in self._adapted(y_pred):
+            metric.revert(y_true, prediction, w)
 
-    def _understood(self, decision: Decision) -> list[tuple[Any, Any]]:
-        """The metrics, with what each of them understands of the decision."""
+    def _adapted(self, decision: Decision) -> list[tuple[Any, Any]]:
+        """Return each metric with the form of the decision that it accepts."""
         ours: list[tuple[Any, Any]] = [(metric, decision) for metric in self if _is_ours(metric)]
-        if decision.label is None:  # River leaves out predictions that say nothing
+        if decision.label is None:  # River ignores predictions without a label
             return ours
         label, probabilities = decision.label, decision.probabilities
         others = [metric for metric in self if not _is_ours(metric)]

@@ -1,4 +1,4 @@
-"""The accuracy of what was decided."""
+"""`CoveredAccuracy`: accuracy of the accepted samples."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ RIGHT = 2
 
 
 class CoveredAccuracy(MergeableMetric):
-    """The accuracy over the samples that were accepted; the rejected ones do not count.
+    """Accuracy over the accepted samples; rejected ones do not count.
 
-    A prediction of None and a `Decision` that is not accepted are rejections. Look at it together
-    with `RejectRate`: a classifier that rejects nearly everything is easily right.
+    A prediction of None and a `Decision` that is not accepted are rejections. Use it together with
+    `RejectRate`: a classifier that rejects nearly everything is easily right.
 
     Examples
     --------
@@ -50,5 +50,5 @@ class CoveredAccuracy(MergeableMetric):
         return Evidence(0, (float(bool(y_true == label)),)) if accepted else None
 
     def get(self) -> float:
-        """The accuracy over the accepted samples, 0 before any."""
+        """Return the accuracy over the accepted samples, 0 before any."""
         return self._mean(RIGHT)

@@ -1,4 +1,4 @@
-"""How far probabilities are from what happens."""
+"""`ExpectedCalibrationError`: difference between predicted probabilities and accuracy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RIGHT, CONFIDENCE = 2, 3
 
 
 class ExpectedCalibrationError(MergeableMetric):
-    """How far the probability of the predicted class is from how often it is right.
+    """Mean difference between the probability of the predicted class and its accuracy.
 
     Of the predictions made with a probability of about 0.8, eight in ten should be right. The
     samples are put into bins of equal width by the probability of the predicted class, and the
@@ -32,8 +32,8 @@ class ExpectedCalibrationError(MergeableMetric):
     Parameters
     ----------
     bins
-        The number of bins. More bins find differences that few would average away, and need more
-        samples to tell them from chance.
+        Number of bins. More bins reveal differences that fewer would average out, but need more
+        samples.
 
     Examples
     --------
@@ -68,12 +68,12 @@ class ExpectedCalibrationError(MergeableMetric):
         self.bins = bins
 
     def _evidence(self, y_true: Label, y_pred: Any) -> Evidence | None:
-        said = label_and_probability(y_pred)
-        if said is None:
+        prediction = label_and_probability(y_pred)
+        if prediction is None:
             return None
-        label, confidence = said
-        place = min(int(confidence * self.bins), self.bins - 1)
-        return Evidence(place, (float(bool(y_true == label)), confidence))
+        label, confidence = prediction
+        bin_index = min(int(confidence * self.bins), self.bins - 1)
+        return Evidence(bin_index, (float(bool(y_true == label)), confidence))
 
     @property
     def bigger_is_better(self) -> bool:
@@ -84,13 +84,13 @@ class ExpectedCalibrationError(MergeableMetric):
         return False
 
     def get(self) -> float:
-        """The mean difference between confidence and accuracy, 0 before any sample."""
+        """Return the mean difference between confidence and accuracy, 0 before any sample."""
         confidence, accuracy, weight = self.reliability()
         total = weight.sum()
         return float(weight @ np.abs(accuracy - confidence) / total) if total > 0 else 0.0
 
     def reliability(self) -> Reliability:
-        """Mean confidence, accuracy and weight of every bin that is not empty."""
+        """Return mean confidence, accuracy and weight of every bin that is not empty."""
         sums = self._sums[self._sums[:, WEIGHT] > 0]
         weight = sums[:, WEIGHT]
         return Reliability(sums[:, CONFIDENCE] / weight, sums[:, RIGHT] / weight, weight)
@@ -101,9 +101,9 @@ class ExpectedCalibrationError(MergeableMetric):
         Parameters
         ----------
         ax
-            Where to draw; a new figure by default.
+            Axes to draw on; a new figure by default.
         label
-            What to call it in the legend.
+            Name in the legend.
 
         """
         return plot.reliability_diagram(self, ax, label)

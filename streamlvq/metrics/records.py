@@ -1,4 +1,4 @@
-"""What metrics are told, and what they answer when one number is not enough."""
+"""Records of the metrics: contributions of samples, curves and reliability tables."""
 
 from __future__ import annotations
 
@@ -11,32 +11,23 @@ Floats = npt.NDArray[np.float64]
 
 
 class Evidence(NamedTuple):
-    """What a sample says to a metric.
-
-    Parameters
-    ----------
-    bin
-        The row of the sums that it belongs to.
-    values
-        What it adds there if its weight is one.
-
-    """
+    """Contribution of one sample: its row of the sums, and what it adds at weight one."""
 
     bin: int
     values: tuple[float, ...]
 
 
 class CurvePoints(NamedTuple):
-    """The points of an accuracy-reject curve, from nothing rejected to everything.
+    """Points of an accuracy-reject curve, from nothing to everything rejected.
 
     Parameters
     ----------
     reject_rates
-        The share of the samples that is rejected.
+        Share of rejected samples.
     accuracies
-        The accuracy of the others.
+        Accuracy of the accepted samples.
     thresholds
-        The certainty below which samples are rejected.
+        Certainty below which samples are rejected.
 
     """
 
@@ -46,16 +37,16 @@ class CurvePoints(NamedTuple):
 
 
 class Reliability(NamedTuple):
-    """How often predictions of about the same confidence are right, the least confident first.
+    """Accuracy of predictions of similar confidence, the least confident first.
 
     Parameters
     ----------
     confidence
-        The mean probability that was predicted.
+        Mean predicted probability.
     accuracy
-        The share that was right.
+        Share of right predictions.
     weight
-        The weight of the samples.
+        Total weight of the samples.
 
     """
 

@@ -1,4 +1,4 @@
-"""The share of samples without a decision."""
+"""`RejectRate`: share of rejected samples."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ REJECTED = 2
 
 
 class RejectRate(MergeableMetric):
-    """The share of the samples that were rejected.
+    """Share of the samples that were rejected.
 
     A prediction of None and a `Decision` that is not accepted are rejections, anything else is
-    not. River's `evaluate.progressive_val_score` never shows a metric the predictions that are
-    None, so this one would see nothing there. Write the loop, as below.
+    not. River's `evaluate.progressive_val_score` does not pass predictions of None to metrics, so
+    write the loop yourself, as below.
 
     Examples
     --------
@@ -54,5 +54,5 @@ class RejectRate(MergeableMetric):
         return False
 
     def get(self) -> float:
-        """The share that was rejected, 0 before any sample."""
+        """Return the share that was rejected, 0 before any sample."""
         return self._mean(REJECTED)

@@ -1,4 +1,4 @@
-"""The models, one for each file."""
+"""Prototype classifiers: Kohonen's LVQ, the GLVQ and RSLVQ families, pairs and committees."""
 
 from __future__ import annotations
 

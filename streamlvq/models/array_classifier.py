@@ -19,7 +19,7 @@ Label = Hashable
 
 
 class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
-    """River's mini-batch interface for everything that can learn and predict arrays."""
+    """River's mini-batch interface for classifiers that learn and predict arrays."""
 
     @property
     def _multiclass(self) -> bool:
@@ -27,49 +27,49 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
 
     @property
     def mutable_parameters(self) -> frozenset[str]:
-        """The parameters that may change in a model that has begun to learn."""
+        """Parameters that may still be changed once the model has started learning."""
         return frozenset(self._mutable_attributes)
 
     @property
     @abc.abstractmethod
     def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of their appearance."""
+        """Labels seen so far, in order of first appearance."""
 
     @abc.abstractmethod
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
-        """Learn the rows of an array one after the other."""
+        """Learn the rows of an array in order."""
 
     @abc.abstractmethod
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
-        """Class probabilities, a row for each reading and a column for each of `classes`."""
+        """Return class probabilities: one row per reading, one column per entry of `classes`."""
 
     def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         probabilities = self.predict_proba_array(X, features)
-        known = list(self.classes)
-        if not known:
+        labels_seen = list(self.classes)
+        if not labels_seen:
             return np.full(len(probabilities), None)
-        kinds = {type(label) for label in known}
-        if len(kinds) == 1 and kinds <= {str, int, float, bool}:
-            labels = np.array(known)
-        else:  # labels that numpy would convert
-            labels = np.empty(len(known), object)
-            for code, label in enumerate(known):
+        types = {type(label) for label in labels_seen}
+        if len(types) == 1 and types <= {str, int, float, bool}:
+            labels = np.array(labels_seen)
+        else:  # numpy would convert mixed labels to one type
+            labels = np.empty(len(labels_seen), object)
+            for code, label in enumerate(labels_seen):
                 labels[code] = label
         return np.asarray(labels[probabilities.argmax(axis=1)])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn a data frame, row by row."""
+        """Learn a data frame row by row."""
         self.learn_array(X, y)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Class probabilities, a column for each class."""
+        """Return class probabilities, one column per class."""
         import pandas as pd  # noqa: PLC0415
 
         return pd.DataFrame(self.predict_proba_array(X), index=X.index, columns=list(self.classes))
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         import pandas as pd  # noqa: PLC0415
 
         labels = self.predict_array(X)

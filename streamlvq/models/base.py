@@ -1,4 +1,4 @@
-"""What all models have in common: River's interface, the array entrance, insight."""
+"""`LVQClassifier`, the base of all models: River's interface, arrays, state and insight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from streamlvq.estimator import (
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.array_classifier import ArrayClassifier, Label
-from streamlvq.models.batch import Arrays, Batch
+from streamlvq.models.batch import Arrays, KernelBatch
 from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
@@ -44,23 +44,23 @@ from streamlvq.vectorize import (
     to_rows,
 )
 
-# Rules that give a reading the label of its closest prototype.
+# Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQClassifier(ArrayClassifier):
-    """Base of the models; it knows no learning rule.
+    """Base class of the models.
 
-    A model is a rule, a kind of metric, and whether each prototype has a metric of its own. Its
-    parameters are dataclass fields, so that a model declares only what it adds or changes.
+    A subclass chooses the learning rule, the kind of metric, and whether each prototype has its own
+    metric. Parameters are dataclass fields, so a subclass declares only what it adds or changes.
     """
 
     _rule: ClassVar[int]
     _kind: ClassVar[int] = at.EUCLIDEAN
     _local: ClassVar[bool] = False
     _start_temperature: ClassVar[float] = 2.0
-    has_relsim: ClassVar[bool] = True  # prototypes decide alone, so a RelSim means something
+    has_relsim: ClassVar[bool] = True  # False if no single prototype decides
 
     prototypes_per_class: int = 1
     max_prototypes_per_class: int = 8
@@ -84,7 +84,7 @@ class LVQClassifier(ArrayClassifier):
     # --- parameters ------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Refuse impossible parameters, saying what was expected."""
+        """Raise `ParameterError` for parameters out of range."""
         owner = type(self).__name__
         check_range(owner, "prototypes_per_class", self.prototypes_per_class, 1, whole=True)
         check_range(owner, "max_prototypes_per_class", self.max_prototypes_per_class, 1, whole=True)
@@ -104,7 +104,7 @@ class LVQClassifier(ArrayClassifier):
         return {"max_prototypes_per_class", "learning_rate", "rehearsal", "half_life"}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A mutable parameter takes effect at once, however it is set; a bad value changes nothing."""
+        """Set an attribute; mutable parameters take effect at once, invalid values change nothing."""
         if "_engine" not in self.__dict__ or name not in self._mutable_attributes:
             object.__setattr__(self, name, value)
             return
@@ -120,7 +120,7 @@ class LVQClassifier(ArrayClassifier):
             self._engine.set_parameters(self._parameters(), self._switches())
 
     def _parameters(self) -> dict[int, float]:
-        """The numbers that the kernels go by."""
+        """Return the real-valued kernel parameters by their position in `layout`."""
         forget = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
         return {
             at.LEARNING_RATE: self.learning_rate,
@@ -130,10 +130,11 @@ class LVQClassifier(ArrayClassifier):
         }
 
     def _switches(self) -> dict[int, int]:
+        """Return the integer kernel parameters by their position in `layout`."""
         return {
             at.LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
             at.REHEARSAL: self.rehearsal,
-            # What counts less than half is not worth learning again.
+            # Samples older than one half-life are not worth rehearsing.
             at.REACH: self.buffer_size
             if self.half_life is None
             else min(self.buffer_size, int(self.half_life)),
@@ -150,7 +151,7 @@ class LVQClassifier(ArrayClassifier):
         return None
 
     def spec(self) -> ModelSpec:
-        """Return what the model is before it has learnt anything; without a seed one is drawn."""
+        """Return the fixed properties of the model; draws a seed if none was given."""
         seed = secrets.randbits(31) if self.seed is None else self.seed
         return ModelSpec(
             rule=self._rule,
@@ -167,46 +168,46 @@ class LVQClassifier(ArrayClassifier):
 
     @property
     def features(self) -> tuple[Hashable, ...]:
-        """The features seen so far, in the order of the model's columns."""
+        """Features seen so far, in the order of the model's columns."""
         return self._vectorizer.features
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of their appearance."""
+        """Labels seen so far, in order of first appearance."""
         return tuple(self._labels)
 
     @property
     def samples(self) -> int:
-        """Labelled samples learnt so far."""
+        """Number of labelled samples learnt so far."""
         return 0 if self._engine is None else self._engine.state.size(at.SAMPLES)
 
     @property
     def known_labels(self) -> list[Label]:
-        """The model's own list of classes; a new class makes it another list, known by identity."""
+        """The model's own list of classes; replaced by a new list object when a class is added."""
         return self._labels
 
     @property
     def engine(self) -> Engine | None:
-        """The arrays of the model and the kernels on them; None before its first reading."""
+        """Arrays of the model and the kernels that work on them; None before the first reading."""
         return self._engine
 
     @classmethod
     def decides_by_distance(cls) -> bool:
-        """Return True if a reading gets the label of its closest prototype."""
+        """Return True if the closest prototype alone decides the label."""
         return cls._rule in BY_DISTANCE
 
     @classmethod
     def metric_kind(cls) -> int:
-        """Return the kind of metric, as `layout` numbers them."""
+        """Return the kind of metric, one of the constants in `layout`."""
         return cls._kind
 
     @classmethod
     def has_local_metrics(cls) -> bool:
-        """Return True if each prototype has a metric of its own."""
+        """Return True if each prototype has its own metric."""
         return cls._local
 
     def _admit(self, names: Sequence[Hashable]) -> Engine:
-        """Make room for features that are new; build the model with its first reading."""
+        """Add new features; build the engine at the first reading."""
         if self._engine is None:
             self._engine = Engine(self.spec(), len(names), self._start_temperature)
             self._engine.set_parameters(self._parameters(), self._switches())
@@ -219,7 +220,7 @@ class LVQClassifier(ArrayClassifier):
     def _classes_changed(self, engine: Engine) -> None:
         self._labels = list(self._codes)[: engine.known]
         self._codes = {label: code for code, label in enumerate(self._labels)}
-        self._by_label = None  # made anew when it is needed: many classes may still come
+        self._by_label = None  # rebuilt on demand: many classes may follow
         engine.classes_changed()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,9 +231,9 @@ class LVQClassifier(ArrayClassifier):
         self._by_label = None
 
     def _prepare(self, x: Reading) -> Engine:
-        """Put a reading into the engine, admitting new features once its numbers are known good."""
+        """Copy a reading into the engine; add its new features once its values have been checked."""
         engine = self._engine
-        self._vectorizer.refuse_others(x)
+        self._vectorizer.check_mapping(x)
         new = self._vectorizer.unknown(x)
         if new:
             _refuse_bad_reading(x)
@@ -241,24 +242,24 @@ class LVQClassifier(ArrayClassifier):
         self._vectorizer.fill(engine.buffer, x)
         return engine
 
-    # --- River: one by one -----------------------------------------------------------------------
+    # --- River: one reading at a time ------------------------------------------------------------
 
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
         try:
             code = self._codes.get(y)
         except TypeError as error:
-            raise TypeError(f"expected a label that is hashable, got {y!r}") from error
+            raise TypeError(f"expected a hashable label, got {y!r}") from error
         if code is None:
             self._learn_new_class(x, y)
             return
         engine, vectorizer = self._engine, self._vectorizer
-        # What follows is `_prepare` for a reading of just the known features, spelt out because a
-        # call costs a tenth of the whole.
+        # `_prepare` inlined for a reading with exactly the known features: the call would cost a
+        # tenth of the total time.
         if engine is not None and len(x) == vectorizer.width:
             try:
                 vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
-            except Exception:  # the slow way says what is wrong with it
+            except Exception:  # the slow path raises a precise error
                 engine = self._prepare(x)
         else:
             engine = self._prepare(x)
@@ -285,7 +286,7 @@ class LVQClassifier(ArrayClassifier):
         self._classes_changed(engine)
 
     def observe_one(self, x: Reading) -> None:
-        """Let a reading without a label teach the feature scales."""
+        """Update the feature scales with an unlabelled reading."""
         status = self._prepare(x).observe()
         if status:
             raise self._infinite(status)
@@ -297,7 +298,7 @@ class LVQClassifier(ArrayClassifier):
         return ValueError(f"feature {name!r}: {EXPECTED_NUMBER}, got {value}")
 
     def _answer(self, x: Reading) -> Engine | None:
-        """Fill in the engine's probabilities for a reading; None before anything was learnt."""
+        """Compute the probabilities of a reading in the engine; None before anything is learnt."""
         engine, vectorizer = self._engine, self._vectorizer
         if engine is None or not self._labels:
             return None
@@ -306,7 +307,7 @@ class LVQClassifier(ArrayClassifier):
                 vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
             else:
                 vectorizer.fill(engine.buffer, x)
-        except Exception:  # the slow way says what is wrong with it
+        except Exception:  # the slow path raises a precise error
             vectorizer.fill(engine.buffer, x)
         status = engine.predict_kernel(*engine.memory)
         if status:
@@ -314,28 +315,27 @@ class LVQClassifier(ArrayClassifier):
         return engine
 
     def predict_labels_one(self, x: Reading) -> tuple[list[Label], Rows] | None:
-        """As `predict_proba_one`, without a dictionary: labels, and an array of probabilities.
+        """Return labels and an array of their probabilities; None before anything is learnt.
 
-        Both are the model's own and hold until it is asked or taught again. None before anything
-        was learnt.
+        A faster `predict_proba_one`. Both belong to the model and are valid until its next call.
         """
         engine = self._answer(x)
         return None if engine is None else (self._labels, engine.probabilities)
 
     def vector(self, x: Reading) -> list[float]:
-        """Return a reading as numbers in the order of `features`; NaN where one is missing."""
+        """Return the values of a reading in the order of `features`, NaN where missing."""
         return self._vectorizer.vector(x)
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
-        """The probability of every class learnt so far."""
+        """Return the probability of every class learnt so far."""
         engine, vectorizer = self._engine, self._vectorizer
-        # The inside of `_answer` once more, see `learn_one`.
+        # `_answer` inlined, see `learn_one`.
         try:
             if len(x) == vectorizer.width:
                 vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))  # type: ignore[union-attr]
                 if not engine.predict_kernel(*engine.memory):  # type: ignore[union-attr]
                     return self._by_label(*engine.probabilities.tolist())  # type: ignore[union-attr, misc]
-        except Exception:  # nothing learnt, a new class, or odd values: the slow way knows
+        except Exception:  # nothing learnt, a new class or odd values: take the slow path
             pass
         engine = self._answer(x)
         if engine is None:
@@ -345,7 +345,7 @@ class LVQClassifier(ArrayClassifier):
         return self._by_label(*engine.probabilities.tolist())
 
     def predict_one(self, x: Reading) -> Label | None:
-        """The most probable class; None before anything was learnt."""
+        """Return the most probable class; None before anything is learnt."""
         engine = self._answer(x)
         if engine is None:
             return None
@@ -354,7 +354,7 @@ class LVQClassifier(ArrayClassifier):
     # --- arrays ----------------------------------------------------------------------------------
 
     def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
-        """Return the features that the columns of an array stand for, unless `names` says it."""
+        """Return the feature names of an array's columns: `names` if given, else the model's."""
         if names is not None:
             return list(names)
         if self._column_names is not None and len(self._column_names) == width:
@@ -382,9 +382,9 @@ class LVQClassifier(ArrayClassifier):
     def _admit_samples(
         self, X: Any, y: Any, features: Sequence[Hashable] | None
     ) -> tuple[Engine, Rows, npt.NDArray[np.int64]]:
-        """Labelled rows and their class numbers; new classes are numbered as they appear.
+        """Check labelled rows, add their features and classes; return engine, rows and codes.
 
-        Nothing is admitted unless all labels and all numbers are good.
+        Changes nothing unless all labels and values are valid.
         """
         if getattr(y, "ndim", 1) != 1:
             raise ValueError(f"expected one label for each row, got labels of shape {y.shape}")
@@ -404,17 +404,17 @@ class LVQClassifier(ArrayClassifier):
         return engine, rows, np.array([codes[label] for label in labels], np.int64)
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
-        """Learn the rows of an array one after the other, exactly as `learn_one` would.
+        """Learn the rows of an array in order, exactly as `learn_one` would.
 
         Parameters
         ----------
         X
-            An array of numbers, a row for each reading; NaN where a feature is missing.
+            Array of numbers, one row per reading; NaN where a feature is missing.
         y
-            The labels.
+            Labels, one per row.
         features
-            The names of the columns. By default those of the last array that was learnt, else
-            `features`, or 0, 1, 2 ... in a new model. All are known from the first row on.
+            Names of the columns. Default: those of the last array learnt, else `features`, or
+            0, 1, 2 ... in a new model. All of them are known from the first row on.
 
         """
         self._learn_array(X, y, features, watched=False)
@@ -422,10 +422,10 @@ class LVQClassifier(ArrayClassifier):
     def learn_array_watched(
         self, X: Any, y: Any, features: Sequence[Hashable] | None = None
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
-        """As `learn_array`; returns what the model would have said of each row before learning it.
+        """Learn like `learn_array` and return the prediction for each row before it was learnt.
 
-        Returns the probabilities (rows x classes; -1 where nothing could be said, such as for
-        classes not seen yet) and the number of each row's class in `classes`.
+        Returns the probabilities (rows x classes; -1 for classes not yet known at that row) and the
+        index of each row's class in `classes`.
         """
         return self._learn_array(X, y, features, watched=True)
 
@@ -438,20 +438,20 @@ class LVQClassifier(ArrayClassifier):
         before = np.full((len(rows), len(self._codes)) if watched else (0, 0), -1.0)
         try:
             engine.learn_rows(rows, codes, before)
-        finally:  # Ctrl-C comes between two kernels: keep what was learnt until then
+        finally:  # Ctrl-C may arrive between two kernel calls: keep what is learnt so far
             self._classes_changed(engine)
         return before, codes
 
     def class_number(self, label: Label) -> int:
-        """The place of a label in `classes`, -1 if it was not learnt yet."""
+        """Return the index of a label in `classes`; -1 if it is unknown."""
         return self._codes.get(label, -1)
 
     def last_probabilities(self) -> Rows:
-        """Of the last prediction; after `learn_one`, those of the sample before it was learnt."""
+        """Return the last predicted probabilities; after `learn_one`, those before learning."""
         return np.empty(0) if self._engine is None else self._engine.probabilities
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
-        """Class probabilities, a row for each reading and a column for each of `classes`."""
+        """Return class probabilities: one row per reading, one column per entry of `classes`."""
         rows, given = to_rows(X, features)
         names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
@@ -461,10 +461,10 @@ class LVQClassifier(ArrayClassifier):
 
     # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
 
-    def rows_ready(self, batch: Batch) -> int:
-        """Return how many rows have known features and labels; none before two classes are known.
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows have only known features and labels; 0 before two classes are known.
 
-        A model that does not learn takes all: it leaves out what it does not know.
+        A model that does not learn accepts all rows and ignores unknown features.
         """
         known, labels = self._codes, batch.readings.labels
         if len(self._labels) < 2:
@@ -481,27 +481,27 @@ class LVQClassifier(ArrayClassifier):
         new = (k for k, y in enumerate(labels[batch.start :]) if y is not None and y not in known)
         return next(new)
 
-    def lend(self, batch: Batch) -> Arrays:
-        """Lend the model's memory, the rows in the order of its features, and their targets."""
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Return the model's arrays, the rows in the order of its features, and their targets."""
         assert self._engine is not None
         readings = batch.readings
         rows = self._vectorizer.arrange(readings.rows[batch.rows], readings.features)
         return (*self._engine.memory, np.ascontiguousarray(rows), self._targets(batch))
 
-    def _targets(self, batch: Batch) -> npt.NDArray[np.int64]:
-        """The class that each row teaches, or why it teaches none."""
-        again, unlabelled = batch_kernels().AGAIN, batch_kernels().UNLABELLED
+    def _targets(self, batch: KernelBatch) -> npt.NDArray[np.int64]:
+        """Return the class code of each row; UNLABELLED or DUPLICATE for rows not learnt."""
+        duplicate, unlabelled = batch_kernels().AGAIN, batch_kernels().UNLABELLED
         if batch.learns:
             codes = {None: unlabelled, **self._codes}
             targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)
         else:
             targets = np.full(batch.count, unlabelled, np.int64)
         if True in batch.duplicates:
-            targets[np.array(batch.duplicates[batch.rows], np.bool_)] = again
+            targets[np.array(batch.duplicates[batch.rows], np.bool_)] = duplicate
         return targets
 
-    def settle(self, batch: Batch, lent: Arrays) -> None:
-        """Make room for prototypes if the kernel stopped for want of it."""
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Grow the prototype arrays if the kernel stopped because they were full."""
         if batch.done < batch.count:
             assert self._engine is not None
             self._engine.make_room_for_prototypes()
@@ -518,22 +518,22 @@ class LVQClassifier(ArrayClassifier):
         features: Sequence[Hashable] | None = None,
         progress: bool | None = None,
     ) -> None:
-        """Several shuffled passes over a recorded training set.
+        """Train on a recorded set in several shuffled passes.
 
         Parameters
         ----------
         X
             A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
         y
-            The labels.
+            Labels, one per row.
         epochs
             Number of passes.
         seed
-            Of the shuffling.
+            Seed of the shuffling; None for a different order each time.
         features
-            The names of an array's columns.
+            Names of an array's columns.
         progress
-            Show a progress bar; by default when a person is watching.
+            Show a progress bar; default: only on a terminal.
 
         """
         check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
@@ -546,22 +546,22 @@ class LVQClassifier(ArrayClassifier):
     # --- state -----------------------------------------------------------------------------------
 
     def blank_state(self) -> EstimatorState:
-        """The state of a model with these parameters that has learnt nothing."""
+        """Return the state of an untrained model with these parameters."""
         check_ours(self)
         return EstimatorState(type(self).__name__, parameters_of(self))
 
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Copy everything that the model is and knows; see `EstimatorState`.
+        """Return a copy of parameters and learnt arrays, see `EstimatorState`.
 
         Parameters
         ----------
         readings
-            Whether to include the readings that are rehearsed. Without them unused capacity is
-            left out as well.
+            Include the readings kept for rehearsal. Without them, unused capacity is left out
+            as well.
         limits
-            What `from_state` will be given; raises `SnapshotError` for what it would refuse.
+            Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
         """
         blank, columns = self.blank_state(), self._column_names
@@ -584,9 +584,9 @@ class LVQClassifier(ArrayClassifier):
         Parameters
         ----------
         state
-            What `state` returned; raises `SnapshotError` for what no model could have returned.
+            A state returned by `state`; raises `SnapshotError` if no model could have this state.
         limits
-            How much it may allocate, whatever the state says.
+            Upper bound on what may be allocated.
 
         """
         model, sizes = cls._from_names(state)
@@ -603,7 +603,7 @@ class LVQClassifier(ArrayClassifier):
 
     @classmethod
     def from_blank(cls, state: EstimatorState) -> Self:
-        """Return a model with the parameters of a state that has learnt nothing."""
+        """Return an untrained model with the parameters of a state."""
         if state.kind != cls.__name__:
             raise SnapshotError(f"expected the state of a {cls.__name__}, got {state.kind[:80]!r}")
         model: Self = construct(cls, state.parameters)
@@ -611,21 +611,23 @@ class LVQClassifier(ArrayClassifier):
 
     @classmethod
     def _from_names(cls, state: EstimatorState) -> tuple[Self, StateSizes | None]:
-        """A model that knows its features and classes but has no engine yet, and its sizes."""
+        """Return a model with features and classes but no engine, and the sizes for one."""
         model = cls.from_blank(state)
         if state.extra.keys() != {"features", "classes", "columns", "sizes"} or state.parts:
-            raise SnapshotError(f"{cls.__name__}: expected the state of a model, got another one")
+            raise SnapshotError(
+                f"{cls.__name__}: expected the state of a model, got {sorted(state.extra)[:9]}"
+            )
         names, labels, columns, sizes = (
             state.extra[key] for key in ("features", "classes", "columns", "sizes")
         )
         if sizes is None:
             if names or labels or columns or state.arrays:
-                raise SnapshotError("expected a memory with features and labels, got none")
+                raise SnapshotError("expected sizes for a state with features or labels, got none")
             return model, None
         check_distinct(names, "feature")
         check_distinct(labels, "label")
         if None in labels:
-            raise SnapshotError("label: expected one that is not None, which means unknown")
+            raise SnapshotError("label: expected a value other than None, which means unlabelled")
         if columns is not None:
             check_distinct(columns, "column")
             if not set(columns) <= set(names):
@@ -640,41 +642,41 @@ class LVQClassifier(ArrayClassifier):
             raise SnapshotError(f"sizes: {error}") from error
 
     def moved_to(self, model: Any) -> Any:
-        """Return the other model: nothing is around this one. See the wrappers."""
+        """Return the other model unchanged: a model has no wrappers to move."""
         return model
 
     # --- insight ---------------------------------------------------------------------------------
 
     def prototypes(self) -> list[Prototype]:
-        """The prototypes in the units of the sensors."""
+        """Return the prototypes, in sensor units."""
         return insight.prototypes(self._engine, self.features, self._labels)
 
     def metric(self, prototype: int | None = None, *, raw: bool = True) -> Rows:
-        """The metric as a features x features matrix: distance = (x - w)' M (x - w).
+        """Return the metric as a features x features matrix: distance = (x - w)' M (x - w).
 
         Parameters
         ----------
         prototype
-            The `index` of a prototype; None for the mean over all prototypes.
+            `index` of a prototype; None for the mean over all prototypes.
         raw
-            For readings in the units of the sensors; otherwise in units of the feature scales.
+            True for readings in sensor units, False for readings in feature scales.
 
         """
         return insight.metric(self._engine, prototype, raw)
 
     def scales(self) -> dict[Hashable, float]:
-        """The unit in which each feature is measured; infinite while it is constant."""
+        """Return the scale of each feature; infinite while the feature is constant."""
         return insight.scales(self._engine, self.features)
 
     def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
-        """How much each feature counts; the relevances add up to one.
+        """Return the relevance of each feature; relevances sum to one.
 
         Parameters
         ----------
         label
-            Only the prototypes of this class; None for all.
+            Restrict to the prototypes of this class; None for all.
         raw
-            Per squared unit of the sensor instead of per squared feature scale.
+            True for relevance per squared sensor unit, False per squared feature scale.
 
         """
         if label is not None and label not in self._codes:
@@ -683,39 +685,39 @@ class LVQClassifier(ArrayClassifier):
         return insight.relevances(self._engine, self.features, code, raw)
 
     def relsim_one(self, x: Reading) -> float | None:
-        """How clearly a reading belongs to its closest class; None before two classes were learnt.
+        """Return the relative similarity of a reading; None before two classes are learnt.
 
-        (d2 - d1) / (d2 + d1) of the squared distances to the closest class and to the next one: 0
-        on a border and far from everything, 1 on a prototype.
+        (d2 - d1) / (d2 + d1) of the squared distances to the closest and second closest class: 1 on
+        a prototype, 0 on a decision border and towards 0 far from all prototypes.
         """
         relsim = self.last_relsim() if self._answer(x) is not None else -1.0
         return None if relsim < 0.0 else relsim
 
     def last_relsim(self, label: Label | None = None) -> float:
-        """RelSim of the reading that was predicted last; -1 before two classes were learnt.
+        """Return the RelSim of the last predicted reading; -1 before two classes are learnt.
 
-        With a label it is 0 if the reading is closer to another class.
+        If a label is given and the reading is closer to another class, RelSim is 0.
         """
         engine = self._engine
         if engine is None:
             return -1.0
-        # A label that this model does not know is not that of its closest class.
+        # An unknown label never is the closest class.
         code = -1 if label is None else self._codes.get(label, len(self._labels))
         relsim: float = insight.kernels().relsim(engine.ints, engine.work, code)
         return relsim
 
     def last_closest(self) -> insight.Closest | None:
-        """The two closest classes of that reading; None before two were learnt."""
+        """Return the two classes closest to the last predicted reading; None before two are known."""
         pair = None if self._engine is None else insight.closest(self._engine)
         return None if pair is None or pair.runner_up < 0 else pair
 
     def last_separation(self, pair: insight.Closest) -> float:
-        """How far apart the prototypes are that were closest to it."""
+        """Return the distance between the prototypes closest to the last predicted reading."""
         assert self._engine is not None
         return insight.separation(self._engine, pair)
 
     def explain_one(self, x: Reading) -> Explanation:
-        """Why a reading gets its label: winner, runner-up, and the features that decided."""
+        """Explain a prediction: winner, runner-up and the features that decided."""
         engine = self._answer(x)
         return insight.explain(engine, self.features, self._labels)
 
@@ -730,7 +732,7 @@ def _refuse_label(y: Any) -> None:
 
 
 def _refuse_bad_reading(x: Reading) -> None:
-    """Raise before a reading with a new feature changes the shape of the model."""
+    """Raise ValueError for values out of range, before new features change the model."""
     for name, value in x.items():
         if abs(to_number(name, value)) > at.LARGEST:
             raise ValueError(f"feature {name!r}: {EXPECTED_NUMBER}, got {value}")

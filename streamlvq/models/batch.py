@@ -1,4 +1,4 @@
-"""One kernel call over many readings: what model, window and rejector lend to it."""
+"""KernelBatch protocol: how model, window and rejector share one kernel call over many readings."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Arrays = tuple[npt.NDArray[Any], ...]
 
-# Never written to: the kernel leaves alone what its settings do not name.
+# Placeholders that the kernel never writes to.
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
 
 
 @functools.cache
 def kernels() -> ModuleType:
-    """The compiled batch kernel and its constants; imported late, because compiling takes time."""
+    """Return the batch kernel module, imported on first use because it compiles."""
     from streamlvq.kernels import watch  # noqa: PLC0415
 
     return watch
 
 
 @dataclass(slots=True)
-class Batch:
-    """Consecutive rows of readings on their way through the kernel, and what it finds out."""
+class KernelBatch:
+    """Consecutive readings for one kernel call, and its results."""
 
     readings: Readings
-    duplicates: Sequence[bool]  # rows that came before: they are decided on and leave no trace
-    learns: bool  # False: the model stays as it is, labels only tell thresholds who was right
+    duplicates: Sequence[bool]  # decided on, but change no state
+    learns: bool  # False: the model is fixed; labels only update thresholds
     start: int = 0
     remaining: int = field(init=False)  # how many readings there are from `start` on
     # From here on there is nothing before a kernel call:
@@ -66,24 +66,24 @@ class Batch:
 class BatchPart(Protocol):
     """A model, window or rejector that takes part in one kernel call over many rows.
 
-    Optional: a chain with a part that lacks it is stepped one reading at a time.
+    Optional: a chain with a part that lacks it is processed one reading at a time.
     """
 
-    def rows_ready(self, batch: Batch) -> int:
-        """Return how many rows from `batch.start` on the kernel can take as they are."""
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows from `batch.start` on the kernel can process."""
 
-    def lend(self, batch: Batch) -> Arrays:
-        """Enter the rows and lend the arrays that the kernel reads and writes."""
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Prepare for the rows and return the arrays that the kernel reads and writes."""
 
-    def settle(self, batch: Batch, lent: Arrays) -> None:
-        """Take note of what the kernel changed: room needed, counters, thresholds in force."""
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Update the part after the kernel call: capacity, counters, thresholds."""
 
 
 def no_window(rows: int) -> Arrays:
-    """Return what a window would lend, for a chain without one."""
+    """Return the window arrays for a chain without a window."""
     return np.zeros(rows, np.int64), np.zeros(rows, np.int64), *_NO_LOGS
 
 
 def no_rejection(classes: int, threshold: float = 0.0) -> Arrays:
-    """Return what a rejector would lend whose thresholds are all the same and never change."""
+    """Return the rejection arrays for one fixed threshold for all classes."""
     return np.zeros(4), np.full(classes, threshold), *_NO_CERTAINTIES

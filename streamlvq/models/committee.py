@@ -1,4 +1,4 @@
-"""LVQCommittee."""
+"""`LVQCommittee`: several models with pooled probabilities."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _default_follower() -> LVQClassifier:
     )
 
 
-# Members that every committee has, and the models that they are by default.
+# Members that every committee has, with their default models.
 DEFAULTS = {LEARNER: _default_learner, FOLLOWER: _default_follower}
 
 
 def member_order(names: Iterable[str]) -> list[str]:
-    """Return the names of members in their order: the default ones first, then by name."""
+    """Return member names in order: the default members first, the others sorted."""
     found = set(names)
     return [*(name for name in DEFAULTS if name in found), *sorted(found - DEFAULTS.keys())]
 
@@ -70,11 +70,11 @@ def member_order(names: Iterable[str]) -> list[str]:
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQCommittee(ArrayClassifier):
-    """Models that complement each other: one that learns metrics, one that follows what moves.
+    """Committee of models: one that learns metrics, one that adapts quickly, and any others.
 
-    All learn every sample. Their probabilities are multiplied, each raised to a weight that is
-    fitted on samples before they are learnt; whoever is right more often has more to say. Choose
-    it when you do not know whether your stream drifts.
+    All members learn every sample. Their probabilities are pooled log-linearly; the weights are
+    fitted on each sample before it is learnt, so more reliable members count more. Choose it when
+    you do not know whether your stream drifts.
 
     Parameters
     ----------
@@ -112,13 +112,13 @@ class LVQCommittee(ArrayClassifier):
                 raise ParameterError(
                     "LVQCommittee", name, f"expected a model of streamlvq, got {member!r}"
                 )
-        # Copies that have learnt nothing: members must have seen the same classes from the start.
+        # Untrained copies: members must see the same classes from the start.
         self._parts: dict[str, LVQClassifier] = {
             name: DEFAULTS[name]() if (member := given[name]) is None else member.clone()
             for name in member_order(given)
         }
         self._members = tuple(self._parts.values())
-        # Weights, and the curvature of the log loss along each of them.
+        # Weights, then the curvature of the log loss along each of them.
         count = len(self._members)
         self._fitted = np.array([1.0 / count] * count + [0.0] * count)
 
@@ -126,7 +126,9 @@ class LVQCommittee(ArrayClassifier):
         others = {} if self.others is None else self.others
         if not isinstance(others, Mapping):
             raise ParameterError(
-                "LVQCommittee", "others", f"expected models by name, got {self.others!r}"
+                "LVQCommittee",
+                "others",
+                f"expected a mapping from names to models, got {self.others!r}",
             )
         for name in others:
             if name in DEFAULTS or not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -140,100 +142,101 @@ class LVQCommittee(ArrayClassifier):
 
     @property
     def features(self) -> tuple[Hashable, ...]:
-        """The features seen so far, in the order of the columns."""
+        """Features seen so far, in the order of the columns."""
         return self._members[0].features
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of their appearance."""
+        """Labels seen so far, in order of first appearance."""
         return self._members[0].classes
 
     @property
     def samples(self) -> int:
-        """Labelled samples learnt so far."""
+        """Number of labelled samples learnt so far."""
         return self._members[0].samples
 
     @property
     def parts(self) -> dict[str, LVQClassifier]:
-        """The members by name, to look inside; the learner and the follower come first."""
+        """Members by name; learner and follower come first."""
         return dict(self._parts)
 
     @property
     def members(self) -> tuple[LVQClassifier, ...]:
-        """The members without their names."""
+        """Members in the order of `parts`."""
         return self._members
 
     @property
     def weights(self) -> dict[str, float]:
-        """How much each member has to say."""
+        """Weight of each member in the pooled probabilities."""
         return dict(zip(self._parts, self._fitted[: len(self._parts)].tolist(), strict=True))
 
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
         first = self._members[0]
-        known, code = len(first.classes), first.class_number(y)
+        n_classes, code = len(first.classes), first.class_number(y)
         for member in self._members:
             member.learn_one(x, y)
-        if code >= 0 and known > 1:
-            opinions = np.empty((len(self._members), 1, known))
+        if code >= 0 and n_classes > 1:
+            probabilities = np.empty((len(self._members), 1, n_classes))
             for m, member in enumerate(self._members):
-                opinions[m, 0] = member.last_probabilities()
-            self._fit(opinions, np.array([known]), np.array([code]))
+                probabilities[m, 0] = member.last_probabilities()
+            self._fit(probabilities, np.array([n_classes]), np.array([code]))
 
-    def _fit(self, opinions: Array, known: Array, codes: Array) -> None:
-        """Let rows teach the weights; opinions are members x rows x classes."""
-        _kernels().fit(opinions, known, codes, self._fitted, np.empty(opinions.shape[1:]))
+    def _fit(self, probabilities: Array, n_classes: Array, codes: Array) -> None:
+        """Update the weights with labelled rows; probabilities are members x rows x classes."""
+        scratch = np.empty(probabilities.shape[1:])
+        _kernels().fit(probabilities, n_classes, codes, self._fitted, scratch)
 
     def observe_one(self, x: Reading) -> None:
-        """Let a reading without a label teach the feature scales."""
+        """Update the feature scales with an unlabelled reading."""
         for member in self._members:
             member.observe_one(x)
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
-        """The probability of every class learnt so far."""
-        opinions = None
+        """Return the probability of every class learnt so far."""
+        probabilities = None
         for m, member in enumerate(self._members):
             answer = member.predict_labels_one(x)
             if answer is None:
                 return {}
-            if opinions is None:
-                opinions = np.empty((len(self._members), 1, len(answer[1])))
-            opinions[m, 0] = answer[1]
-        assert opinions is not None, "a committee has members"
-        return dict(zip(self.classes, self._pool(opinions)[0].tolist(), strict=True))
+            if probabilities is None:
+                probabilities = np.empty((len(self._members), 1, len(answer[1])))
+            probabilities[m, 0] = answer[1]
+        assert probabilities is not None, "a committee has members"
+        return dict(zip(self.classes, self._pool(probabilities)[0].tolist(), strict=True))
 
-    def _pool(self, opinions: Array) -> Rows:
-        """One opinion about each row, of opinions that are members x rows x classes."""
-        if opinions.shape[2] < 2:
-            return np.ascontiguousarray(opinions[0])
-        out = np.empty(opinions.shape[1:])
-        _kernels().pool(opinions, self._fitted, out)
+    def _pool(self, probabilities: Array) -> Rows:
+        """Combine probabilities (members x rows x classes) into one row per reading."""
+        if probabilities.shape[2] < 2:
+            return np.ascontiguousarray(probabilities[0])
+        out = np.empty(probabilities.shape[1:])
+        _kernels().pool(probabilities, self._fitted, out)
         return out
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
-        """Learn the rows of an array one after the other, exactly as `learn_one` would."""
+        """Learn the rows of an array in order, exactly as `learn_one` would."""
         before = [member.learn_array_watched(X, y, features) for member in self._members]
-        opinions, codes = np.array([each for each, _ in before]), before[0][1]
-        # A row is judged by the classes that were known when it came: those with an opinion.
-        self._fit(opinions, (opinions[0] >= 0.0).sum(axis=1), codes)
+        probabilities, codes = np.array([each for each, _ in before]), before[0][1]
+        # A row counts only the classes known when it was learnt: the others are -1.
+        self._fit(probabilities, (probabilities[0] >= 0.0).sum(axis=1), codes)
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
-        """Class probabilities, a row for each reading and a column for each of `classes`."""
+        """Return class probabilities: one row per reading, one column per entry of `classes`."""
         return self._pool(
             np.array([member.predict_proba_array(X, features) for member in self._members])
         )
 
     def train(self, X: Any, y: Any, **options: Any) -> None:
-        """Let all members train on a recorded set, see `LVQClassifier.train`.
+        """Train all members on a recorded set, see `LVQClassifier.train`.
 
-        Their weights stay as they are.
+        The weights of the members do not change.
         """
         rows, names = to_rows(X, options.pop("features", None))
         for member in self._members:
             member.train(rows, y, features=names, **options)
 
     def explain_one(self, x: Reading) -> Explanation:
-        """The explanation of the member with most weight, of those that share the decision."""
+        """Return the explanation of the highest-weighted member that agrees with the decision."""
         label = self.predict_one(x)
         order: list[int] = np.argsort(-self._fitted[: len(self._members)], kind="stable").tolist()
         explanations: list[Explanation] = [self._members[m].explain_one(x) for m in order]
@@ -244,14 +247,14 @@ class LVQCommittee(ArrayClassifier):
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Copy everything that the committee is and knows; members are the `parts`.
+        """Return a copy of parameters, weights and members (as `parts`).
 
         Parameters
         ----------
         readings
-            Whether to include the readings that are rehearsed.
+            Include the readings kept for rehearsal.
         limits
-            What `from_state` will be given; raises `SnapshotError` for what it would refuse.
+            Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
         """
         check_ours(self)
@@ -277,9 +280,9 @@ class LVQCommittee(ArrayClassifier):
         Parameters
         ----------
         state
-            What `state` returned; raises `SnapshotError` for what no committee could have returned.
+            A state returned by `state`; raises `SnapshotError` if no committee could have it.
         limits
-            How much each member may allocate, whatever the state says.
+            Upper bound on what each member may allocate.
 
         """
         names = member_order({*DEFAULTS, *state.parts})
@@ -304,7 +307,7 @@ class LVQCommittee(ArrayClassifier):
 
     @classmethod
     def _from_blanks(cls, state: EstimatorState, names: Sequence[str]) -> Self:
-        """A committee that has learnt nothing."""
+        """Return an untrained committee."""
         given: dict[str, Any] = {
             name: None if blank is None else _member_class(blank).from_blank(blank)
             for name, blank in state.parameters.items()
@@ -316,7 +319,7 @@ class LVQCommittee(ArrayClassifier):
             raise SnapshotError(f"committee: {error}") from error
 
     def moved_to(self, model: Any) -> Any:
-        """Return the other model: nothing is around this one. See the wrappers."""
+        """Return the other model unchanged: a committee has no wrappers to move."""
         return model
 
 
@@ -328,9 +331,9 @@ def _member_class(state: EstimatorState) -> type[LVQClassifier]:
 
 
 def _check_fitted(fitted: Array, count: int) -> None:
-    """Raise unless there are weights of so many members, and the curvature along each."""
+    """Raise `SnapshotError` unless `fitted` holds `count` weights and their curvatures."""
     good = fitted.shape == (2 * count,) and fitted.dtype == np.float64
-    # Curvatures are differences and may miss zero by their rounding.
+    # Curvatures are differences and may fall below zero by rounding.
     low, high = [0.0] * count + [-0.01] * count, [MAX_WEIGHT] * count + [1e9] * count
     if not good or not np.all((fitted >= low) & (fitted <= high)):
         raise SnapshotError(

@@ -1,4 +1,4 @@
-"""GLVQ."""
+"""`GLVQ`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class GLVQ(Activation):
-    """Generalized LVQ: minimises how much closer the wrong class is than the right one.
+    """Generalized LVQ: minimises the relative distance difference of every sample.
 
-    The relative distance difference `(d+ - d-) / (d+ + d-)` of every sample is made small. The
-    cheapest of the models that follow a gradient.
+    The cost is `(d+ - d-) / (d+ + d-)` of the distances to the closest prototype of the right class
+    and of any other class. The cheapest of the gradient models.
 
     Parameters
     ----------

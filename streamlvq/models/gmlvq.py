@@ -1,4 +1,4 @@
-"""GMLVQ."""
+"""`GMLVQ`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class GMLVQ(MatrixLVQ, Activation):
-    """GLVQ that learns a matrix: relevances of features and of pairs of them.
+    """GLVQ with a relevance matrix: weights for features and for pairs of features.
 
-    All prototypes share one metric `Omega' Omega`, so borders are straight and the whole model can
-    be drawn in the plane of its leading eigenvectors.
+    All prototypes share one metric `Omega' Omega`, so borders are linear and the model can be
+    plotted in the plane of its leading eigenvectors.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Models that follow the gradient of a cost."""
+"""Base classes of the models that follow the gradient of a cost function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamlvq.models.parameters import check_choice, check_range
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GradientLVQ(LVQClassifier):
-    """Base of the models that minimise a cost."""
+    """Base class of models trained by gradient descent."""
 
     step: str = "adagrad"
     step_decay: float = 0.999
@@ -37,7 +37,7 @@ class GradientLVQ(LVQClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MetricLVQ(GradientLVQ):
-    """Base of the models that learn a metric as well."""
+    """Base class of models that also learn a metric."""
 
     metric_learning_rate: float = 0.05
 
@@ -55,7 +55,7 @@ class MetricLVQ(GradientLVQ):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MatrixLVQ(MetricLVQ):
-    """Base of the models whose metric is a matrix."""
+    """Base class of models with a matrix metric."""
 
     rank: int | None = 12
 
@@ -70,7 +70,7 @@ class MatrixLVQ(MetricLVQ):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Activation(GradientLVQ):
-    """Base of the models that minimise an activation of the relative distance difference."""
+    """Base class of models whose cost is an activation of the relative distance difference."""
 
     _rule = at.RULE_GLVQ
 
@@ -94,7 +94,7 @@ class Activation(GradientLVQ):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Likelihood(GradientLVQ):
-    """Base of the models that maximise the likelihood ratio of a mixture."""
+    """Base class of models that maximise the likelihood ratio of a mixture."""
 
     _rule = at.RULE_RSLVQ
     _start_temperature = 1.0

@@ -1,4 +1,4 @@
-"""GRLVQ."""
+"""`GRLVQ`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class GRLVQ(MetricLVQ, Activation):
-    """GLVQ that learns how relevant each feature is.
+    """GLVQ with learnt feature relevances.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a model has learnt, in words that people use: typical readings, relevances, reasons."""
+"""Insight into a trained model: prototypes, metrics, relevances and explanations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamlvq.state import Floats
 
 
 class Closest(NamedTuple):
-    """The closest class of a reading and the next one; -1 where there is none."""
+    """Closest and second closest prototype of different classes; -1 where there is none."""
 
     relsim: float
     distance: float
@@ -28,14 +28,14 @@ class Closest(NamedTuple):
 
 @functools.cache
 def kernels() -> ModuleType:
-    """What only certainty needs, compiled when it is asked for."""
+    """Return the kernels for certainty, compiled on first use."""
     from streamlvq.kernels import closest  # noqa: PLC0415
 
     return closest
 
 
 def learnt(engine: Engine | None) -> Engine:
-    """Return the engine; raise `NotLearntYetError` if nothing was learnt."""
+    """Return the engine; raise `NotLearntYetError` before anything is learnt."""
     if engine is None or engine.known == 0:
         raise NotLearntYetError("the model has learnt nothing yet: call learn_one first")
     return engine
@@ -66,7 +66,7 @@ def prototypes(
 
 
 def metric_of(engine: Engine, p: int) -> Floats:
-    """The metric of one prototype, in units of the feature scales."""
+    """Return the metric of one prototype, for readings in feature scales."""
     d = engine.state.size(at.FEATURES)
     if engine.spec.kind == at.EUCLIDEAN:
         return np.eye(d) / d
@@ -78,10 +78,10 @@ def metric_of(engine: Engine, p: int) -> Floats:
 
 
 def check_index(engine: Engine, p: int) -> None:
-    """Raise IndexError unless there is a prototype with this index."""
+    """Raise IndexError if there is no prototype with this index."""
     count = engine.state.size(at.PROTOTYPES)
     if not 0 <= p < count:
-        raise IndexError(f"expected a prototype from 0 to {count - 1}, got {p}")
+        raise IndexError(f"expected a prototype index from 0 to {count - 1}, got {p}")
 
 
 def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
@@ -117,14 +117,14 @@ def relevances(
         weights = np.maximum(engine.state["wins"][chosen], 1.0)
         diagonals = [np.diag(metric(engine, p, raw)) for p in chosen]
         mean = np.average(diagonals, axis=0, weights=weights)
-    else:  # a model of pairs that knows only one class
+    else:  # pairwise model with a single class: no prototypes yet
         mean = np.diag(metric(engine, None, raw))
     total = mean.sum()
     return dict(zip(features, (mean / total if total > 0 else mean).tolist(), strict=True))
 
 
 def _contributions(engine: Engine, x: Floats, prototype: Prototype) -> Floats:
-    """What each feature adds to the distance to a prototype."""
+    """Return the contribution of each feature to the distance from a prototype."""
     w = np.array(list(prototype.values.values()), np.float64)
     z = (x - w) * engine.state["inverse"]
     matrix = metric_of(engine, max(prototype.index, 0))
@@ -132,25 +132,26 @@ def _contributions(engine: Engine, x: Floats, prototype: Prototype) -> Floats:
     weight = np.diag(matrix)
     z[missing] = 0.0
     known = weight[~missing].sum()
-    if known <= 0.0:  # nothing in common: as far as an average reading, whatever the feature
+    if known <= 0.0:  # no feature in common: distance 1, spread evenly
         return np.full(len(z), 1.0 / max(len(z), 1))
     shares: Floats = weight.sum() / known * z * (matrix @ z)
     return shares
 
 
 def _closest_of_classes(engine: Engine) -> list[int]:
-    """The closest prototypes of the likeliest class and of the closest other one, if any."""
-    d, room, known = engine.state.size(at.FEATURES), engine.state.size(at.CLASSES), engine.known
-    distances = engine.work[d + room : d + room + known]
-    winners = engine.work[d + 2 * room : d + 2 * room + known]
+    """Return the closest prototype of the likeliest class and that of the closest other class."""
+    d, capacity = engine.state.size(at.FEATURES), engine.state.size(at.CLASSES)
+    n_classes = engine.known
+    distances = engine.work[d + capacity : d + capacity + n_classes]
+    winners = engine.work[d + 2 * capacity : d + 2 * capacity + n_classes]
     best = int(engine.probabilities.argmax())
-    others = [c for c in range(known) if c != best]
+    others = [c for c in range(n_classes) if c != best]
     chosen = [best, *sorted(others, key=lambda c: float(distances[c]))[:1]]
     return [int(winners[c]) for c in chosen]
 
 
 def _pair_of_classes(engine: Engine) -> list[int]:
-    """The prototypes that decide between the two likeliest classes, if there are two."""
+    """Return the two prototypes that separate the two likeliest classes."""
     if engine.known < 2:
         return []
     first, second = np.argsort(-engine.probabilities, kind="stable")[:2].tolist()
@@ -162,7 +163,7 @@ def _pair_of_classes(engine: Engine) -> list[int]:
 def _mean_reading(
     engine: Engine, features: Sequence[Hashable], labels: Sequence[Hashable]
 ) -> Prototype:
-    """Stands in for a prototype in a model of pairs that knows only one class."""
+    """Return the class mean in place of a prototype, for a pairwise model with one class."""
     state = engine.state
     values = np.where(state["class_weight"][0] > 0.0, state["class_mean"][0], np.nan)
     count = int(state["class_count"][0])
@@ -172,7 +173,7 @@ def _mean_reading(
 def explain(
     engine: Engine | None, features: Sequence[Hashable], labels: Sequence[Hashable]
 ) -> Explanation:
-    """Explain the reading whose prediction was just made."""
+    """Explain the last prediction."""
     engine = learnt(engine)
     d = engine.state.size(at.FEATURES)
     x = engine.work[:d].copy()
@@ -195,14 +196,14 @@ def explain(
         runner_up=chosen[1],
         distance=near,
         runner_up_distance=other,
-        # The likeliest class of a mixture, or of many pairs, need not have the closest prototype.
+        # In a mixture or a pairwise model the likeliest class need not be the closest.
         relsim=max(0.0, (other - near) / (other + near)) if other + near > 0 else 0.0,
         features={features[i]: float(decided[i]) for i in ranked},
         reading=reading,
     )
 
 
-# --- certainty: about the reading whose prediction was just made ---------------------------------
+# --- certainty of the last prediction ------------------------------------------------------------
 
 
 def closest(engine: Engine) -> Closest:
@@ -210,6 +211,6 @@ def closest(engine: Engine) -> Closest:
 
 
 def separation(engine: Engine, pair: Closest) -> float:
-    """The length of the way between the prototypes that are closest to the reading."""
+    """Return the distance between the two prototypes closest to the reading."""
     length: float = kernels().separation(*engine.memory, pair.winner, pair.runner_up)
     return length

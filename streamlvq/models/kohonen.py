@@ -1,4 +1,4 @@
-"""Kohonen's heuristics: a prototype goes a share of the way to the sample, or away from it."""
+"""Base class of Kohonen's models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamlvq.models.parameters import check_range
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KohonenLVQ(LVQClassifier):
-    """Base of the models whose learning rate is a share of the way."""
+    """Base class of models whose learning rate is a fraction of the way to the sample."""
 
     def _check(self) -> None:
         super()._check()

@@ -1,4 +1,4 @@
-"""LGMLVQ."""
+"""`LGMLVQ`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LGMLVQ(GMLVQ):
-    """GMLVQ in which every prototype has a matrix of its own.
+    """GMLVQ with one matrix per prototype.
 
-    The most accurate of the single models: each region of the feature space has its own idea of
-    what matters.
+    The most accurate of the single models: relevances may differ between regions of the feature
+    space.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""LGRLVQ."""
+"""`LGRLVQ`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LGRLVQ(GRLVQ):
-    """GRLVQ in which every prototype has relevances of its own.
+    """GRLVQ with one set of relevances per prototype.
 
     Parameters
     ----------

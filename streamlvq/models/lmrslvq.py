@@ -1,4 +1,4 @@
-"""LMRSLVQ."""
+"""`LMRSLVQ`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LMRSLVQ(MRSLVQ):
-    """MRSLVQ in which every prototype has a matrix of its own.
+    """MRSLVQ with one matrix per prototype.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""LVQ1."""
+"""`LVQ1`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQ1(KohonenLVQ):
-    """Learning vector quantization, the first: the winner moves to the sample or away from it.
+    """LVQ1: the closest prototype moves towards the sample or away from it.
 
-    Kohonen's heuristic: cheap, easy to understand, and a base line for the others.
+    Kohonen's original heuristic: cheap, easy to understand, and a baseline for the others.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""LVQ21."""
+"""`LVQ21`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from streamlvq.models.parameters import check_range, documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQ21(KohonenLVQ):
-    """LVQ2.1: the two nearest prototypes learn when a sample lies between their classes.
+    """LVQ2.1: the two closest prototypes move when a sample lies near the border between them.
 
-    It moves borders only, so it lives on the prototypes that errors give birth to.
+    It only moves borders, so it depends on the prototypes that are added after errors.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""LVQ3."""
+"""`LVQ3`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from streamlvq.models.parameters import check_range, documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQ3(LVQ21):
-    """LVQ2.1 that also draws two prototypes of the right class towards the sample.
+    """LVQ2.1 that also moves two prototypes of the right class towards the sample.
 
-    That keeps prototypes among their data where LVQ2.1 may let them drift away.
+    This keeps prototypes close to their data, where LVQ2.1 may let them drift away.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""MRSLVQ."""
+"""`MRSLVQ`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class MRSLVQ(MatrixLVQ, Likelihood):
-    """RSLVQ that learns a matrix shared by all prototypes.
+    """RSLVQ with a relevance matrix shared by all prototypes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""OLVQ1."""
+"""`OLVQ1`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class OLVQ1(KohonenLVQ):
-    """LVQ1 in which every prototype finds its own learning rate.
+    """LVQ1 with an adaptive learning rate for each prototype.
 
-    A prototype that is right slows down, one that is wrong speeds up again, never beyond
-    `learning_rate`.
+    The rate falls when the prototype is right and rises when it is wrong, up to `learning_rate`.
 
     Parameters
     ----------

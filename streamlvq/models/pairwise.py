@@ -1,4 +1,4 @@
-"""PairwiseLVQ."""
+"""`PairwiseLVQ`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from streamlvq.vectorize import Reading
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairwiseLVQ(MatrixLVQ, Activation):
-    """A GMLVQ for every pair of classes, coupled into one probability for each class.
+    """One GMLVQ per pair of classes, coupled into one probability per class.
 
-    Every pair has a prototype for either class, a metric and a sigmoid that turns its score into
-    the probability of one class if it is one of the two. The sigmoids are fitted on scores taken
-    before their samples are learnt, and so is a temperature for the coupled probabilities, which
-    would otherwise be too modest: each of many sigmoids keeps a little doubt. Choose it when the
-    probabilities matter and classes are not too many: c classes make c (c - 1) / 2 pairs.
+    Every pair has a prototype for each class, a metric, and a sigmoid that turns its score into the
+    probability of one class given that it is one of the two. The sigmoids are fitted on scores taken
+    before the samples are learnt, and so is a temperature, because coupling many sigmoids gives
+    underconfident probabilities. Choose it when probabilities matter and there are not too many
+    classes: c classes make c (c - 1) / 2 pairs.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     _rule = at.RULE_PAIRWISE
     _kind = at.MATRIX
     _start_temperature = 1.0
-    has_relsim = False  # every pair has one, and none of them speaks for all
+    has_relsim = False  # each pair has one, but the model as a whole has none
 
     prototypes_per_class: int = field(default=1, init=False)
     max_prototypes_per_class: int = field(default=1, init=False)
@@ -68,8 +68,8 @@ class PairwiseLVQ(MatrixLVQ, Activation):
         return {**super()._switches(), at.COUPLING: at.COUPLINGS[self.coupling]}
 
     def relsim_one(self, x: Reading) -> float | None:
-        """A model of pairs has no RelSim: raises, and says what to use."""
+        """Raise NotImplementedError: a pairwise model has no single RelSim."""
         raise NotImplementedError(
-            "PairwiseLVQ has a relative similarity for each pair of classes and none for all; "
-            "its certainty is the largest of predict_proba_one"
+            "PairwiseLVQ has a relative similarity for each pair of classes but none overall; "
+            "use the largest value of predict_proba_one as certainty"
         )

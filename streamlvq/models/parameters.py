@@ -1,4 +1,4 @@
-"""The parameters that models share: described once, checked once."""
+"""Descriptions and range checks of parameters that models share."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def check_range(
     *,
     whole: bool = False,
 ) -> None:
-    """Raise unless low <= value <= high (and, if asked, value is a whole number)."""
+    """Raise `ParameterError` unless low <= value <= high (and is whole if `whole`)."""
     kind = "a whole number" if whole else "a number"
     expected = f"expected {kind} "
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
@@ -101,5 +101,6 @@ def check_range(
 
 
 def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise `ParameterError` unless the value is one of the choices."""
     if value not in choices:
         raise ParameterError(owner, name, f"expected one of {choices}, got {value!r}")

@@ -1,4 +1,4 @@
-"""RSLVQ."""
+"""`RSLVQ`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamlvq.models.parameters import documented
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class RSLVQ(Likelihood):
-    """Robust soft LVQ: maximises the likelihood of the right class in a mixture of Gaussians.
+    """Robust soft LVQ: maximises the likelihood ratio of the right class in a Gaussian mixture.
 
     Every prototype is the centre of a component with variance `sigma`.
 

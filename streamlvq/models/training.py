@@ -1,4 +1,4 @@
-"""Several passes over a recorded training set."""
+"""Training in several passes over a recorded set."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from streamlvq.engine import Engine, Rows, kernels
 from streamlvq.kernels import layout as at
 from streamlvq.state import Floats, Ints
 
-HELD_OUT = 0.1  # share of the samples that the temperature is fitted on
-ENOUGH = 50  # samples; with fewer none are held out
+HELD_OUT = 0.1  # share of samples used only to fit the temperature
+ENOUGH = 50  # with fewer samples none are held out
 LLOYD_STEPS = 10
 
 
-def watched(epochs: int, progress: bool | None) -> Iterable[int]:
-    """The epochs, with a progress bar when a person is looking."""
+def epochs_with_progress(epochs: int, progress: bool | None) -> Iterable[int]:
+    """Return the epochs, with a progress bar on a terminal."""
     if progress is None:
         progress = sys.stderr.isatty()
     if not progress:
@@ -31,11 +31,11 @@ def watched(epochs: int, progress: bool | None) -> Iterable[int]:
 def train(
     engine: Engine, rows: Rows, classes: Ints, epochs: int, seed: int | None, progress: bool | None
 ) -> None:
-    """Scales from all samples first, then prototypes at the centres of the data, then epochs.
+    """Fit the feature scales, place prototypes at cluster centres, then learn in epochs.
 
-    Learning rates fall to zero over the epochs. Scores of samples that were learnt before say
-    nothing about those to come, so a tenth of the samples is kept back until the last epoch, and
-    the temperature is fitted on it just before.
+    Learning rates fall to zero over the epochs. Samples that were already learnt are useless for
+    calibration, so a tenth of them is held out until the last epoch, and the temperature is fitted
+    on them just before it.
     """
     random = np.random.default_rng(seed)
     kernels().observe_array(engine.floats, engine.ints, rows)
@@ -48,14 +48,14 @@ def train(
     engine.set_parameters({}, {at.REHEARSAL: 0, at.PASSIVE: at.SILENT})
     try:
         _place_prototypes(engine, rows, classes, random)
-        for epoch in watched(epochs, progress):
+        for epoch in epochs_with_progress(epochs, progress):
             last = epoch == epochs - 1
             if last and len(held):
                 _calibrate(engine, rows[held], classes[held])
             share = 1.0 - epoch / epochs
             engine.set_parameters({which: share * rate for which, rate in before.items()}, {})
             order = random.permutation(np.concatenate([kept, held]) if last else kept)
-            # With too few samples to hold any out, the first pass is the only honest judge.
+            # Without held-out samples, only the first pass sees samples not learnt before.
             scored = epoch == 0 and not len(held)
             engine.set_parameters({}, {at.PASSIVE: at.SCORED if scored else at.SILENT})
             engine.learn_rows(rows[order], classes[order])
@@ -71,10 +71,10 @@ def _calibrate(engine: Engine, rows: Rows, classes: Ints) -> None:
 def _place_prototypes(
     engine: Engine, rows: Rows, classes: Ints, random: np.random.Generator
 ) -> None:
-    """Give every new class its prototypes, at the centres of its samples.
+    """Place the prototypes of every new class at the centres of its samples.
 
-    The centres are learnt as if they were samples, in the order of the class numbers: the first
-    ones of a class become its prototypes.
+    The centres are learnt like samples, class by class: the first samples of a class become its
+    prototypes.
     """
     count = engine.spec.initial
     for c in range(engine.known, int(classes.max()) + 1):
@@ -83,15 +83,15 @@ def _place_prototypes(
 
 
 def _centres(rows: Rows, inverse: Floats, count: int, random: np.random.Generator) -> Rows:
-    """k-means in units of the feature scales; features that are missing do not count."""
+    """Return k-means centres, with distances in feature scales and missing features ignored."""
     centres = rows[random.permutation(len(rows))[:count]].copy()
     for _ in range(LLOYD_STEPS):
         distances = [np.nansum(((rows - centre) * inverse) ** 2, axis=1) for centre in centres]
         nearest = np.argmin(distances, axis=0)
         for k in range(len(centres)):
-            mine = rows[nearest == k]
-            known = ~np.isnan(mine)
-            total = known.sum(axis=0)
-            mean = np.where(known, mine, 0.0).sum(axis=0) / np.maximum(total, 1)
+            members = rows[nearest == k]
+            present = ~np.isnan(members)
+            total = present.sum(axis=0)
+            mean = np.where(present, members, 0.0).sum(axis=0) / np.maximum(total, 1)
             centres[k] = np.where(total > 0, mean, centres[k])
     return centres

@@ -1,7 +1,7 @@
-"""The arrays of a model to and from its engine, with everything that comes in validated.
+"""Save an engine to arrays, and restore it from arrays that are validated first.
 
-Kernels check no bounds: what they take for an index must be one. So sizes are derived wherever
-they can be, and everything else is compared with what a model could have learnt by itself.
+Kernels check no bounds, so an invalid index would corrupt memory. Sizes are derived wherever
+possible, and everything else must lie within what a model could have learnt.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from streamlvq.engine import Engine, ModelSpec
 from streamlvq.errors import SnapshotError
 from streamlvq.estimator import Array, StateLimits, check_between
 from streamlvq.kernels import layout as at
-from streamlvq.state import FIXED, SECTIONS, State
+from streamlvq.state import FIXED, SECTIONS, ModelState
 
 if TYPE_CHECKING:
     from streamlvq.models.base import LVQClassifier
 
-MIN_CAPACITY = 4  # prototypes and classes that a new model has room for
+MIN_CAPACITY = 4  # initial capacity for prototypes and for classes
 MAX_RANDOM = 2**31 - 2
-MAX_SAMPLES = 2**53  # samples are counted in floats as well
+MAX_SAMPLES = 2**53  # samples are also counted in floats
 MAX_FLOAT = sys.float_info.max
 MAX_NORM = 1.001  # a metric has norm one, up to rounding
-MAX_FUSED = 1e6  # but one that was fused is a mean over nodes with other feature scales
+MAX_FUSED = 1e6  # a fused metric is a mean over nodes with other feature scales
 TEMPERATURES = (0.01, 100.0)
 SLOPES, MAX_OFFSET = (-100.0, -0.01), 30.0  # of sigmoids
 DERIVED = ("parameters", "class_size")  # from the model's parameters and the labels
@@ -37,12 +37,12 @@ NAMES = tuple(name for name in (*FIXED, *SECTIONS) if name not in DERIVED)
 
 ANY, COUNT = (-MAX_FLOAT, MAX_FLOAT), (0.0, MAX_FLOAT)
 UNIT, METRIC = (-1.0, 1.0), (-MAX_FUSED, MAX_FUSED)
-# What follows from the largest reading, so that whatever is read can go on without overflow.
+# Derived from the largest reading, so that a restored model cannot overflow.
 VALUE = (-MAX_NORM * at.LARGEST, MAX_NORM * at.LARGEST)
 DEVIATION = (0.0, 2.0 * MAX_NORM * at.LARGEST)
 SQUARE = (0.0, DEVIATION[1] ** 2)
-MAX_INVERSE = 1e162  # no deviation is less than the root of the smallest number there is
-PROTOTYPE = (-1e6 * at.LARGEST, 1e6 * at.LARGEST)  # they may be pushed beyond all readings
+MAX_INVERSE = 1e162  # 1 / root of the smallest positive float
+PROTOTYPE = (-1e6 * at.LARGEST, 1e6 * at.LARGEST)  # may be pushed beyond all readings
 BOUNDS: dict[str, tuple[float, float]] = {
     "calibration": COUNT,
     "mean": VALUE,
@@ -69,25 +69,25 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "buffer_margin": UNIT,
     "platt": ANY,
 }
-WITH_GAPS = ("w", "buffer_x")  # NaN: never seen
+WITH_GAPS = ("w", "buffer_x")  # NaN: feature never seen
 
 
 class StateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Sizes and counters of a model that do not follow from its parameters and arrays."""
 
-    slots: int  # room for prototypes
+    slots: int  # capacity for prototypes
     prototypes: int
-    classes: int  # room for classes
-    buffer: int  # room for rehearsed samples
-    stored: int  # samples ever put there
+    classes: int  # capacity for classes
+    buffer: int  # capacity for rehearsed samples
+    stored: int  # samples ever stored in the buffer
     samples: int
     random: int
     seed: int
 
 
 def all_sizes(sizes: StateSizes, spec: ModelSpec, features: int) -> dict[int, int]:
-    """Return every size in the memory, numbered as in `layout`."""
-    found = {
+    """Return every size of the arrays, by its position in `layout`."""
+    derived = {
         at.FEATURES: features,
         at.RANK: spec.rows(features),
         at.SLOTS: sizes.slots,
@@ -95,7 +95,7 @@ def all_sizes(sizes: StateSizes, spec: ModelSpec, features: int) -> dict[int, in
         at.BUFFER: sizes.buffer,
         at.PAIRS: 0,
     }
-    return found | spec.room(sizes.classes)
+    return derived | spec.room(sizes.classes)
 
 
 def shape_of(name: str, sizes: dict[int, int]) -> tuple[int, ...]:
@@ -111,12 +111,12 @@ def shape_of(name: str, sizes: dict[int, int]) -> tuple[int, ...]:
 def save_engine(
     model: LVQClassifier, engine: Engine, readings: bool, limits: StateLimits
 ) -> tuple[dict[str, Array], StateSizes]:
-    """Copy all that a model has learnt; without readings unused capacity is left out as well."""
+    """Return copies of all learnt arrays; without `readings` also drop unused capacity."""
     spec, features = _derived_spec(model, engine.spec.seed), len(model.features)
     if replace(engine.spec, buffer=spec.buffer) != spec:
         raise SnapshotError(
-            f"expected parameters as they were at the first reading, got others: {model}; those "
-            f"that may change are {sorted(model._mutable_attributes)}"
+            f"expected the parameters in force at the first reading, got changed ones: {model}; "
+            f"only {sorted(model._mutable_attributes)} may change"
         )
     sizes = _current_sizes(engine, readings)
     kept = all_sizes(sizes, spec, features) | {at.BUFFER: rows_stored(sizes)}
@@ -148,7 +148,7 @@ def _current_sizes(engine: Engine, readings: bool) -> StateSizes:
 
 
 def _derived_spec(model: LVQClassifier, seed: int) -> ModelSpec:
-    """Return the spec that follows from a model's parameters: a file is not asked for it."""
+    """Return the spec derived from the model's parameters, never read from a file."""
     return replace(model.spec(), seed=seed)
 
 
@@ -171,20 +171,20 @@ def check_engine(
     try:
         spec = _derived_spec(model, sizes.seed)
         _check(model, spec, sizes, arrays, limits)
-        # Parameters that are too large for kernels raise an `OverflowError`.
+        # Parameters too large for the kernels raise `OverflowError`.
         np.array(list(model._parameters().values()), np.float64)
         np.array(list(model._switches().values()), np.int64)
     except OverflowError as error:
-        raise SnapshotError(f"expected parameters of ordinary size, got {error}") from error
+        raise SnapshotError(f"expected parameters that fit into 64 bits, got {error}") from error
     return spec
 
 
 def restore_engine(
     model: LVQClassifier, sizes: StateSizes, arrays: Mapping[str, Array], limits: StateLimits
 ) -> Engine:
-    """Return an engine for a model that has its features and classes; validate everything first."""
+    """Validate arrays and return an engine for a model with these features and classes."""
     spec = check_engine(model, sizes, arrays, limits)
-    state = State(_header(model, spec, sizes, arrays))
+    state = ModelState(_header(model, spec, sizes, arrays))
     _fill(state, arrays)
     state["class_size"][...] = class_sizes(arrays["label"], sizes.classes)
     engine = Engine.__new__(Engine)
@@ -193,8 +193,8 @@ def restore_engine(
     return engine
 
 
-def _fill(state: State, arrays: Mapping[str, Array]) -> None:
-    """Put arrays into their sections; only the first dimension of a section may have more room."""
+def _fill(state: ModelState, arrays: Mapping[str, Array]) -> None:
+    """Copy arrays into their sections, which may be longer in the first dimension."""
     for name, array in arrays.items():
         number = FIXED[name][0] if name in FIXED else SECTIONS[name].number
         section = state.floats if number < at.FLOAT_SECTIONS else state.ints
@@ -205,7 +205,7 @@ def _fill(state: State, arrays: Mapping[str, Array]) -> None:
 def _header(
     model: LVQClassifier, spec: ModelSpec, sizes: StateSizes, arrays: Mapping[str, Array]
 ) -> Array:
-    """Return sizes, switches and counters of a memory; `State` places the sections."""
+    """Return the header: sizes, switches and counters, from which `ModelState` lays out sections."""
     values: dict[int, Any] = all_sizes(sizes, spec, len(model.features)) | {
         at.KIND: spec.kind,
         at.RULE: spec.rule,
@@ -236,7 +236,7 @@ def check_sizes(
     known: int,
     max_numbers: int,
 ) -> None:
-    """Raise unless a model with so many features and classes can have these sizes."""
+    """Raise `SnapshotError` unless sizes fit this number of features and classes."""
     check_between("random", sizes.random, 1, MAX_RANDOM)
     check_between("seed", sizes.seed, 0, 2**256)
     check_between("samples", sizes.samples, known, MAX_SAMPLES)
@@ -249,13 +249,13 @@ def check_sizes(
 
 
 def _check_prototypes(sizes: StateSizes, spec: ModelSpec, known: int, max_numbers: int) -> None:
-    if spec.rule == at.RULE_PAIRWISE:  # every class has one in each of its pairs
+    if spec.rule == at.RULE_PAIRWISE:  # one prototype per class and pair
         _check_equal("prototypes", sizes.prototypes, known * (known - 1))
         _check_equal("slots", sizes.slots, sizes.classes * (sizes.classes - 1))
         return
-    most = sizes.slots if known else 0
+    max_prototypes = sizes.slots if known else 0
     check_between("slots", sizes.slots, MIN_CAPACITY, max_numbers)
-    check_between("prototypes", sizes.prototypes, known, most)
+    check_between("prototypes", sizes.prototypes, known, max_prototypes)
 
 
 def _check_total(sizes: dict[int, int], max_numbers: int) -> None:
@@ -263,7 +263,7 @@ def _check_total(sizes: dict[int, int], max_numbers: int) -> None:
     work = (sizes[k] for k in (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS, at.PAIRS))
     total += at.work_size(*work)
     if total > max_numbers:
-        raise SnapshotError(f"expected a memory of at most {max_numbers} numbers, got {total}")
+        raise SnapshotError(f"expected a model of at most {max_numbers} numbers, got {total}")
 
 
 def _check_equal(what: str, value: int, expected: int) -> None:
@@ -277,7 +277,7 @@ def _check_equal(what: str, value: int, expected: int) -> None:
 def check_arrays(
     arrays: Mapping[str, Array], sizes: StateSizes, spec: ModelSpec, features: int, known: int
 ) -> None:
-    """Raise unless these arrays, and no others, can be the memory of such a model."""
+    """Raise `SnapshotError` unless names, shapes and values of the arrays fit the model."""
     check_shapes(arrays, all_sizes(sizes, spec, features) | {at.BUFFER: rows_stored(sizes)})
     for name, (low, high) in BOUNDS.items():
         if name in arrays:
@@ -292,12 +292,12 @@ def check_arrays(
 
 
 def rows_stored(sizes: StateSizes) -> int:
-    """How many samples the buffer holds."""
+    """Return the number of samples in the buffer."""
     return min(sizes.stored, sizes.buffer)
 
 
 def check_shapes(arrays: Mapping[str, Array], sizes: dict[int, int]) -> None:
-    """What is empty is left out; all else must be there."""
+    """Raise `SnapshotError` for missing, unknown or misshapen arrays; empty ones are left out."""
     shapes = {name: shape_of(name, sizes) for name in NAMES}
     expected = {name for name, shape in shapes.items() if math.prod(shape)}
     if arrays.keys() != expected:
@@ -313,7 +313,7 @@ def check_shapes(arrays: Mapping[str, Array], sizes: dict[int, int]) -> None:
 
 
 def _check_bounds(name: str, array: Array, low: float, high: float) -> None:
-    if array.size == 0 or (low <= array.min() and array.max() <= high):  # false for NaN
+    if array.size == 0 or (low <= array.min() and array.max() <= high):  # False for NaN
         return
     good = (array >= low) & (array <= high)
     if name in WITH_GAPS:
@@ -327,7 +327,7 @@ def _check_bounds(name: str, array: Array, low: float, high: float) -> None:
 
 
 def _check_scales(arrays: Mapping[str, Array], spec: ModelSpec) -> None:
-    """A scale is no finer than the deviation; without standardisation all are one."""
+    """Raise unless inverse scales fit the deviations; without standardisation they are 0 to 1."""
     if "inverse" not in arrays:
         return
     if not spec.standardize:
@@ -341,33 +341,33 @@ def _check_scales(arrays: Mapping[str, Array], spec: ModelSpec) -> None:
 def _check_labels(
     arrays: Mapping[str, Array], sizes: StateSizes, spec: ModelSpec, known: int
 ) -> None:
-    """Every prototype belongs to a class, every class has one; pairs are in their order."""
+    """Raise unless prototypes and classes match; pairs must be in order."""
     labels, count = arrays["label"], sizes.prototypes
     _check_bounds("label", labels[:count], 0, known - 1)
     _check_bounds("label of a free slot", labels[count:], -1, -1)
     if spec.rule != at.RULE_PAIRWISE:
         missing = set(range(known)) - set(labels[:count].tolist())
         if missing:
-            raise SnapshotError(f"label: expected a prototype of each class, none of {missing}")
+            raise SnapshotError(f"label: expected a prototype of each class, got none of {missing}")
     elif not np.array_equal(labels[:count], pair_labels(known)):
         raise SnapshotError("label: expected pairs of classes in their order, got another order")
 
 
 def pair_labels(known: int) -> Array:
-    """See `streamlvq.kernels.pairwise`: the pairs of a new class come last."""
+    """Return the labels of all pairs in order; the pairs of a new class come last."""
     pairs = [(low, high) for high in range(1, known) for low in range(high)]
     return np.array(pairs, np.int64).reshape(-1)
 
 
 def class_sizes(labels: Array, classes: int) -> Array:
-    """How many prototypes each class has."""
+    """Return the number of prototypes of each class."""
     return np.bincount(labels[labels >= 0], minlength=classes)
 
 
 def _check_rehearsal(arrays: Mapping[str, Array], sizes: StateSizes, known: int) -> None:
     if "buffer_y" in arrays:
         _check_bounds("buffer_y", arrays["buffer_y"], 0, known - 1)
-        for name in ("buffer_right", "buffer_wrong"):  # -1: not looked for yet
+        for name in ("buffer_right", "buffer_wrong"):  # -1: not searched yet
             _check_bounds(name, arrays[name], -1, sizes.prototypes - 1)
 
 
@@ -378,6 +378,6 @@ def _check_sigmoids(platt: Array) -> None:
     slope, mixed, offset = platt[:, at.PLATT_CURVATURE : at.PLATT_FIRST].T
     _check_bounds("curvature of a pair", slope, *COUNT)
     _check_bounds("curvature of a pair", offset, *COUNT)
-    # Otherwise a Newton step would divide by nothing, or go uphill.
+    # Otherwise a Newton step would divide by zero or go uphill.
     if np.any(np.abs(mixed) > np.sqrt(slope + 1.0) * np.sqrt(offset + 1.0)):
         raise SnapshotError("curvature of a pair: expected a minimum, got a saddle")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from streamlvq.events import Decisions, Label, Model, Readings, Rows
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.batch import Arrays, Batch, BatchPart, kernels, no_rejection, no_window
+from streamlvq.models.batch import Arrays, BatchPart, KernelBatch, kernels, no_rejection, no_window
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.chain import unwrap
@@ -193,7 +193,7 @@ class Pipeline:
         readings = self._transformed(readings)
         new = {y for y in readings.labels if y is not None}.difference(self.classes)
         buffer = DecisionBuffer.empty(len(readings), len(self.classes) + len(new))
-        batch = Batch(readings, duplicates, self.learns)
+        batch = KernelBatch(readings, duplicates, self.learns)
         while batch.remaining:
             ready = self.rows_ready(batch)
             if ready:
@@ -220,7 +220,7 @@ class Pipeline:
 
     # --- many at once ----------------------------------------------------------------------------
 
-    def rows_ready(self, batch: Batch) -> int:
+    def rows_ready(self, batch: KernelBatch) -> int:
         """Return how many rows from `batch.start` on can go through one kernel call."""
         ready = 0
         for part in self.batch_parts or ():
@@ -229,7 +229,7 @@ class Pipeline:
                 break
         return ready  # only the model, which comes last, may ask for fewer rows than there are
 
-    def _step_rows(self, buffer: DecisionBuffer, batch: Batch) -> None:
+    def _step_rows(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
         """Let the kernel go through the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
@@ -260,7 +260,7 @@ class Pipeline:
             rejector.settle(batch, rejection)
         self._conclude(buffer, batch)
 
-    def _conclude(self, buffer: DecisionBuffer, batch: Batch) -> None:
+    def _conclude(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
         """From what the kernel measured to what people are told."""
         constants, rows, verdicts = kernels(), batch.rows, batch.verdicts
         buffer.certainties[rows] = batch.measures[:, constants.OUT_CERTAINTY]

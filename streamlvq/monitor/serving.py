@@ -16,7 +16,6 @@ from streamlvq.monitor.memory import PendingReading
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer
 from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform
-from streamlvq.wrappers.wrapper import ClassifierWrapper
 
 SCORE_SPAN_LABELS = 200  # an answer this many labels ago counts 1/e
 SCORE_MIN_LABELS = 20  # with fewer nobody is called better
@@ -207,7 +206,7 @@ class Group:
         deciding = self.local if self.served is None else self.served.pipeline
         if self.served is not None and same(deciding.model, model):
             return
-        pipeline = Pipeline(_moved(deciding.classifier, model), learns=False)
+        pipeline = Pipeline(deciding.classifier.moved_to(model), learns=False)
         self.served_models += 1
         self.served = Served(pipeline, self.served_models)
 
@@ -267,10 +266,3 @@ def same(one: Any, other: Any) -> bool:
         return True
     first, second = (capture(m, limits=TRUSTED_LIMITS) for m in (one, other))
     return first.same_as(second)
-
-
-def _moved(classifier: Any, model: Any) -> Any:
-    """The wrappers of a classifier around another model, with copies of what they remember."""
-    if issubclass(type(classifier), ClassifierWrapper):  # `isinstance` sees through pipelines
-        return classifier.moved_to(model)
-    return model

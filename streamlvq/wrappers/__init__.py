@@ -1,4 +1,4 @@
-"""Wrappers around classifiers, one for each file."""
+"""Wrappers around classifiers: feature transforms, time integration and rejection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a wrapped classifier inwards: through pipelines and wrappers to the model that learns."""
+"""Unwrapping: from pipelines and wrappers inwards to the model that learns."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from river import base
 
 from streamlvq.vectorize import Reading
 
-# Wrappers that teach copies of the model they were given, which itself never learns.
+# River wrappers that train copies of the given model, which itself never learns.
 _COPYING = frozenset({"OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier"})
 
 
 def is_pipeline(estimator: Any) -> bool:
-    """As River itself asks; `isinstance` would see through a pipeline to its last step."""
+    """Return True for a River pipeline; `isinstance` would look through it to its last step."""
     return hasattr(estimator, "_last_step")
 
 
 def inside(estimator: Any) -> Any:
-    """What a pipeline ends with or a wrapper wraps; None for a model."""
+    """Return the last step of a pipeline or the wrapped classifier; None for a model."""
     if is_pipeline(estimator):
         return estimator._last_step
     if not isinstance(estimator, base.Wrapper) or isinstance(estimator, base.Ensemble):
@@ -28,20 +28,20 @@ def inside(estimator: Any) -> Any:
 
 
 def unwrap(estimator: Any) -> Iterator[Any]:
-    """The estimator itself, what it wraps, what that wraps ... down to the model."""
+    """Yield the estimator, then what it wraps, down to the model."""
     while estimator is not None:
         yield estimator
         estimator = inside(estimator)
 
 
 def innermost_model(estimator: Any) -> Any:
-    """The model inside all pipelines and wrappers."""
+    """Return the model inside all pipelines and wrappers."""
     *_, model = unwrap(estimator)
     return model
 
 
 def innermost(estimator: Any, x: Reading) -> tuple[Any, Reading]:
-    """The innermost model, and a reading as it gets there."""
+    """Return the innermost model, and the reading as transformed on the way there."""
     model = estimator
     for model in unwrap(estimator):
         if is_pipeline(model):
@@ -50,7 +50,7 @@ def innermost(estimator: Any, x: Reading) -> tuple[Any, Reading]:
 
 
 def observe(estimator: Any, x: Reading, keywords: dict[str, Any]) -> None:
-    """Show a reading without a label to whoever can make use of it."""
+    """Pass an unlabelled reading to the outermost estimator that has `observe_one`."""
     while estimator is not None and not hasattr(estimator, "observe_one"):
         if is_pipeline(estimator):
             x = estimator.transform_one(x)

@@ -1,4 +1,4 @@
-"""FeatureTransform."""
+"""`FeatureTransform`."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
 
 class FeatureTransform(ClassifierWrapper):
-    """Lets a classifier see the logarithm, or another monotone function, of its readings.
+    """Wrapper that gives a classifier the logarithm, or another monotone function, of readings.
 
-    Two sensors of one kind may differ by gain: one reads 1.3 times what the other does. For their
-    logarithms that is a shift, the same for all readings, and a shift is what models can be
-    corrected for when they are fused. Logarithms also suit readings that span orders of magnitude.
+    Two sensors of one kind may differ by a gain: one reads 1.3 times what the other does. In their
+    logarithms that is a constant shift, and fusion can correct models for a shift. Logarithms also
+    suit readings that span orders of magnitude.
 
-    It is the outermost wrapper: all methods take readings in the units of the sensors, and
-    explanations and `prototypes` come back in them. Distances, scales and metrics are those of the
+    It must be the outermost wrapper: all methods take readings in sensor units, and explanations and
+    `prototypes` are returned in sensor units. Distances, scales and metrics are those of the
     transformed readings.
 
-    A reading that the function is not defined for is refused and changes nothing. What is missing
-    stays missing.
+    A reading outside the domain of the function is refused and changes nothing. Missing values stay
+    missing.
 
     Parameters
     ----------
     classifier
-        What to wrap: a model, alone or in an integrator, a rejector, or both; or any other
+        Classifier to wrap: a model, alone or in an integrator, a rejector, or both; or any other
         classifier.
     transform
         `"log"` for numbers above 0, where sensors differ by gain; `"log1p"`, log(1 + x), for counts
-        and others from 0 up; `"sqrt"` for counts whose noise grows with them; `"asinh"`, a logarithm
-        on either side that is straight about 0, for numbers of any sign.
+        and other numbers from 0 up; `"sqrt"` for counts whose noise grows with them; `"asinh"`,
+        logarithmic on both sides and linear around 0, for numbers of any sign.
     features
-        The names of the features to transform; the others stay as they are. None: all.
+        Names of the features to transform; the others stay unchanged. None for all.
 
     Examples
     --------
@@ -105,11 +105,11 @@ class FeatureTransform(ClassifierWrapper):
         owner = type(self).__name__
         self._transform = Transform(transform, features, owner)
         for link in unwrap(classifier):
-            if issubclass(type(link), FeatureTransform):  # `isinstance` sees through pipelines
+            if issubclass(type(link), FeatureTransform):  # `isinstance` looks through pipelines
                 raise ParameterError(
                     owner,
                     "classifier",
-                    f"expected a classifier that transforms nothing itself, got {link}",
+                    f"expected a classifier without a FeatureTransform of its own, got {link}",
                 )
 
     @classmethod
@@ -121,53 +121,53 @@ class FeatureTransform(ClassifierWrapper):
     # --- numbers ---------------------------------------------------------------------------------
 
     def transform_one(self, x: Reading) -> dict[Hashable, Any]:
-        """A reading as the classifier inside sees it; raises if it cannot be."""
+        """Return a transformed reading; raise ValueError for values outside the domain."""
         return self._transform.one(x)
 
     def inverse_one(self, x: Mapping[Any, float]) -> dict[Hashable, float]:
-        """The opposite; of numbers that no reading has, such as a prototype's, the closest one."""
+        """Return a transformed reading or prototype in sensor units, clipped to the domain."""
         return self._transform.inverse_one(x)
 
     def transform_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
-        """An array with a row for each reading, as the classifier inside sees it.
+        """Return transformed rows; raise ValueError for values outside the domain.
 
         Parameters
         ----------
         rows
-            Numbers in the units of the sensors; NaN where one is missing.
+            Values in sensor units, one row per reading; NaN where missing.
         names
-            The features that the columns stand for. They may be left out if all are transformed.
+            Feature names of the columns; optional if all features are transformed.
 
         """
         return self._transform.rows(rows, names)
 
     @property
     def monotone(self) -> Monotone:
-        """The function, its inverse, and the numbers that it takes."""
+        """The function with its domain and inverse."""
         return self._transform.monotone
 
     def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
-        """Which numbers `transform_rows` would raise for."""
+        """Return a mask of the values that `transform_rows` would refuse."""
         return self._transform.outside(rows, names)
 
     def refusals(self, rows: Rows, names: Sequence[Hashable]) -> dict[int, str]:
-        """The rows that `transform_rows` would raise for, and what is wrong with each."""
+        """Return an error message for each row that `transform_rows` would refuse."""
         return self._transform.refusals(rows, names)
 
     def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
-        """The opposite of `transform_rows`."""
+        """Return transformed rows in sensor units, clipped to the domain."""
         return self._transform.inverse_rows(rows, names)
 
-    # --- one by one ------------------------------------------------------------------------------
+    # --- one reading at a time -------------------------------------------------------------------
 
     def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
         """Learn a labelled reading."""
         self.classifier.learn_one(self.transform_one(x), y, **self._chosen("learn_one", kwargs))
 
     def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
-        """Show a reading without a label to whoever inside can make use of it.
+        """Pass an unlabelled reading to the classifier inside.
 
-        With `scales=False` it leaves the innermost model as it is.
+        With `scales=False` the innermost model stays unchanged.
         """
         x = self.transform_one(x)
         if scales:
@@ -176,13 +176,13 @@ class FeatureTransform(ClassifierWrapper):
             self._observe(x, {**kwargs, "scales": False})
 
     def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
-        """What the classifier says; None if it says nothing."""
+        """Return the predicted label; None if there is none."""
         keywords = self._chosen("predict_one", kwargs)
         label: Label | None = self.classifier.predict_one(self.transform_one(x), **keywords)
         return label
 
     def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
-        """The probability of every class."""
+        """Return the probability of every class."""
         keywords = self._chosen("predict_proba_one", kwargs)
         probabilities: dict[Label, float] = self.classifier.predict_proba_one(
             self.transform_one(x), **keywords
@@ -190,7 +190,7 @@ class FeatureTransform(ClassifierWrapper):
         return probabilities
 
     def explain_one(self, x: Reading) -> Explanation:
-        """The explanation of the innermost model, with numbers as the sensors read them."""
+        """Return the explanation of the innermost model, in sensor units."""
         model, inside = innermost(self.classifier, self.transform_one(x))
         explanation: Explanation = model.explain_one(inside)
         if not self._sees_directly():
@@ -204,62 +204,62 @@ class FeatureTransform(ClassifierWrapper):
         )
 
     def _sees_directly(self) -> bool:
-        """Whether the model's units are ours; what pipelines do cannot be undone here."""
+        """Return True if no pipeline inside changes units: its steps could not be inverted."""
         return not any(is_pipeline(link) for link in unwrap(self.classifier))
 
-    # --- what only some have ---------------------------------------------------------------------
+    # --- methods that depend on the classifier inside --------------------------------------------
 
     def _owner(self, method: str) -> Any:
-        """The first inside that has a method."""
+        """Return the first estimator inside that has a method."""
         return next(link for link in unwrap(self.classifier) if hasattr(link, method))
 
-    def _ask(self, method: str, x: Reading, keywords: dict[str, Any]) -> Any:
-        """Ask the first inside that has a method about a reading."""
+    def _call_first(self, method: str, x: Reading, keywords: dict[str, Any]) -> Any:
+        """Call a method of the first estimator inside that has it, with the transformed reading."""
         x = self.transform_one(x)
         for link in unwrap(self.classifier):
             if hasattr(link, method):
                 return getattr(link, method)(x, **keywords)
             if is_pipeline(link):
                 x = link.transform_one(x)
-        raise AttributeError(method)  # nobody gets here, see `available_if`
+        raise AttributeError(method)  # unreachable, see `available_if`
 
     @available_if
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
-        """The decision of the rejector inside, with its certainty and reason."""
-        decision: Decision = self._ask("decide_one", x, kwargs)
+        """Return the decision of the rejector inside, with certainty and reason."""
+        decision: Decision = self._call_first("decide_one", x, kwargs)
         return decision
 
     @available_if
     def threshold_for(self, label: Label = None) -> float:
-        """The rejector's threshold in force for a predicted label."""
+        """Return the current threshold of the rejector inside for a predicted label."""
         threshold: float = self._owner("threshold_for").threshold_for(label)
         return threshold
 
     @available_if
     def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
-        """Tell the rejector how a decision ended whose reading was observed without its label."""
+        """Report the true label of an earlier decision to the rejector inside."""
         self._owner("record_outcome").record_outcome(label, certainty, y)
 
     @available_if
     def integrated_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> Integrated | None:
-        """The answer of the integrator inside, with everything that belongs to it."""
+        """Return the integrated decision of the integrator inside, with its details."""
         keywords = {"device": device, "t": t, **kwargs}
-        answer: Integrated | None = self._ask("integrated_one", x, keywords)
+        answer: Integrated | None = self._call_first("integrated_one", x, keywords)
         return answer
 
     @available_if
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
-        """Whether a reading at this time would start the window of its device afresh."""
+        """Return True if a reading at this time would start a new window for its device."""
         starts: bool = self._owner("starts_segment").starts_segment(device, t)
         return starts
 
     @available_if
     def finish(self, device: Hashable = None) -> list[Integrated]:
-        """The answers that a centred window still owes; then it is emptied."""
-        owed: list[Integrated] = self._owner("finish").finish(device)
-        return owed
+        """Return the outstanding decisions of a centred window and empty it."""
+        outstanding: list[Integrated] = self._owner("finish").finish(device)
+        return outstanding
 
     @available_if
     def reset(self, device: Hashable = None) -> None:
@@ -268,13 +268,13 @@ class FeatureTransform(ClassifierWrapper):
 
     @available_if
     def relsim_one(self, x: Reading) -> float | None:
-        """How clearly a reading belongs to its closest class; see the models."""
-        relsim: float | None = self._ask("relsim_one", x, {})
+        """Return the relative similarity of a reading, see `LVQClassifier.relsim_one`."""
+        relsim: float | None = self._call_first("relsim_one", x, {})
         return relsim
 
     @available_if
     def prototypes(self) -> list[Prototype]:
-        """The prototypes of the innermost model, in the units of the sensors."""
+        """Return the prototypes of the innermost model, in sensor units."""
         found: list[Prototype] = self._owner("prototypes").prototypes()
         return [self._shown(each) for each in found] if self._sees_directly() else found
 
@@ -285,37 +285,37 @@ class FeatureTransform(ClassifierWrapper):
 
     @if_wrapped
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
-        """Learn the rows of an array one after the other, exactly as `learn_one` would."""
+        """Learn the rows of an array in order, exactly as `learn_one` would."""
         rows, names = self._rows(X, features)
         self.classifier.learn_array(rows, y, features=names)
 
     @if_wrapped
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
-        """Class probabilities, a row for each reading."""
+        """Return class probabilities, one row per reading."""
         rows, names = self._rows(X, features)
         probabilities: Rows = self.classifier.predict_proba_array(rows, features=names)
         return probabilities
 
     @if_wrapped
     def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         rows, names = self._rows(X, features)
         labels: npt.NDArray[Any] = self.classifier.predict_array(rows, features=names)
         return labels
 
     @if_wrapped
     def learn_many(self, X: pd.DataFrame, y: pd.Series, **kwargs: Any) -> None:
-        """Learn a data frame, row by row."""
+        """Learn a data frame row by row."""
         self._many("learn_many", X, y, **kwargs)
 
     @if_wrapped
     def predict_proba_many(self, X: pd.DataFrame, **kwargs: Any) -> pd.DataFrame:
-        """Class probabilities, a column for each class."""
+        """Return class probabilities, one column per class."""
         return self._many("predict_proba_many", X, **kwargs)
 
     @if_wrapped
     def predict_many(self, X: pd.DataFrame, **kwargs: Any) -> pd.Series:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         return self._many("predict_many", X, **kwargs)
 
     def _many(self, method: str, X: pd.DataFrame, *labels: Any, **kwargs: Any) -> Any:
@@ -333,21 +333,21 @@ class FeatureTransform(ClassifierWrapper):
         features: Sequence[Hashable] | None = None,
         progress: bool | None = None,
     ) -> None:
-        """Several shuffled passes over a recorded training set; see the models."""
+        """Train on a recorded set in several passes, see `LVQClassifier.train`."""
         rows, names = self._rows(X, features)
         self.classifier.train(rows, y, epochs=epochs, seed=seed, features=names, progress=progress)
 
     def _rows(
         self, X: Any, features: Sequence[Hashable] | None
     ) -> tuple[Any, Sequence[Hashable] | None]:
-        """A batch as the classifier inside sees it, and the names that its columns were given."""
+        """Return a transformed batch and its column names (None if it has none)."""
         if len(X) == 0:
             return X, features
         rows, given = to_rows(X, features)
         return self._transform.rows(rows, given or self._names(rows.shape[1])), given
 
     def _names(self, width: int) -> Sequence[Hashable]:
-        """What the model calls the columns of an array without names."""
+        """Return the model's feature names for an array without column names."""
         model = innermost_model(self.classifier)
         first = model.members[0] if hasattr(model, "members") else model
         names: Sequence[Hashable] = first.column_names(width)
@@ -356,10 +356,10 @@ class FeatureTransform(ClassifierWrapper):
     # --- state -----------------------------------------------------------------------------------
 
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return nothing: a transform remembers nothing."""
+        """Return empty memory: a transform is stateless."""
         return {}, {}
 
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Raise ValueError unless there is nothing to restore."""
+        """Raise ValueError unless the memory is empty."""
         if arrays or extra:
             raise ValueError(f"expected nothing to remember, got {sorted({*arrays, *extra})[:9]}")

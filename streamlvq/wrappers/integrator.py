@@ -1,4 +1,4 @@
-"""TimeIntegrator."""
+"""`TimeIntegrator`."""
 
 from __future__ import annotations
 
@@ -12,64 +12,61 @@ from river import base
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.batch import Arrays, Batch
+from streamlvq.models.batch import Arrays, KernelBatch
 from streamlvq.models.parameters import check_range
 from streamlvq.records import Integrated
 from streamlvq.state import Floats
 from streamlvq.vectorize import Reading, dictionary_maker
 from streamlvq.wrappers.chain import innermost_model, unwrap
-from streamlvq.wrappers.opinions import Opinion, ask_engine, probability_getter
+from streamlvq.wrappers.opinions import LabelProbabilities, engine_probabilities, probability_getter
 from streamlvq.wrappers.windows import NONE, Time, Window, Windows, kernels
 from streamlvq.wrappers.wrapper import ClassifierWrapper
 
 _NO_PAST: Floats = np.zeros((1, 1))
-_NOTHING: frozenset[str] = frozenset()
+_NO_KEYWORDS: frozenset[str] = frozenset()
 
 
 class TimeIntegrator(ClassifierWrapper):
-    """Decides on the last readings of a device together instead of on each by itself.
+    """Wrapper that decides on the last readings of a device together.
 
-    The state of a machine lasts longer than a reading. The class probabilities of the last `window`
-    readings of a device are multiplied, so that many that agree mildly say more than one that is
-    sure of something else. A probability counts as 1e-6 at least: a zero shall not veto for as long
-    as it stays in the window.
+    The state of a machine lasts longer than one reading. The class probabilities of the last
+    `window` readings of a device are multiplied, so many that agree mildly outweigh a single
+    confident outlier. Probabilities count as at least 1e-6, so that a zero is no veto for as long as
+    it stays in the window.
 
-    Predictions change nothing: they combine what a device said before with the reading at hand. A
-    reading enters the window of its device when it is learnt (with the probabilities it had just
-    before) or, if it has no label, when it is shown to `observe_one`. A reading that came before a
-    class was known says nothing about that class; it counts as the mean of its probabilities, which
-    is 1 / the number of classes known then. A reading that came before anything was learnt does not
-    enter the window.
+    Predictions change nothing: they combine the window of the device with the current reading. A
+    reading enters the window of its device when it is learnt (with its probabilities before
+    learning) or, if it has no label, when it is passed to `observe_one`. For a class that was unknown
+    at the time, an older reading counts with its mean probability, 1 / the number of classes known
+    then. A reading before anything was learnt does not enter the window.
 
     Parameters
     ----------
     classifier
         Any classifier with `predict_proba_one`, or a pipeline that ends with one.
     window
-        How many readings are combined, the current one included.
+        Number of readings combined, including the current one.
     centered
-        Decide on the reading in the middle of the window instead of on the latest: the last
-        `delay` readings are known to come after it. This is more accurate where states change, but
-        late. `integrated_one` says which reading an answer is about, `finish` gives those still
-        owed at the end.
+        Decide on the reading in the middle of the window instead of on the latest, using the
+        `delay` readings after it. This is more accurate where states change, but late.
+        `integrated_one` tells which reading a decision is about; `finish` returns the outstanding
+        decisions at the end.
     max_gap
-        If the time since the last reading of a device is longer than this, its window starts
-        afresh. So it does when time jumps back by more than this (a clock that was set); smaller
-        steps back are taken for readings that overtook each other and count in the order in which
-        they came. A number, or a `timedelta` for times that are `datetime`. None: time does not
-        matter.
+        Longest time between two readings of a device in one window: after a longer gap the window
+        starts anew. The same happens if time jumps back by more than this (a clock was set);
+        readings that are late by less are used in order of arrival. A number, or a `timedelta` for
+        times that are `datetime`. None to ignore time.
     max_devices
-        Windows that are kept. Beyond that, the device that has been silent longest is forgotten.
+        Largest number of windows. Beyond it, the device that has been silent longest is dropped.
 
     Notes
     -----
     `device` and `t` are keywords of all methods: a stream may give them as a third item
-    `{"device": ..., "t": ...}` of its samples, and River's pipelines hand them on. Without `device`
-    all readings are of one.
+    `{"device": ..., "t": ...}` of its samples, and River's pipelines pass them on. Without `device`
+    all readings belong to one device.
 
-    When the label of a reading comes later than the reading, show the reading to `observe_one` at
-    once and teach the label to `classifier` alone; through `learn_one` of the integrator it would
-    count twice.
+    If the label of a reading arrives late, pass the reading to `observe_one` at once and, later, to
+    `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice.
 
     Examples
     --------
@@ -127,8 +124,8 @@ class TimeIntegrator(ClassifierWrapper):
         self.max_gap = max_gap
         self.max_devices = max_devices
         self._check()
-        self._ask = probability_getter(classifier)
-        self._needs_keywords = self._ask is not ask_engine
+        self._get_probabilities = probability_getter(classifier)
+        self._needs_keywords = self._get_probabilities is not engine_probabilities
         self._labels: Sequence[Label] = ()
         self._scratch: Floats = np.empty(0)
         self._by_label: Callable[..., dict[Label, float]] | None = None
@@ -146,12 +143,12 @@ class TimeIntegrator(ClassifierWrapper):
         elif self.max_gap is not None:
             check_range(owner, "max_gap", self.max_gap, 0)
         for link in unwrap(self.classifier):
-            if issubclass(type(link), ClassifierWrapper):  # `isinstance` sees through pipelines
+            if issubclass(type(link), ClassifierWrapper):  # `isinstance` looks through pipelines
                 raise ParameterError(
                     owner,
                     "classifier",
-                    "expected a classifier that integrates and rejects nothing itself, "
-                    f"got {link}; rejectors go around the integrator",
+                    "expected a classifier without an integrator or rejector of its own, "
+                    f"got {link}; put rejectors around the integrator",
                 )
 
     @classmethod
@@ -161,42 +158,42 @@ class TimeIntegrator(ClassifierWrapper):
         yield {"classifier": GLVQ(rehearsal=2)}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Made anew when they are needed; predictions must leave no trace in a pickle.
+        # Rebuilt on demand; predictions must not change the pickle.
         return {**self.__dict__, "_by_label": None, "_scratch": np.empty(0)}
 
     @property
     def delay(self) -> int:
-        """How many readings ago the one was that a prediction is about; 0 unless centred."""
+        """Readings between the one decided on and the latest; 0 unless centred."""
         return self._delay
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- predictions -----------------------------------------------------------------------------
 
-    def _inward(
+    def _inner_keywords(
         self, method: str, device: Hashable, t: Time, keywords: dict[str, Any]
     ) -> dict[str, Any]:
-        """The keywords for the classifier; our own are among them if it names them."""
-        if self._accepted[method] == _NOTHING:
+        """Return the keywords that the classifier accepts, including device and time."""
+        if self._accepted[method] == _NO_KEYWORDS:
             return {}
         given = {"device": device, "t": t, **keywords}
         return self._chosen(method, {name: v for name, v in given.items() if v is not None})
 
-    def _consult(
+    def _window_and_answer(
         self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
-    ) -> tuple[int, Opinion | None]:
-        """The window that a reading continues, and what the classifier says of it alone."""
+    ) -> tuple[int, LabelProbabilities | None]:
+        """Return the window that a reading continues, and its own class probabilities."""
         window = self._windows.find(device, t)
         if self._needs_keywords:
-            keywords = self._inward("predict_proba_one", device, t, keywords)
-        return window, self._ask(self.classifier, self._labels, x, keywords)
+            keywords = self._inner_keywords("predict_proba_one", device, t, keywords)
+        return window, self._get_probabilities(self.classifier, self._labels, x, keywords)
 
     def _combine(
         self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
     ) -> tuple[Sequence[Label], Floats, int, int] | None:
-        """Labels, their probabilities, the likeliest one, and the window that had its say."""
-        window, opinion = self._consult(x, device, t, keywords)
-        if opinion is None or (self._delay and self._count(window) < self._delay):
+        """Return labels, probabilities over the window, the index of the best, and the window."""
+        window, answer = self._window_and_answer(x, device, t, keywords)
+        if answer is None or (self._delay and self._count(window) < self._delay):
             return None
-        labels, p = opinion
+        labels, p = answer
         out = self._scratch
         if len(out) != len(p):
             out = self._scratch = np.empty(len(p))
@@ -206,23 +203,23 @@ class TimeIntegrator(ClassifierWrapper):
     def predict_proba_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> dict[Label, float]:
-        """The probability of every class, given the device's past and this reading.
+        """Return the probability of every class, given the device's past and this reading.
 
         Parameters
         ----------
         x
-            A reading.
+            Reading to classify.
         device
-            Where it comes from.
+            Device that sent it.
         t
-            When it was taken.
+            Time when it was taken.
 
         """
         combined = self._combine(x, device, t, kwargs)
         return {} if combined is None else self._dictionary(combined[0], combined[1])
 
     def _dictionary(self, labels: Sequence[Label], p: Floats) -> dict[Label, float]:
-        if labels is not self._labels:  # not seen by a window yet
+        if labels is not self._labels:  # no window uses these labels yet
             return dict(zip(labels, p.tolist(), strict=True))
         if self._by_label is None:
             self._by_label = dictionary_maker(labels)
@@ -231,16 +228,16 @@ class TimeIntegrator(ClassifierWrapper):
     def predict_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> Label | None:
-        """The most probable class; None before anything was learnt."""
+        """Return the most probable class; None before anything is learnt."""
         combined = self._combine(x, device, t, kwargs)
         return None if combined is None else combined[0][combined[2]]
 
     def integrated_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> Integrated | None:
-        """The same with everything that belongs to it; None where `predict_one` gives None.
+        """Return the decision with its details; None where `predict_one` returns None.
 
-        `delay` and `t` say which reading the answer is about.
+        `delay` and `t` identify the reading that the decision is about.
         """
         combined = self._combine(x, device, t, kwargs)
         if combined is None:
@@ -254,15 +251,15 @@ class TimeIntegrator(ClassifierWrapper):
             readings=self._count(window) + 1,
         )
 
-    # --- the course of time ----------------------------------------------------------------------
+    # --- learning and windows --------------------------------------------------------------------
 
     def learn_one(
         self, x: Reading, y: Label, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> None:
-        """Learn a labelled reading and move the window of its device on."""
-        window, opinion = self._before(x, device, t, kwargs)
-        self.classifier.learn_one(x, y, **self._inward("learn_one", device, t, kwargs))
-        self._after(device, t, window, opinion)
+        """Learn a labelled reading and add it to the window of its device."""
+        window, answer = self._before(x, device, t, kwargs)
+        self.classifier.learn_one(x, y, **self._inner_keywords("learn_one", device, t, kwargs))
+        self._after(device, t, window, answer)
 
     def observe_one(
         self,
@@ -273,56 +270,58 @@ class TimeIntegrator(ClassifierWrapper):
         scales: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Move the window on with a reading that has no label, and let the classifier see it.
+        """Add an unlabelled reading to its window and pass it to the classifier.
 
-        With `scales=False` only the window moves on and the classifier stays as it is.
+        With `scales=False` only the window changes and the classifier stays unchanged.
         """
-        window, opinion = self._before(x, device, t, kwargs)
+        window, answer = self._before(x, device, t, kwargs)
         if scales:
-            self._observe(x, self._inward("observe_one", device, t, kwargs))
-        self._after(device, t, window, opinion)
+            self._observe(x, self._inner_keywords("observe_one", device, t, kwargs))
+        self._after(device, t, window, answer)
 
     def _before(
         self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
-    ) -> tuple[int, Opinion | None]:
-        """What goes into the window, taken before the reading is learnt; nothing changes yet."""
-        window, opinion = self._consult(x, device, t, keywords)
-        return window, None if opinion is None else (opinion[0], opinion[1].copy())
+    ) -> tuple[int, LabelProbabilities | None]:
+        """Return window and probabilities of a reading before it is learnt; changes nothing."""
+        window, answer = self._window_and_answer(x, device, t, keywords)
+        return window, None if answer is None else (answer[0], answer[1].copy())
 
-    def _after(self, device: Hashable, t: Time, window: int, opinion: Opinion | None) -> None:
-        """Move on; it comes last, so that a reading that was refused leaves no trace."""
-        if opinion is None:
+    def _after(
+        self, device: Hashable, t: Time, window: int, answer: LabelProbabilities | None
+    ) -> None:
+        """Add a reading to its window, last of all: a refused reading must change nothing."""
+        if answer is None:
             return
-        labels, p = opinion
-        self._take_labels(labels)
+        labels, p = answer
+        self._set_labels(labels)
         self._windows.advance(device, t, window, p)
 
-    def _take_labels(self, labels: Sequence[Label]) -> None:
-        """The classes that the columns of the windows stand for from now on."""
+    def _set_labels(self, labels: Sequence[Label]) -> None:
+        """Set the classes that the columns of the windows stand for."""
         if labels is not self._labels:
             self._labels, self._by_label = labels, None
 
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
-        """Whether a reading at this time would start the window of its device afresh.
+        """Return True if a reading at this time would start a new window for its device.
 
-        Then it is time to `finish` the segment before.
+        In that case call `finish` for the previous segment first.
         """
         return self._windows.find(device, t) == NONE
 
     def finish(self, device: Hashable = None) -> list[Integrated]:
-        """The answers still owed on the last `delay` readings; then the window is emptied.
+        """Return the outstanding decisions on the last `delay` readings and empty the window.
 
-        Call it at the end of a segment. There is nothing after these readings, so their windows are
-        shorter. Without `centered` nothing is owed.
+        Call it at the end of a segment. No readings follow these, so their windows are shorter.
+        Without `centered` there are no outstanding decisions.
         """
         window = self._windows.forget(device)
         if window is None:
             return []
-        owed = min(self._delay, window.count)
-        return [self._late(window, ago) for ago in range(owed - 1, -1, -1)]
+        outstanding = min(self._delay, window.count)
+        return [self._outstanding(window, ago) for ago in range(outstanding - 1, -1, -1)]
 
-    def _late(self, window: Window, ago: int) -> Integrated:
-        """The answer on the reading this long before the end of its segment."""
+    def _outstanding(self, window: Window, ago: int) -> Integrated:
+        """Return the decision on the reading `ago` readings before the end of its segment."""
         count = min(window.count, self.window - self._delay + ago)
         logs = window.logs[-count:].sum(axis=0, keepdims=True)
         out = np.empty(len(self._labels))
@@ -331,7 +330,7 @@ class TimeIntegrator(ClassifierWrapper):
         return Integrated(self._labels[best], p, ago, window.times[-1 - ago], count)
 
     def reset(self, device: Hashable = None) -> None:
-        """Empty the window of a device: what comes next has nothing to do with what was."""
+        """Empty the window of a device, so that the next reading starts a new one."""
         self._windows.forget(device)
 
     def _count(self, window: int) -> int:
@@ -339,43 +338,43 @@ class TimeIntegrator(ClassifierWrapper):
 
     @property
     def tracked_devices(self) -> int:
-        """How many devices have a window."""
+        """Number of devices that have a window."""
         return len(self._windows)
 
     # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
 
-    def rows_ready(self, batch: Batch) -> int:
-        """Return how many rows the kernel can take: all of them, none if the window is centred."""
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows the kernel can process: all, or none for a centred window."""
         return 0 if self._delay else batch.remaining
 
-    def lend(self, batch: Batch) -> Arrays:
-        """Enter the rows into the windows of their devices, and lend these."""
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Assign rows to the windows of their devices and return the window arrays."""
         readings, rows = batch.readings, batch.rows
         duplicates = batch.duplicates[rows]
         entered = self._windows.enter_many(readings.devices[rows], readings.times[rows], duplicates)
-        if not all(duplicates):  # which leave no trace
+        if not all(duplicates):  # duplicates change nothing
             self._windows.widen(len(batch.classes))
-            self._take_labels(batch.classes)
+            self._set_labels(batch.classes)
         return (*entered, self._windows.logs, self._windows.counts)
 
-    def settle(self, batch: Batch, lent: Arrays) -> None:
-        """Do nothing: the kernel has moved the windows on."""
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Do nothing: the kernel has already updated the windows."""
 
     # --- state -----------------------------------------------------------------------------------
 
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Copy the windows: arrays, and what JSON can say."""
+        """Return a copy of the windows: arrays, and values for JSON."""
         arrays, extra = self._windows.memory()
         return arrays, {**extra, "labels": len(self._labels)}
 
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Take over what `memory_state` returned; raises ValueError if it does not fit."""
+        """Restore what `memory_state` returned; raise ValueError if it does not fit."""
         self._windows.restore(arrays, extra)
         model = innermost_model(self.classifier)
         count = extra["labels"]
         if not 0 <= count <= len(model.classes) or self._windows.logs.shape[2] > count + 1:
             raise ValueError(f"windows: expected at most {len(model.classes)} classes, got {count}")
-        # An engine's own list of labels is recognised by its identity.
+        # The model's own list of labels is compared by identity.
         whole = count == len(model.classes)
         own = whole and not self._needs_keywords
         self._labels = model.known_labels if own else list(model.classes[:count])
@@ -384,6 +383,6 @@ class TimeIntegrator(ClassifierWrapper):
     def _move_memory(self, new: Self) -> None:
         model = innermost_model(new.classifier)
         new._windows = self._windows.moved_to(list(self._labels), list(model.classes))
-        # An engine's own list of labels is recognised by its identity.
+        # The model's own list of labels is compared by identity.
         own = isinstance(model, LVQClassifier)
         new._labels = model.known_labels if own else list(model.classes)

@@ -1,7 +1,7 @@
-"""Which extra arguments a wrapped classifier has use for.
+"""Keyword routing: which extra arguments a wrapped classifier accepts.
 
-Streams may come with more than features and a label: the device, the time, a weight. River's
-pipelines hand such a keyword to the steps whose methods name it. Wrappers do the same here.
+Streams may carry more than features and a label: a device, a time, a weight. River's pipelines
+pass such a keyword to the steps whose methods name it, and wrappers do the same.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Names = frozenset[str] | None  # None: any
 
 
 def accepted(estimator: Any, method: str) -> Names:
-    """The keywords that a method has use for, looking into pipelines, unions and wrappers.
+    """Return the keywords that a method accepts, including those of inner estimators.
 
-    Wrappers of ours choose for themselves, so they are given all.
+    Our own wrappers select keywords themselves, so they accept all.
     """
     if getattr(estimator, "chooses_keywords", False):
         return None
@@ -36,20 +36,20 @@ def accepted(estimator: Any, method: str) -> Names:
 
 
 def chosen(names: Names, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Those of the keywords that have one of the names."""
+    """Return the keywords whose names are accepted."""
     if names is None or keywords.keys() <= names:
         return keywords
     return {name: value for name, value in keywords.items() if name in names}
 
 
 def _named(estimator: Any, method: str) -> tuple[frozenset[str], bool]:
-    """The keywords in a method's signature, and whether it takes any other."""
+    """Return the keywords in a method's signature, and whether it accepts any others."""
     function: Any = getattr(type(estimator), method, None)
-    if function is base.Classifier.predict_one:  # River's default hands everything on
+    if function is base.Classifier.predict_one:  # River's default forwards all keywords
         function = type(estimator).predict_proba_one
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # there is no such method, or it does not tell
+    except (TypeError, ValueError):  # no such method, or no signature
         return frozenset(), False
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
@@ -57,7 +57,7 @@ def _named(estimator: Any, method: str) -> tuple[frozenset[str], bool]:
 
 
 def _parts(estimator: Any, method: str) -> list[Any]:
-    """Those to whom an estimator hands its keywords on."""
+    """Return the estimators to which an estimator forwards its keywords."""
     if is_pipeline(estimator):
         steps = list(estimator.steps.values())
         return steps if method == "learn_one" else steps[-1:]

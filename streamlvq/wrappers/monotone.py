@@ -1,4 +1,4 @@
-"""Monotone functions of one number, the readings they take, and their inverses."""
+"""Monotone functions with their domains and inverses."""
 
 from __future__ import annotations
 
@@ -19,70 +19,53 @@ Ufunc = Callable[[Floats], Any]
 
 @dataclass(frozen=True, slots=True)
 class Monotone:
-    """A strictly increasing function of readings from `low` up.
+    """Strictly increasing function for readings of at least `low`.
 
-    Both ways are functions of whole arrays, also for a single reading: what is computed in another
-    way could differ in the last bit, and then it would matter how readings are cut into batches.
-
-    Parameters
-    ----------
-    name
-        What people call it.
-    forward, backward
-        The function and its inverse.
-    low
-        The least number that it takes.
-    expected
-        Which numbers these are, in words.
-    advice
-        What to do about others.
-
+    Even a single reading goes through the array functions: scalar functions could differ in the last
+    bit, and results would depend on how readings are split into batches.
     """
 
     name: str
     forward: Ufunc
     backward: Ufunc
     low: float
-    expected: str
-    advice: str
+    expected: str  # the domain, in words
+    advice: str  # what to do about values outside of it
 
     def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
-        """Which of the numbers it does not take; NaN is none of them, it stays missing."""
+        """Return a mask of the values outside the domain; NaN (missing) is inside."""
         outside: npt.NDArray[np.bool_] = (values < self.low) | (values > LARGEST)
         return outside
 
     def surely_takes(self, numbers: Sequence[float]) -> bool:
-        """Whether none is outside, seen quickly; where it begins with NaN nobody can say.
+        """Return True only if no value is outside the domain: a fast test that may miss.
 
-        Comparisons with NaN are false, so that `min` and `max` return NaN if it comes first, and
-        else leave it out.
+        Comparisons with NaN are false, so `min` and `max` return NaN if it comes first and ignore
+        it otherwise.
         """
         return not numbers or (self.low <= min(numbers) and max(numbers) <= LARGEST)
 
     def apply(self, values: Floats) -> Floats:
-        """The function of numbers none of which is outside."""
+        """Apply the function to values inside the domain."""
         out: Floats = self.forward(np.ascontiguousarray(values, np.float64))
         return out
 
     def invert(self, values: Floats) -> Floats:
-        """The reading of each number; the closest one if there is none.
-
-        Prototypes may be pushed to where no reading gets.
-        """
+        """Apply the inverse and clip to the domain: prototypes may lie outside its image."""
         with np.errstate(over="ignore"):
             readings = self.backward(np.ascontiguousarray(values, np.float64))
         out: Floats = np.clip(readings, self.low, LARGEST)
         return out
 
     def complaint(self, value: float) -> str:
-        """What to say about a number that is outside."""
+        """Return the error message for a value outside the domain."""
         if abs(value) > LARGEST:
             return f"{EXPECTED_NUMBER}, got {value!r}"
         return f"expected {self.expected} for transform={self.name!r}, got {value!r}; {self.advice}"
 
 
 def _square(values: Floats) -> Floats:
-    return np.square(np.maximum(values, 0.0))  # NaN stays
+    return np.square(np.maximum(values, 0.0))  # NaN stays NaN
 
 
 MONOTONE = {

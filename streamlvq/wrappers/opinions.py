@@ -1,4 +1,4 @@
-"""How to ask a classifier for its probabilities, as an array with a place for each label."""
+"""Class probabilities of any classifier as an array, one entry per label."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ from streamlvq.models.base import LVQClassifier
 from streamlvq.state import Floats
 from streamlvq.vectorize import Reading
 
-Opinion = tuple[Sequence[Any], Floats]  # labels, and the probability of each
-Ask = Callable[[Any, Sequence[Any], Reading, dict[str, Any]], Opinion | None]
+LabelProbabilities = tuple[Sequence[Any], Floats]  # labels and their probabilities
+ProbabilityGetter = Callable[
+    [Any, Sequence[Any], Reading, dict[str, Any]], LabelProbabilities | None
+]
 
 
-def probability_getter(classifier: Any) -> Ask:
-    """Our own models are asked for their arrays, which takes half the time of dictionaries."""
-    ours = issubclass(type(classifier), LVQClassifier)  # `isinstance` sees through pipelines
+def probability_getter(classifier: Any) -> ProbabilityGetter:
+    """Return the fastest way to get probabilities: arrays of our models, else dictionaries."""
+    ours = issubclass(type(classifier), LVQClassifier)  # `isinstance` looks through pipelines
     if ours and type(classifier).predict_proba_one is LVQClassifier.predict_proba_one:
-        return ask_engine
-    return ask_dictionary
+        return engine_probabilities
+    return dictionary_probabilities
 
 
-def ask_engine(
+def engine_probabilities(
     classifier: Any, known: Sequence[Any], x: Reading, keywords: dict[str, Any]
-) -> Opinion | None:
-    """The array is the engine's own: it holds until the classifier is asked or taught again."""
-    opinion: Opinion | None = classifier.predict_labels_one(x)
-    return opinion
+) -> LabelProbabilities | None:
+    """Return labels and the engine's own array, valid until the next call of the classifier."""
+    answer: LabelProbabilities | None = classifier.predict_labels_one(x)
+    return answer
 
 
-def ask_dictionary(
+def dictionary_probabilities(
     classifier: Any, known: Sequence[Any], x: Reading, keywords: dict[str, Any]
-) -> Opinion | None:
-    """Labels that are `known` keep their places; one that is not mentioned has probability 0."""
-    opinion = classifier.predict_proba_one(x, **keywords)
-    if not opinion:
+) -> LabelProbabilities | None:
+    """Return labels, `known` ones first, and probabilities; 0 for those not mentioned."""
+    probabilities = classifier.predict_proba_one(x, **keywords)
+    if not probabilities:
         return None
-    labels: Sequence[Any] = list(dict.fromkeys((*known, *opinion)))
+    labels: Sequence[Any] = list(dict.fromkeys((*known, *probabilities)))
     if len(labels) == len(known):
         labels = known
-    return labels, np.array([opinion.get(label, 0.0) for label in labels], np.float64)
+    return labels, np.array([probabilities.get(label, 0.0) for label in labels], np.float64)

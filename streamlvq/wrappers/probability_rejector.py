@@ -1,4 +1,4 @@
-"""ProbabilityRejector."""
+"""`ProbabilityRejector`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from streamlvq.wrappers.thresholds import Chow, Fixed
 
 @documented_rejector
 class ProbabilityRejector(Rejector):
-    """Keeps silent on readings whose most probable class is not probable enough.
+    """Rejector of readings whose most probable class is not probable enough.
 
-    Works with any classifier that gives probabilities. They cannot tell a reading between two
-    classes from one that is far from all, so what is rejected is always called ambiguous.
+    Works with any classifier that gives probabilities. Probabilities cannot tell a reading between
+    two classes from one that is far from all, so the reason of a rejection always is "ambiguous".
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ class ProbabilityRejector(Rejector):
         yield {"classifier": GLVQ(rehearsal=2), "threshold": 0.5}
         yield {"classifier": GLVQ(rehearsal=2), "target_accuracy": 0.9, "memory": 50}
 
-    def _examine(self, chain: list[Any]) -> None:
-        super()._examine(chain)
-        late = any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
-        if late and self.target_accuracy is not None:
+    def _check_chain(self, chain: list[Any]) -> None:
+        super()._check_chain(chain)
+        delayed = any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
+        if delayed and self.target_accuracy is not None:
             raise ParameterError(
                 "ProbabilityRejector",
                 "target_accuracy",
-                "expected answers about the reading that is learnt, "
+                "expected decisions about the reading that is learnt, "
                 "got those of a centred window; use target_rate, or centered=False",
             )
 
@@ -78,7 +78,7 @@ class ProbabilityRejector(Rejector):
         return label, NO_MODEL if len(probabilities) < 2 else probabilities[label]
 
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
-        """The decision on a reading, with its certainty and, if it is rejected, the reason."""
+        """Return the decision on a reading, with its certainty and the reason of a rejection."""
         probabilities = self.predict_proba_one(x, **kwargs)
         label = likeliest(probabilities)
         threshold = self._thresholds.find(label)

@@ -1,4 +1,4 @@
-"""What the rejectors have in common."""
+"""`Rejector`, the base of the rejectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from river import base
 
 from streamlvq.errors import ParameterError
 from streamlvq.models.array_classifier import Label
-from streamlvq.models.batch import Arrays, Batch, no_rejection
+from streamlvq.models.batch import Arrays, KernelBatch, no_rejection
 from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.records import Decision
@@ -30,7 +30,7 @@ from streamlvq.wrappers.thresholds import (
 )
 from streamlvq.wrappers.wrapper import ClassifierWrapper
 
-NO_MODEL = -1.0  # a certainty below every threshold: there are not two classes to compare yet
+NO_MODEL = -1.0  # certainty before two classes are known; below every threshold
 RULES: dict[str, Callable[[float], Rule]] = {
     "target_rate": TargetRate,
     "target_accuracy": TargetAccuracy,
@@ -41,39 +41,39 @@ TARGETS = ("threshold", *RULES)
 documented_rejector = functools.partial(
     documented,
     descriptions={
-        "classifier": "What to wrap: a classifier, or a pipeline that ends with one.",
+        "classifier": "Classifier to wrap, or a pipeline that ends with one.",
         "threshold": (
-            "The least certainty that is accepted, from 0 to 1. Or a mapping from labels to such "
-            "numbers; a label that it does not name needs the largest of them."
+            "Smallest certainty that is accepted, from 0 to 1. Or a mapping from labels to such "
+            "numbers; a label that is not in it gets the largest of them."
         ),
         "target_rate": (
-            "Instead of a threshold: the share of readings to reject. The threshold follows the "
+            "Instead of a threshold: the share of readings to reject. The threshold adapts to the "
             "certainties of the last `memory` readings, labelled or not."
         ),
         "target_accuracy": (
-            "Instead of a threshold: reject as little as makes the rest this accurate, judged by "
-            "the last `memory` labelled readings, before they were learnt. Before the first, and "
-            "while no threshold is good enough, everything is rejected."
+            "Instead of a threshold: reject as few readings as possible such that the accepted ones "
+            "are this accurate, measured on the last `memory` labelled readings before they were "
+            "learnt. Until a threshold achieves this, everything is rejected."
         ),
         "reject_cost": (
-            "Instead of a threshold: what a rejection costs if an error costs 1. A probability "
-            "must then be at least 1 - reject_cost (Chow's rule). RelSim is no probability: its "
-            "threshold is the one that was cheapest on the last `memory` labelled readings."
+            "Instead of a threshold: the cost of a rejection if an error costs 1. A probability "
+            "must then be at least 1 - reject_cost (Chow's rule). RelSim is not a probability: its "
+            "threshold is the cheapest one on the last `memory` labelled readings."
         ),
-        "memory": "How many readings a threshold that adapts looks back on.",
+        "memory": "Number of recent readings that an adaptive threshold is based on.",
         "per_class": (
-            "A threshold for each predicted label, with a memory of its own. Only for thresholds "
-            "that adapt; for a fixed one give a mapping."
+            "Separate threshold and memory for each predicted label. Only for adaptive thresholds; "
+            "for fixed ones use a mapping."
         ),
     },
 )
 
 
 class Rejector(ClassifierWrapper, abc.ABC):
-    """Base of the rejectors; it does not know how certain a decision is."""
+    """Base class of the rejectors; subclasses define the certainty of a decision."""
 
-    _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all else adapts
-    _certainty: ClassVar[str] = "PROBABILITY"  # the name of its constant in the batch kernel
+    _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all others adapt
+    _certainty: ClassVar[str] = "PROBABILITY"  # name of the constant in the batch kernel
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Rejector(ClassifierWrapper, abc.ABC):
         self.memory = memory
         self.per_class = per_class
         self._check()
-        self._examine(list(unwrap(classifier)))
+        self._check_chain(list(unwrap(classifier)))
         self._thresholds = self._make_thresholds(self._target_name())
 
     # --- parameters ------------------------------------------------------------------------------
 
     def _target_name(self) -> str:
-        """Return the parameter that says how the threshold is found."""
+        """Return the name of the parameter that defines the threshold."""
         given = [name for name in TARGETS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ParameterError(
@@ -123,20 +123,20 @@ class Rejector(ClassifierWrapper, abc.ABC):
         for label, number in value.items():
             check_range(owner, f"threshold={{{label!r}: ...}}", number, 0, 1)
 
-    def _examine(self, chain: list[Any]) -> None:
-        """Refuse what cannot be judged; `chain` leads from the classifier to its model."""
+    def _check_chain(self, chain: list[Any]) -> None:
+        """Raise `ParameterError` for an unsuitable classifier; `chain` leads to its model."""
         for link in chain:
-            if issubclass(type(link), Rejector):  # `isinstance` sees through pipelines
+            if issubclass(type(link), Rejector):  # `isinstance` looks through pipelines
                 raise ParameterError(
                     type(self).__name__,
                     "classifier",
-                    f"expected a classifier that rejects nothing itself, got {link}",
+                    f"expected a classifier without a rejector of its own, got {link}",
                 )
             if issubclass(type(link), FeatureTransform):
                 raise ParameterError(
                     type(self).__name__,
                     "classifier",
-                    "expected a classifier in the coordinates of its model; "
+                    "expected a classifier without FeatureTransform, got one: "
                     "put the FeatureTransform around the rejector",
                 )
 
@@ -148,8 +148,8 @@ class Rejector(ClassifierWrapper, abc.ABC):
             raise ParameterError(
                 type(self).__name__,
                 "per_class",
-                f"expected a threshold that adapts, got {name}={target!r}; "
-                "fixed thresholds for each class are a mapping",
+                f"expected an adaptive threshold, got {name}={target!r}; "
+                "for fixed thresholds per class use a mapping",
             )
         return self._fixed[name](target)
 
@@ -158,14 +158,14 @@ class Rejector(ClassifierWrapper, abc.ABC):
         return {self._target_name()}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """What is aimed at may change at any time; a bad value changes nothing."""
+        """Set an attribute; the target may change at any time, invalid values change nothing."""
         if "_thresholds" not in self.__dict__ or name not in TARGETS:
             object.__setattr__(self, name, value)
             return
         if value is None and name == self._target_name():
             raise ValueError(
-                f"{type(self).__name__}.{name} = None: expected a number (a curve has no threshold "
-                f"for an accuracy that it never reached: ask for less, or show it more readings)"
+                f"{type(self).__name__}.{name} = None: expected a number, got None (a curve has no "
+                f"threshold for an accuracy it never reached: use a lower one, or more readings)"
             )
         before = getattr(self, name)
         object.__setattr__(self, name, value)
@@ -177,26 +177,26 @@ class Rejector(ClassifierWrapper, abc.ABC):
         self._thresholds.set_target(value)
 
     def threshold_for(self, label: Label = None) -> float:
-        """The threshold in force for a predicted label; infinite where everything is rejected."""
+        """Return the current threshold for a predicted label; infinite if all is rejected."""
         return self._thresholds.find(label)
 
     # --- decisions -------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
-        """The label of a reading and how certain it is, or `NO_MODEL`."""
+        """Return the label of a reading and its certainty, or `NO_MODEL`."""
 
     @abc.abstractmethod
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
-        """The decision on a reading, with its certainty and, if it is rejected, the reason."""
+        """Return the decision on a reading, with its certainty and the reason of a rejection."""
 
     def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
-        """The most probable class; None if it is rejected."""
+        """Return the most probable class; None if it is rejected."""
         label, certainty = self._judge(x, kwargs)
         return label if certainty >= self._thresholds.find(label) else None
 
     def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
-        """The classifier's probabilities, whether or not it is certain."""
+        """Return the classifier's probabilities, also for rejected readings."""
         keywords = self._chosen("predict_proba_one", kwargs)
         probabilities: dict[Label, float] = self.classifier.predict_proba_one(x, **keywords)
         return probabilities
@@ -204,35 +204,35 @@ class Rejector(ClassifierWrapper, abc.ABC):
     # --- learning --------------------------------------------------------------------------------
 
     def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
-        """Learn a labelled reading; before that, let the thresholds see how certain it was."""
+        """Update the thresholds with the certainty of a labelled reading, then learn it."""
         label, certainty = self._judge(x, kwargs) if self._thresholds.learns else (None, NO_MODEL)
         self.classifier.learn_one(x, y, **self._chosen("learn_one", kwargs))
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
     def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
-        """Tell the thresholds how a decision ended whose reading was observed without its label.
+        """Update the thresholds with the true label of an earlier, unlabelled decision.
 
         Parameters
         ----------
         label
-            What was decided, accepted or not.
+            Label that was predicted, accepted or not.
         certainty
-            How certain it was.
+            Certainty of that decision.
         y
-            What would have been right.
+            True label.
 
         """
         if self._thresholds.needs_labels and certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
     def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
-        """Let a reading without a label teach the scales, windows and rates of rejection.
+        """Update scales, windows and target rates with an unlabelled reading.
 
-        With `scales=False` it leaves the innermost model as it is.
+        With `scales=False` the innermost model stays unchanged.
         """
-        of_use = self._thresholds.learns and not self._thresholds.needs_labels
-        label, certainty = self._judge(x, kwargs) if of_use else (None, NO_MODEL)
+        updates = self._thresholds.learns and not self._thresholds.needs_labels
+        label, certainty = self._judge(x, kwargs) if updates else (None, NO_MODEL)
         if scales:
             self._observe(x, kwargs)
         elif issubclass(type(self.classifier), ClassifierWrapper):
@@ -242,23 +242,23 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
 
-    def rows_ready(self, batch: Batch) -> int:
-        """Return how many rows the kernel can take: none if each class learns its threshold."""
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows the kernel can process: none if it learns and adapts per class."""
         return 0 if batch.learns and self._thresholds.per_class else batch.remaining
 
-    def _follows(self, batch: Batch) -> bool:
-        """Whether thresholds go by labels or classes that the kernel is not told.
+    def _applies_afterwards(self, batch: KernelBatch) -> bool:
+        """Return True if thresholds need labels or classes that the kernel does not get.
 
-        What a model that stays as it is says of a reading does not depend on thresholds, so that
-        these can follow afterwards, see `settle`.
+        Predictions of a fixed model do not depend on thresholds, so these can be applied after the
+        kernel call, see `settle`.
         """
         thresholds = self._thresholds
         return not batch.learns and (thresholds.needs_labels or thresholds.per_class)
 
-    def lend(self, batch: Batch) -> Arrays:
-        """Lend settings, thresholds by class, certainties, and how many were seen."""
-        if self._follows(batch):
-            # The kernel measures what tells an outlier only for those that it rejects.
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Return settings, thresholds by class, recent certainties and their count."""
+        if self._applies_afterwards(batch):
+            # Reject all: the kernel measures outliers only for rejected readings.
             lent = no_rejection(len(batch.classes), np.inf)
         else:
             lent = self._thresholds.lend(batch.classes)
@@ -266,45 +266,45 @@ class Rejector(ClassifierWrapper, abc.ABC):
         lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
         return lent
 
-    def settle(self, batch: Batch, lent: Arrays) -> None:
-        """Take note of the certainties; thresholds that go by labels are applied only now."""
-        if self._follows(batch):
-            self._follow(batch)
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Update the thresholds after the kernel call, or apply them if it could not."""
+        if self._applies_afterwards(batch):
+            self._apply_thresholds(batch)
         else:
             self._thresholds.settle(int(lent[3][0]))
 
-    def _follow(self, batch: Batch) -> None:
-        """Go through the decisions with thresholds that hear of each before the next one."""
+    def _apply_thresholds(self, batch: KernelBatch) -> None:
+        """Apply thresholds to the decisions in order, updating them after each."""
         constants, thresholds = batch_kernels(), self._thresholds
         labels = [batch.classes[code] for code in batch.codes.tolist()]
         certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
         judged = (batch.verdicts != constants.NO_MODEL).tolist()
         given = batch.readings.labels[batch.rows], batch.duplicates[batch.rows]
-        in_force = []
-        for label, certainty, counts, y, again in zip(
+        current = []
+        for label, certainty, has_model, y, duplicate in zip(
             labels, certainties, judged, *given, strict=True
         ):
-            in_force.append(thresholds.find(label))
-            if counts and not again and (y is not None or not thresholds.needs_labels):
+            current.append(thresholds.find(label))
+            if has_model and not duplicate and (y is not None or not thresholds.needs_labels):
                 thresholds.remember(label, certainty, thresholds.needs_labels and label == y)
-        batch.measures[:, constants.OUT_THRESHOLD] = in_force
-        kept = batch.measures[:, constants.OUT_CERTAINTY] >= np.array(in_force)
+        batch.measures[:, constants.OUT_THRESHOLD] = current
+        kept = batch.measures[:, constants.OUT_CERTAINTY] >= np.array(current)
         batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
 
     def reason_for(
         self, threshold: float, relsim: float, distance: float, separation: float
     ) -> str:
-        """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
+        """Return the reason of a rejection: "ambiguous" or "outlier"."""
         return "ambiguous"
 
     # --- state -----------------------------------------------------------------------------------
 
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Copy what the thresholds remember, as arrays."""
+        """Return a copy of the memory of the thresholds, as arrays."""
         return self._thresholds.memory(self.classes), {}
 
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Take over what `memory_state` returned; raises ValueError if it does not fit."""
+        """Restore what `memory_state` returned; raise ValueError if it does not fit."""
         self._thresholds.restore(self.classes, arrays)
 
     def _move_memory(self, new: Self) -> None:
@@ -312,11 +312,12 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
 
 def likeliest(probabilities: dict[Label, float]) -> Label | None:
+    """Return the most probable label; None if there is none."""
     return max(probabilities, key=probabilities.__getitem__, default=None)
 
 
 def no_model(label: Label | None, threshold: float, probabilities: dict[Label, float]) -> Decision:
-    """The decision while there are not two classes to compare."""
+    """Return the decision of a model that knows fewer than two classes."""
     return Decision(
         label=label,
         certainty=0.0,

@@ -1,4 +1,4 @@
-"""RelSimRejector."""
+"""`RelSimRejector`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from streamlvq.wrappers.wrapper import ClassifierWrapper
 
 @documented_rejector
 class RelSimRejector(Rejector):
-    """Keeps silent on readings that are about as close to two classes, or far from everything.
+    """Rejector of readings that are about equally close to two classes, or far from all.
 
     The certainty of a decision is the relative similarity of the reading to its closest class,
-    (d2 - d1) / (d2 + d1) of the squared distances d1 to the closest class and d2 to the next one.
-    It is that of the innermost model for this very reading, while label and probabilities are those
-    of the wrapped classifier, which may integrate over time. If the reading itself is closest to
-    another class than that label, the certainty is 0: the two contradict each other.
+    (d2 - d1) / (d2 + d1) of the squared distances d1 to the closest and d2 to the second closest
+    class. It is computed by the innermost model for the current reading, while label and
+    probabilities come from the wrapped classifier, which may integrate over time. If the reading is
+    closest to another class than that label, the certainty is 0.
 
-    `predict_one` gives None for a reading that is rejected, `decide_one` says why: it is an outlier
-    if it is farther from the winner than any reading that the threshold accepts, else ambiguous.
+    `predict_one` returns None for a rejected reading, and `decide_one` gives the reason: "outlier" if
+    it is farther from the winner than any reading that the threshold accepts, else "ambiguous".
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ class RelSimRejector(Rejector):
         yield {"classifier": GLVQ(rehearsal=2), "threshold": 0.2}
         yield {"classifier": GLVQ(rehearsal=2), "target_rate": 0.1, "memory": 50}
 
-    def _examine(self, chain: list[Any]) -> None:
-        super()._examine(chain)
-        *way, model = chain
+    def _check_chain(self, chain: list[Any]) -> None:
+        super()._check_chain(chain)
+        *wrappers, model = chain
         if not getattr(model, "has_relsim", False):
             raise ParameterError(
                 "RelSimRejector",
@@ -84,30 +84,30 @@ class RelSimRejector(Rejector):
                 f"expected a model of streamlvq with prototypes, got {model}, which has no RelSim",
                 instead="ProbabilityRejector",
             )
-        if any(issubclass(type(link), TimeIntegrator) and link.delay for link in way):
+        if any(issubclass(type(link), TimeIntegrator) and link.delay for link in wrappers):
             raise ParameterError(
                 "RelSimRejector",
                 "classifier",
-                "expected answers about the latest reading, whose RelSim is known, "
+                "expected decisions about the latest reading, whose RelSim is known, "
                 "got a centred window; use ProbabilityRejector, or centered=False",
             )
-        # If nobody on the way can have asked the model about anything else, its last answer is
-        # about the reading that was just predicted, and need not be asked for again.
-        direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in way)
+        # Pipelines and our own wrappers ask the model once per prediction, so its last answer is
+        # about the reading just predicted and need not be computed again.
+        direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
         self._model: LVQClassifier | None = model if direct else None
 
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
         model = self._model
         if model is None:
             label = likeliest(self.predict_proba_one(x, **keywords))
-            return label, self._asked(x).last_relsim(label)
+            return label, self._predicted_model(x).last_relsim(label)
         if not self._takes_all:
             keywords = self._chosen("predict_one", keywords)
         label = self.classifier.predict_one(x, **keywords)
         return label, model.last_relsim(label)
 
-    def _asked(self, x: Reading) -> LVQClassifier:
-        """The innermost model; its last answer is about this reading, which was just predicted."""
+    def _predicted_model(self, x: Reading) -> LVQClassifier:
+        """Return the innermost model after it has predicted this reading."""
         if self._model is not None:
             return self._model
         model: LVQClassifier
@@ -116,11 +116,11 @@ class RelSimRejector(Rejector):
         return model
 
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
-        """The decision on a reading, with its certainty and, if it is rejected, the reason."""
+        """Return the decision on a reading, with its certainty and the reason of a rejection."""
         probabilities = self.predict_proba_one(x, **kwargs)
         label = likeliest(probabilities)
         threshold = self._thresholds.find(label)
-        model = self._asked(x)
+        model = self._predicted_model(x)
         pair = model.last_closest()
         if pair is None:
             return no_model(label, threshold, probabilities)
@@ -147,7 +147,7 @@ class RelSimRejector(Rejector):
     def reason_for(
         self, threshold: float, relsim: float, distance: float, separation: float
     ) -> str:
-        """Why a decision below the threshold is rejected: "ambiguous" or "outlier"."""
-        # A threshold beyond 1 rejects everything, wherever it is.
+        """Return the reason of a rejection: "ambiguous" or "outlier"."""
+        # A threshold above 1 rejects every reading, near or far.
         beyond = relsim < threshold <= 1.0 and is_beyond(threshold, distance, separation)
         return "outlier" if beyond else "ambiguous"

@@ -1,4 +1,4 @@
-"""How certain a decision must be: fixed thresholds, and those that follow the last readings.
+"""Thresholds on the certainty of decisions: fixed, or adapted to recent readings.
 
 A decision is accepted if its certainty is at least the threshold. Certainties lie between 0 and 1,
 so an infinite threshold rejects everything.
@@ -20,8 +20,8 @@ from streamlvq.models.batch import Arrays, no_rejection
 from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.state import Floats
 
-FIRST_ROOM = 64  # certainties
-MOST_SEEN = 2**53  # it goes on from there
+FIRST_ROOM = 64  # initial capacity for certainties
+MOST_SEEN = 2**53  # still exact as a float
 
 
 @functools.cache
@@ -31,27 +31,27 @@ def _kernels() -> ModuleType:
     return rejection
 
 
-# --- rules: from the last certainties to a threshold ---------------------------------------------
+# --- rules: recent certainties to a threshold ----------------------------------------------------
 
 
 class Rule(abc.ABC):
-    """What a threshold is to achieve."""
+    """Base class of the targets that an adaptive threshold can have."""
 
     needs_labels = True
-    kernel_rule: str  # the name of its constant in the batch kernel
+    kernel_rule: str  # name of the constant in the batch kernel
 
     def __init__(self, target: float) -> None:
         self.target = target
 
     @abc.abstractmethod
     def threshold(self, memory: Floats, stored: int) -> float:
-        """For the `stored` certainties in a memory of `streamlvq.kernels.rejection`."""
+        """Return the threshold for `stored` certainties, see `streamlvq.kernels.rejection`."""
 
 
 class TargetRate(Rule):
-    """Reject this share of the readings; nothing, until one has been seen.
+    """Rule that rejects a share of the readings; none before the first reading.
 
-    Of readings that are equally certain all are kept or all rejected, whatever is closer to it.
+    Readings of equal certainty are all kept or all rejected, whichever is closer to the share.
     """
 
     needs_labels = False
@@ -62,7 +62,7 @@ class TargetRate(Rule):
 
 
 class TargetAccuracy(Rule):
-    """Reject as little as makes the kept decisions this accurate; everything if nothing does."""
+    """Rule that rejects as little as needed for an accuracy; everything if none suffices."""
 
     kernel_rule = "TARGET_ACCURACY"
 
@@ -71,7 +71,7 @@ class TargetAccuracy(Rule):
 
 
 class RejectCost(Rule):
-    """Make errors (of cost 1) and rejections (of this cost) cheap; reject until one was seen."""
+    """Rule that minimises the cost of errors (1) and rejections; rejects before the first label."""
 
     kernel_rule = "REJECT_COST"
 
@@ -79,74 +79,76 @@ class RejectCost(Rule):
         return float(_kernels().cheapest_threshold(memory, stored, self.target))
 
 
-# --- where thresholds come from ------------------------------------------------------------------
+# --- thresholds ----------------------------------------------------------------------------------
 
 
 class RecentCertainties:
-    """The last certainties and the threshold that follows from them, found when it is asked for.
+    """Ring buffer of recent certainties, and the threshold computed from them on demand.
 
-    Room is made as they come: many labels that are rarely seen ask for little.
+    It grows as needed, so that many rare labels use little memory.
     """
 
-    __slots__ = ("_memory", "_room", "seen", "threshold")
+    __slots__ = ("_capacity", "_memory", "seen", "threshold")
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._memory: Floats = np.zeros((4, min(room, FIRST_ROOM)))
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._memory: Floats = np.zeros((4, min(capacity, FIRST_ROOM)))
         self.seen = 0
         self.threshold: float | None = None
 
     @property
     def memory(self) -> Floats:
-        """All of it, for kernels that remember many at once."""
-        self._make_room(self._room)
+        """The buffer at full capacity, for kernels that add many certainties at once."""
+        self._grow(self._capacity)
         return self._memory
 
-    def _make_room(self, room: int) -> None:
-        """For so many; nothing has been replaced before all the room is there."""
+    def _grow(self, capacity: int) -> None:
+        """Enlarge the buffer; it never wraps around before it has its full capacity."""
         before = self._memory
-        if before.shape[1] < room:
-            self._memory = np.zeros((4, room))
+        if before.shape[1] < capacity:
+            self._memory = np.zeros((4, capacity))
             self._memory[:, : before.shape[1]] = before
 
     def remember(self, certainty: float, right: bool) -> None:
-        if self.seen == self._memory.shape[1] < self._room:
-            self._make_room(min(2 * self.seen, self._room))
+        """Add a certainty and whether the decision was right."""
+        if self.seen == self._memory.shape[1] < self._capacity:
+            self._grow(min(2 * self.seen, self._capacity))
         _kernels().remember(self._memory, self.seen, certainty, float(right))
         self.seen += 1
         self.threshold = None
 
     def find(self, rule: Rule) -> float:
+        """Return the threshold of a rule for these certainties."""
         if self.threshold is None:
-            self.threshold = rule.threshold(self._memory, min(self.seen, self._room))
+            self.threshold = rule.threshold(self._memory, min(self.seen, self._capacity))
         return self.threshold
 
-    def came(self) -> Floats:
-        """Certainties and whether they were right, the oldest first."""
-        if self.seen < self._room:
+    def in_order(self) -> Floats:
+        """Return certainties and whether they were right, oldest first."""
+        if self.seen < self._capacity:
             return self._memory[:2, : self.seen]
-        return np.roll(self._memory[:2], -(self.seen % self._room), axis=1)
+        return np.roll(self._memory[:2], -(self.seen % self._capacity), axis=1)
 
     def restore(self, seen: int, came: Floats) -> None:
-        """Remember these, the last of so many."""
+        """Restore certainties `came`, the last ones of `seen`."""
         stored = came.shape[1]
-        self._make_room(stored)
-        self._memory[:2, np.arange(seen - stored, seen) % self._room] = came
-        # Each is put behind those that equal it, so the oldest of them stays the first.
+        self._grow(stored)
+        self._memory[:2, np.arange(seen - stored, seen) % self._capacity] = came
+        # Stable, as the kernel inserts each behind its equals: the oldest stays first.
         self._memory[2:, :stored] = came[:, np.argsort(came[0], kind="stable")]
         self.seen = seen
         self.threshold = None
 
     def __getstate__(self) -> tuple[Floats, int, int]:
-        return self._memory, self._room, self.seen
+        return self._memory, self._capacity, self.seen
 
     def __setstate__(self, state: tuple[Floats, int, int]) -> None:
-        self._memory, self._room, self.seen = state
+        self._memory, self._capacity, self.seen = state
         self.threshold = None
 
 
 class Thresholds(abc.ABC):
-    """The threshold for each predicted label."""
+    """Base class of the thresholds per predicted label."""
 
     needs_labels = False
     learns = False
@@ -154,40 +156,42 @@ class Thresholds(abc.ABC):
 
     @abc.abstractmethod
     def find(self, label: Label) -> float:
-        """The threshold in force."""
+        """Return the current threshold for a label."""
 
     @abc.abstractmethod
     def set_target(self, target: Any) -> None:
-        """Change what is aimed at."""
+        """Change the target."""
 
     @abc.abstractmethod
     def remember(self, label: Label, certainty: float, right: bool) -> None:
-        """Take note of a decision before its reading is learnt."""
+        """Record a decision that was made before its reading was learnt."""
 
     def lend(self, classes: Sequence[Label]) -> Arrays:
-        """Lend the batch kernel settings, thresholds by class, certainties, and their count."""
+        """Return settings, thresholds by class, certainties and their count for the kernel."""
         settings, _, *memory = no_rejection(len(classes))
         return settings, np.array([self.find(label) for label in classes]), *memory
 
-    def settle(self, seen: int) -> None:  # noqa: B027 - only what adapts has something to do
-        """Take note of how many certainties the kernel has seen by now."""
+    def settle(self, seen: int) -> None:  # noqa: B027 - only adaptive thresholds need it
+        """Record how many certainties the kernel has seen in total."""
 
     def moved_to(self, classes: Sequence[Label]) -> Thresholds:
-        """Copy what is remembered, for a model that knows these classes."""
+        """Return a copy for a model with these classes."""
         return copy.deepcopy(self)
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
-        """What was learnt, as arrays; labels are numbers in `classes`."""
+        """Return the memory as arrays; labels are indices into `classes`."""
         return {}
 
     def restore(self, classes: Sequence[Label], arrays: dict[str, Any]) -> None:
-        """The opposite of `memory`; raises ValueError if it does not fit."""
+        """Restore what `memory` returned; raise ValueError if it does not fit."""
         if arrays:
-            raise ValueError(f"thresholds: expected nothing to remember, got {sorted(arrays)}")
+            raise ValueError(
+                f"thresholds: expected no memory for fixed thresholds, got {sorted(arrays)}"
+            )
 
 
 class Fixed(Thresholds):
-    """A number, or a number for each label; a label without one gets the largest of them."""
+    """Fixed threshold, or one per label; other labels get the largest of them."""
 
     def __init__(self, target: float | Mapping[Label, float]) -> None:
         self.set_target(target)
@@ -200,11 +204,11 @@ class Fixed(Thresholds):
         return self._by_label.get(label, self._other) if self._by_label else self._other
 
     def remember(self, label: Label, certainty: float, right: bool) -> None:
-        pass  # what is fixed learns nothing
+        pass  # fixed thresholds do not learn
 
 
 class Chow(Fixed):
-    """The best threshold for a probability, if an error costs 1 and a rejection `target`."""
+    """Chow's optimal threshold for probabilities if an error costs 1 and a rejection `target`."""
 
     def set_target(self, target: float | Mapping[Label, float]) -> None:
         assert not isinstance(target, Mapping)
@@ -212,7 +216,7 @@ class Chow(Fixed):
 
 
 class Adaptive(Thresholds):
-    """A rule applied to the last certainties, of all readings or of each label's own."""
+    """Thresholds adapted by a rule to recent certainties, overall or per predicted label."""
 
     learns = True
 
@@ -222,31 +226,31 @@ class Adaptive(Thresholds):
         self._memory = memory
         self.per_class = per_class
         self._recent: dict[Label, RecentCertainties] = {}
-        self._nothing = RecentCertainties(1)
+        self._empty = RecentCertainties(1)
 
     def _key(self, label: Label) -> Label:
         return label if self.per_class else None
 
     def set_target(self, target: float) -> None:
         self.rule.target = target
-        for recent in (*self._recent.values(), self._nothing):
+        for recent in (*self._recent.values(), self._empty):
             recent.threshold = None
 
     def find(self, label: Label) -> float:
-        return self._recent.get(self._key(label), self._nothing).find(self.rule)
+        return self._recent.get(self._key(label), self._empty).find(self.rule)
 
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         self.recent(label).remember(certainty, right)
 
     def recent(self, label: Label) -> RecentCertainties:
-        """Where the certainties are that go with a label."""
+        """Return the buffer of recent certainties for a label."""
         key = self._key(label)
         if key not in self._recent:
             self._recent[key] = RecentCertainties(self._memory)
         return self._recent[key]
 
     def lend(self, classes: Sequence[Label]) -> Arrays:
-        """Lend the certainties of all classes together to the batch kernel."""
+        """Return the certainties of all classes together for the batch kernel."""
         constants, recent = batch_kernels(), self.recent(None)
         settings = np.zeros(4)
         settings[constants.RULE] = getattr(constants, self.rule.kernel_rule)
@@ -255,12 +259,12 @@ class Adaptive(Thresholds):
         return settings, np.zeros(len(classes)), recent.memory, seen
 
     def settle(self, seen: int) -> None:
-        """Take note of how many certainties the kernel has seen by now."""
+        """Record how many certainties the kernel has seen in total."""
         recent = self.recent(None)
         recent.seen, recent.threshold = seen, None
 
     def moved_to(self, classes: Sequence[Label]) -> Adaptive:
-        """Copy what is remembered; a class that the model does not know has no threshold."""
+        """Return a copy without the classes that the model does not know."""
         moved = copy.deepcopy(self)
         if self.per_class:
             kept = {None, *classes}
@@ -268,15 +272,17 @@ class Adaptive(Thresholds):
         return moved
 
     def memory(self, classes: Sequence[Label]) -> dict[str, Any]:
-        """What came, the oldest first; how it is sorted follows from that."""
+        """Return the certainties in order of arrival; sorting is repeated on restore."""
         number = {label: code for code, label in enumerate(classes)}
         used = {key: each for key, each in self._recent.items() if each.seen}
         recent = used.values()
         return {
             "of": np.array([number.get(key, -1) for key in used], np.int64),
             "seen": np.array([each.seen for each in recent], np.int64),
-            "stored": np.array([len(each.came()[0]) for each in recent], np.int64),
-            "came": np.concatenate([np.empty((2, 0)), *(each.came() for each in recent)], axis=1),
+            "stored": np.array([len(each.in_order()[0]) for each in recent], np.int64),
+            "came": np.concatenate(
+                [np.empty((2, 0)), *(each.in_order() for each in recent)], axis=1
+            ),
         }
 
     def restore(self, classes: Sequence[Label], arrays: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A monotone function of some features, for readings and for arrays of them."""
+"""Monotone transforms of selected features, for readings and arrays."""
 
 from __future__ import annotations
 
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 class Transform:
-    """What a `FeatureTransform` does with numbers, without a classifier.
-
-    Parameters
-    ----------
-    name
-        Which function.
-    features
-        The names of the features to transform; the others stay as they are. None: all.
+    """Monotone function of selected features (None: all), without a classifier.
 
     Examples
     --------
@@ -67,28 +60,29 @@ class Transform:
             raise ParameterError(
                 owner,
                 "features",
-                f"expected names of features that differ, or None for all, got {features!r}",
+                f"expected distinct feature names, or None for all, got {features!r}",
             )
 
     @property
     def monotone(self) -> Monotone:
-        """The function, its inverse, and the numbers that it takes."""
+        """The function with its domain and inverse."""
         return MONOTONE[self.name]
 
     # --- arrays ----------------------------------------------------------------------------------
 
     def _columns(self, names: Sequence[Hashable] | None) -> list[int] | None:
-        """Where the features to transform are; None: everywhere."""
+        """Return the columns to transform; None for all."""
         if self._selected is None:
             return None
         if names is None:
             raise ValueError(
-                f"expected the names of the columns because of features={self.features!r}, got none"
+                f"expected the names of the columns because of features={self.features!r}, got none: "
+                "pass them as names=[...]"
             )
         return [column for column, name in enumerate(names) if name in self._selected]
 
     def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
-        """Which numbers of an array would be refused."""
+        """Return a mask of the values outside the domain."""
         columns = self._columns(names)
         if columns is None:
             return self.monotone.outside(rows)
@@ -97,26 +91,19 @@ class Transform:
         return outside
 
     def refusals(self, rows: Rows, names: Sequence[Hashable]) -> dict[int, str]:
-        """The rows that cannot be transformed, and what is wrong with the first number of each."""
+        """Return an error message for each row with a value outside the domain."""
         outside = self.outside(rows, names)
         bad = np.flatnonzero(outside.any(axis=1)).tolist()
-        first = outside[bad].argmax(axis=1).tolist() if bad else []  # there may be no columns
+        first = (
+            outside[bad].argmax(axis=1).tolist() if bad else []
+        )  # argmax needs at least one column
         return {
             row: f"feature {names[column]!r}: {self.monotone.complaint(float(rows[row, column]))}"
             for row, column in zip(bad, first, strict=True)
         }
 
     def rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
-        """An array with a row for each reading, transformed; raises if it cannot be.
-
-        Parameters
-        ----------
-        rows
-            Numbers in the units of the sensors; NaN where one is missing.
-        names
-            The features that the columns stand for. They may be left out if all are transformed.
-
-        """
+        """Return transformed rows; raise ValueError for values outside the domain."""
         outside = self.outside(rows, names)
         if outside.any():
             row, column = np.argwhere(outside)[0].tolist()
@@ -126,7 +113,7 @@ class Transform:
         return self._mapped(self.monotone.apply, rows, names)
 
     def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
-        """The opposite; of numbers that no reading has, the closest reading."""
+        """Return rows in sensor units, clipped to the domain."""
         return self._mapped(self.monotone.invert, rows, names)
 
     def _mapped(
@@ -140,7 +127,7 @@ class Transform:
         return out
 
     def frame(self, X: pd.DataFrame) -> pd.DataFrame:
-        """A data frame, transformed; columns that are not may hold anything."""
+        """Return a transformed copy of a data frame; other columns may hold any type."""
         columns = self._columns(list(X.columns))
         names = list(X.columns) if columns is None else [X.columns[k] for k in columns]
         inside = self.rows(X[names].to_numpy(dtype=np.float64, na_value=np.nan), names)
@@ -152,13 +139,13 @@ class Transform:
     # --- readings --------------------------------------------------------------------------------
 
     def one(self, x: Reading) -> dict[Hashable, Any]:
-        """A reading, transformed; raises if it cannot be."""
-        Vectorizer.refuse_others(x)
+        """Return a transformed reading; raise ValueError for values outside the domain."""
+        Vectorizer.check_mapping(x)
         names, numbers = self._numbers(x)
         if not self.monotone.surely_takes(numbers):
             self._refuse_outside(names, numbers)
-        seen = self.monotone.apply(np.frombuffer(numbers)).tolist()
-        changed = dict(zip(names, seen, strict=True))
+        transformed = self.monotone.apply(np.frombuffer(numbers)).tolist()
+        changed = dict(zip(names, transformed, strict=True))
         return changed if self._selected is None else {**x, **changed}
 
     def _refuse_outside(self, names: Sequence[Hashable], numbers: Sequence[float]) -> None:
@@ -168,17 +155,17 @@ class Transform:
             raise ValueError(f"feature {names[k]!r}: {self.monotone.complaint(numbers[k])}")
 
     def inverse_one(self, x: Mapping[Any, float]) -> dict[Hashable, float]:
-        """The opposite, also for a prototype."""
+        """Return a reading or prototype in sensor units."""
         names, numbers = self._numbers(x)
         readings = self.monotone.invert(np.frombuffer(numbers)).tolist()
         return {**x, **dict(zip(names, readings, strict=True))}
 
     def _numbers(self, x: Reading) -> tuple[list[Hashable], array[float]]:
-        """The features to transform and their numbers; NaN where one is missing."""
+        """Return the features to transform and their values, NaN where missing."""
         selected = self._selected
         names = list(x) if selected is None else [name for name in x if name in selected]
         try:
             numbers = array("d", [x[name] for name in names])
-        except (TypeError, ValueError, OverflowError):  # None, or not a number: the slow way knows
+        except (TypeError, ValueError, OverflowError):  # None or not a number: take the slow path
             numbers = array("d", [to_number(name, x[name]) for name in names])
         return names, numbers

@@ -1,4 +1,4 @@
-"""A window of past readings for each device."""
+"""Windows of past readings, one per device."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from streamlvq.state import Floats
 
 Time = Any  # a number, or a datetime together with a timedelta as `max_gap`
 
-NONE = -1  # instead of a place: there is no window
+NONE = -1  # no window
 
 
 @functools.cache
 def kernels() -> ModuleType:
+    """Return the window kernels, compiled on first use."""
     from streamlvq.kernels import window  # noqa: PLC0415
 
     return window
@@ -29,9 +30,9 @@ def kernels() -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was remembered of a device; see `streamlvq.kernels.window` for `logs`.
+    """Copy of one device's window; `streamlvq.kernels.window` describes `logs`.
 
-    `times` are those of the newest readings, as many as may be asked for.
+    `times` are those of the newest readings, as many as a centred window needs.
     """
 
     logs: Floats
@@ -40,10 +41,10 @@ class Window:
 
 
 class Windows:
-    """The windows of many devices, of which those silent longest are forgotten.
+    """Windows of many devices; the device silent longest is dropped when there are too many.
 
-    All lie in one array, so that a kernel can go through the readings of many devices. A device
-    has a place in it; `logs`, `counts` and `times` have an entry for each place.
+    All windows share one array, so that a kernel can process readings of many devices. Each device
+    has a slot; `logs`, `counts` and `times` have one entry per slot.
     """
 
     def __init__(
@@ -56,19 +57,19 @@ class Windows:
         self.logs: Floats = np.zeros((0, readings + 1, 1))
         self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self.times: list[tuple[Time, ...]] = []
-        self._places: OrderedDict[Hashable, int] = OrderedDict()
+        self._slots: OrderedDict[Hashable, int] = OrderedDict()
         self._free: list[int] = []
 
     def find(self, device: Hashable, t: Time) -> int:
-        """The place of the window that a reading continues; NONE if it begins a segment."""
+        """Return the slot of the window that a reading continues; NONE if it starts a segment."""
         if t is not None or self.max_gap is not None:
             self._check(t)
-        place = self._places.get(device, NONE)
+        slot = self._slots.get(device, NONE)
         if self.max_gap is None:
-            return place
-        # A first time is compared with itself: what that refuses, no later one could follow.
-        last = t if place == NONE else self.times[place][-1]
-        return place if self._is_near(t, last) else NONE
+            return slot
+        # A first time is compared with itself, to refuse types that cannot be compared later.
+        last = t if slot == NONE else self.times[slot][-1]
+        return slot if self._is_near(t, last) else NONE
 
     def _check(self, t: Time) -> None:
         if t is None:
@@ -77,7 +78,7 @@ class Windows:
                 "pass t=..., or leave max_gap out"
             )
         if t != t:
-            raise ValueError(f"expected a time, got t={t!r}")
+            raise ValueError(f"expected a time that is not NaN, got t={t!r}")
 
     def _is_near(self, t: Time, last: Time) -> bool:
         try:
@@ -85,122 +86,122 @@ class Windows:
         except TypeError as error:
             raise ValueError(
                 f"expected times whose difference can be compared with max_gap={self.max_gap!r}, "
-                f"got t={t!r} after {last!r}; datetimes want max_gap=timedelta(seconds=...)"
+                f"got t={t!r} after {last!r}; for datetimes use max_gap=timedelta(seconds=...)"
             ) from error
 
-    # --- the course of time ----------------------------------------------------------------------
+    # --- adding readings -------------------------------------------------------------------------
 
     def enter(self, device: Hashable, t: Time, found: int) -> int:
-        """The place of the device that a reading at this time comes from; `found` is its window.
+        """Note the time of a reading and return the slot of its device; `found` is its window.
 
-        Whoever enters moves `logs` and `counts` on afterwards, from zero if nothing was found.
+        The caller updates `logs` and `counts` afterwards, from zero if `found` is NONE.
         """
-        places = self._places
-        place = places.get(device, NONE)
-        if place == NONE:
-            place = self._settle(device)
+        slots = self._slots
+        slot = slots.get(device, NONE)
+        if slot == NONE:
+            slot = self._assign_slot(device)
         else:
-            places.move_to_end(device)
+            slots.move_to_end(device)
         if found == NONE or self.kept_times == 1:
-            self.times[place] = (t,)
+            self.times[slot] = (t,)
         else:
-            self.times[place] = (*self.times[place], t)[-self.kept_times :]
-        return place
+            self.times[slot] = (*self.times[slot], t)[-self.kept_times :]
+        return slot
 
-    def _settle(self, device: Hashable) -> int:
-        """A place for a new device: a free one, or that of the device that is silent longest."""
-        if len(self._places) >= self.max_devices:
-            place = self._places.popitem(last=False)[1]
+    def _assign_slot(self, device: Hashable) -> int:
+        """Return a slot for a new device: a free one, or that of the device silent longest."""
+        if len(self._slots) >= self.max_devices:
+            slot = self._slots.popitem(last=False)[1]
         elif self._free:
-            place = self._free.pop()
+            slot = self._free.pop()
         else:
-            place = len(self.times)
+            slot = len(self.times)
             self.times.append(())
-            if place >= len(self.logs):
-                self._make_room(max(4, 2 * place))
-        self._places[device] = place
-        return place
+            if slot >= len(self.logs):
+                self._grow(max(4, 2 * slot))
+        self._slots[device] = slot
+        return slot
 
-    def _make_room(self, places: int) -> None:
-        places = min(places, self.max_devices)
-        logs = np.zeros((places, *self.logs.shape[1:]))
+    def _grow(self, slots: int) -> None:
+        """Enlarge the arrays to this many slots, at most `max_devices`."""
+        slots = min(slots, self.max_devices)
+        logs = np.zeros((slots, *self.logs.shape[1:]))
         logs[: len(self.logs)] = self.logs
-        counts = np.zeros(places, np.int64)
+        counts = np.zeros(slots, np.int64)
         counts[: len(self.counts)] = self.counts
         self.logs, self.counts = logs, counts
 
     def widen(self, classes: int) -> None:
-        """Columns for new classes; to them applies what readings say about unknown ones."""
+        """Add columns for new classes, with the values kept for unknown classes."""
         missing = classes + 1 - self.logs.shape[2]
         if missing > 0:
             unknown = np.repeat(self.logs[:, :, -1:], missing, axis=2)
             self.logs = np.concatenate([self.logs, unknown], axis=2)
 
     def advance(self, device: Hashable, t: Time, found: int, p: Floats) -> None:
-        """Add a reading to the window that was found for it; without one a segment begins."""
+        """Add a reading to its window; start a new segment if `found` is NONE."""
         self.widen(len(p))
-        place = self.enter(device, t, found)
+        slot = self.enter(device, t, found)
         if found == NONE:
-            self.logs[place] = 0.0
-            self.counts[place] = 0
-        kernels().advance(self.logs[place], p)
-        self.counts[place] = min(self.counts[place] + 1, self.readings)
+            self.logs[slot] = 0.0
+            self.counts[slot] = 0
+        kernels().advance(self.logs[slot], p)
+        self.counts[slot] = min(self.counts[slot] + 1, self.readings)
 
     def enter_many(
         self, devices: Sequence[Hashable], times: Sequence[Time], duplicates: Sequence[bool]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Enter readings one after the other; those that came before only find their window.
+        """Enter readings in order; duplicates only look up their window.
 
-        Returns the place of each, and 1 where a window begins.
+        Returns the slot of each reading, and 1 where a window starts.
         """
-        places, fresh = [], []
+        slots, starts = [], []
         find, enter = self.find, self.enter
-        for device, t, again in zip(devices, times, duplicates, strict=True):
+        for device, t, duplicate in zip(devices, times, duplicates, strict=True):
             found = find(device, t)
-            places.append(found if again else enter(device, t, found))
-            fresh.append(found == NONE)
-        return np.array(places, np.int64), np.array(fresh, np.int64)
+            slots.append(found if duplicate else enter(device, t, found))
+            starts.append(found == NONE)
+        return np.array(slots, np.int64), np.array(starts, np.int64)
 
     def forget(self, device: Hashable) -> Window | None:
-        """Empty the window of a device; returns what was in it."""
-        place = self._places.pop(device, NONE)
-        if place == NONE:
+        """Remove the window of a device and return a copy of it."""
+        slot = self._slots.pop(device, NONE)
+        if slot == NONE:
             return None
-        self._free.append(place)
-        return Window(self.logs[place].copy(), int(self.counts[place]), self.times[place])
+        self._free.append(slot)
+        return Window(self.logs[slot].copy(), int(self.counts[slot]), self.times[slot])
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._slots)
 
     def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
-        """Copy the windows with their columns in the order of other classes.
+        """Return a copy with columns in the order of other classes.
 
-        A class that is not among those `before` counts as one that was unknown to all readings.
+        A class that is not in `before` counts as unknown to all readings.
         """
         unknown = self.logs.shape[2] - 1
-        place = {label: column for column, label in enumerate(before[:unknown])}
-        columns = [place.get(label, unknown) for label in after]
+        column_of = {label: column for column, label in enumerate(before[:unknown])}
+        columns = [column_of.get(label, unknown) for label in after]
         new = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
         new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
         new.counts, new.times = self.counts.copy(), self.times.copy()
-        new._places, new._free = self._places.copy(), self._free.copy()
+        new._slots, new._free = self._slots.copy(), self._free.copy()
         return new
 
     # --- state -----------------------------------------------------------------------------------
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arrays and what else there is, those silent longest first.
+        """Return arrays and values for JSON, with the devices silent longest first.
 
-        Times are an array if there is one float, or None (as NaN), for each device; other times
-        are a list.
+        Times are an array if each device has a single float or None (as NaN), else a list.
         """
-        devices = list(self._places)
+        devices = list(self._slots)
         _check_devices(devices)
-        order = list(map(self._places.__getitem__, devices))  # quicker than `values`
+        order = list(map(self._slots.__getitem__, devices))  # faster than `values`
         kept = list(map(self.times.__getitem__, order))
         times, others = np.empty(0), None
         flat = [each[0] for each in kept]
-        if self.kept_times == 1 and _are_all(flat, _IN_ARRAYS):
+        if self.kept_times == 1 and _are_all(flat, _ARRAY_TIMES):
             times = np.array(flat, np.float64)
             _check_times(times)
         else:
@@ -210,7 +211,7 @@ class Windows:
         return arrays, {"devices": devices, "times": others}
 
     def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """The opposite of `memory`; raises ValueError if it does not fit."""
+        """Restore what `memory` returned; raise ValueError if it does not fit."""
         logs, counts, devices = arrays["logs"], arrays["counts"], extra["devices"]
         _check_devices(devices)
         known = len(devices)
@@ -227,7 +228,7 @@ class Windows:
         self.times = self._restored_times(arrays["times"], extra["times"], known)
         self.logs = np.array(logs, np.float64, order="C")
         self.counts = np.array(counts, np.int64)
-        self._places = OrderedDict(zip(devices, range(known), strict=True))
+        self._slots = OrderedDict(zip(devices, range(known), strict=True))
         self._free = []
 
     def _restored_times(self, array: Floats, others: Any, known: int) -> list[tuple[Time, ...]]:
@@ -242,11 +243,11 @@ class Windows:
                 f"windows: expected 1 to {self.kept_times} times for each of {known} devices"
             )
         if self.max_gap is not None:
-            self._check_kind(times)
+            self._check_time_types(times)
         return times
 
-    def _check_kind(self, times: list[tuple[Time, ...]]) -> None:
-        """Where gaps matter, `max_gap` must be a difference of any two times."""
+    def _check_time_types(self, times: list[tuple[Time, ...]]) -> None:
+        """Raise ValueError unless `max_gap` can be compared with differences of these times."""
         wanted = {datetime} if isinstance(self.max_gap, timedelta) else {int, float}
         wrong = {type(t) for each in times for t in each} - wanted
         if wrong:
@@ -254,11 +255,11 @@ class Windows:
             raise ValueError(f"windows: expected times for max_gap={self.max_gap!r}, got {names}")
 
 
-# --- names and times in files --------------------------------------------------------------------
+# --- device names and times for files ------------------------------------------------------------
 
-_IN_ARRAYS = (float, NoneType)
-_NAMES = (str, int, NoneType)
-LATEST = 2.0**63  # nanoseconds since 1970 are well below
+_ARRAY_TIMES = (float, NoneType)
+_DEVICE_TYPES = (str, int, NoneType)
+LATEST = 2.0**63  # enough for nanoseconds since 1970
 
 
 def _are_all(values: list[Any], kinds: tuple[type, ...]) -> bool:
@@ -268,24 +269,24 @@ def _are_all(values: list[Any], kinds: tuple[type, ...]) -> bool:
 def _check_devices(devices: list[Hashable]) -> None:
     if not isinstance(devices, list):
         raise ValueError(f"windows: expected a list of devices, got {type(devices).__name__}")
-    if _are_all(devices, _NAMES):
+    if _are_all(devices, _DEVICE_TYPES):
         return
-    wrong = next(device for device in devices if not isinstance(device, _NAMES))
+    wrong = next(device for device in devices if not isinstance(device, _DEVICE_TYPES))
     raise ValueError(
-        f"expected devices named by text or whole numbers, got {wrong!r}: others cannot be kept "
-        f"in a file"
+        f"expected devices named by text or whole numbers, got {wrong!r}: other names cannot be "
+        f"saved"
     )
 
 
 def _check_times(times: Floats) -> None:
-    if times.ndim != 1 or np.any(np.abs(times) > LATEST):  # false for NaN
+    if times.ndim != 1 or np.any(np.abs(times) > LATEST):  # False for NaN
         raise ValueError(f"windows: expected times of at most {LATEST:g}")
 
 
 def _to_plain(t: Time) -> Any:
     t = t.item() if isinstance(t, np.generic) else t
     plain = {"datetime": t.isoformat()} if isinstance(t, datetime) else t
-    _from_plain(plain)  # what could not be read is not written
+    _from_plain(plain)  # refuse to write what could not be read
     return plain
 
 

@@ -1,4 +1,4 @@
-"""What all wrappers have in common."""
+"""`ClassifierWrapper`, the base of all wrappers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ METHODS = ("learn_one", "observe_one", "predict_one", "predict_proba_one")
 
 
 class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore[misc]
-    """Base of the wrappers: hands on what it is asked, with the keywords that are of use inside."""
+    """Base class of the wrappers: forwards calls with the keywords that the classifier accepts."""
 
-    chooses_keywords: ClassVar[bool] = True  # so it may be given all
-    keeps_readings: ClassVar[bool] = False  # its memory is about single readings
-    goes_outermost: ClassVar[bool] = False  # what is inside sees its readings changed
+    chooses_keywords: ClassVar[bool] = True  # selects keywords itself, so callers may pass all
+    keeps_readings: ClassVar[bool] = False  # its memory holds data of single readings
+    goes_outermost: ClassVar[bool] = False  # classifiers inside get transformed readings
 
     def __init__(self, classifier: base.Classifier) -> None:
         if not isinstance(classifier, base.Classifier):
@@ -51,10 +51,10 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
     def clone(
         self, new_params: dict[str, Any] | None = None, include_attributes: bool = False
     ) -> Self:
-        """A fresh wrapper around a fresh classifier, or with its attributes a copy of both.
+        """Return an untrained copy, or with `include_attributes` a trained one.
 
-        River's own clone would keep the wrapper's memory but not that of the classifier, and what
-        the one remembers is about the classes of the other. New parameters start afresh.
+        River's own clone would keep the wrapper's memory but not the classifier's, although they
+        belong together. With new parameters the copy is untrained.
         """
         if include_attributes and not new_params:
             return copy.deepcopy(self)
@@ -62,14 +62,14 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         return clone
 
     def _chosen(self, method: str, keywords: dict[str, Any]) -> dict[str, Any]:
-        """The keywords that the classifier's method has use for."""
+        """Return the keywords that the classifier's method accepts."""
         return chosen(self._accepted[method], keywords) if keywords else keywords
 
     def _observe(self, x: Reading, keywords: dict[str, Any]) -> None:
         observe(self.classifier, x, self._chosen("observe_one", keywords))
 
     def explain_one(self, x: Reading) -> Explanation:
-        """The explanation of the innermost model, if it is one of ours."""
+        """Return the explanation of the innermost model, which must be one of streamlvq."""
         model, x = innermost(self.classifier, x)
         explanation: Explanation = model.explain_one(x)
         return explanation
@@ -78,44 +78,44 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """The labels that the innermost model has learnt so far."""
+        """Labels that the innermost model has learnt so far."""
         classes: tuple[Label, ...] = innermost_model(self.classifier).classes
         return classes
 
     @property
     def samples(self) -> int:
-        """Labelled samples that the innermost model has learnt so far."""
+        """Number of labelled samples that the innermost model has learnt so far."""
         samples: int = innermost_model(self.classifier).samples
         return samples
 
     @abc.abstractmethod
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Copy what the wrapper itself remembers: arrays, and what JSON can say.
+        """Return a copy of the wrapper's own memory: arrays, and values for JSON.
 
-        Raises ValueError for what cannot be kept.
+        Raises ValueError for values that cannot be saved.
         """
 
     @abc.abstractmethod
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Take over what `memory_state` returned, around the classifier that it was about.
+        """Restore what `memory_state` returned; the classifier must be restored already.
 
         Raises ValueError if it does not fit.
         """
 
     def _move_memory(self, new: Self) -> None:
-        """Copy what this wrapper remembers into a new one around another model."""
+        """Copy the memory of this wrapper to a new one around another model."""
 
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Copy everything that the wrapper and the classifier inside are and know.
+        """Return a copy of the wrapper and the classifier inside.
 
         Parameters
         ----------
         readings
-            Whether to include readings that are rehearsed and the windows of devices.
+            Include readings kept for rehearsal and the windows of devices.
         limits
-            What `from_state` will be given; raises `SnapshotError` for what it would refuse.
+            Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
         """
         check_ours(self)
@@ -140,9 +140,9 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         Parameters
         ----------
         state
-            What `state` returned; raises `SnapshotError` for what no wrapper could have returned.
+            A state returned by `state`; raises `SnapshotError` if no wrapper could have it.
         limits
-            How much a model may allocate, whatever the state says.
+            Upper bound on what the model may allocate.
 
         """
         if state.kind != cls.__name__ or state.parts.keys() != {"classifier"}:
@@ -160,7 +160,7 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         return wrapper
 
     def _restore_checked(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Give a new wrapper its memory back, in arrays of its own."""
+        """Restore the memory of a new wrapper, in its own arrays."""
         owner = type(self).__name__
         empty, _ = self.memory_state()
         expected = {name: (array.dtype, array.ndim) for name, array in empty.items()}
@@ -175,15 +175,15 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
     def moved_to(self, model: Any) -> Self:
         """Return a copy of this wrapper, and of those inside, around another model.
 
-        Devices keep their windows and thresholds their certainties. Columns follow their class to
-        its place in the model; a class that is new there counts in windows as one that was unknown
-        when their readings came, and what is about a class that the model does not know is
-        dropped. Raises ValueError for a model that the wrappers cannot work with.
+        Devices keep their windows and thresholds their certainties. Columns are reordered to the
+        classes of the model: classes new to the windows count as unknown to their readings, and
+        classes unknown to the model are dropped. Raises ValueError for a model that does not suit
+        the wrappers.
 
         Parameters
         ----------
         model
-            What to put in the place of the innermost model.
+            Model that replaces the innermost one.
 
         """
         inside = self.classifier.moved_to(model)
@@ -193,7 +193,7 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
 
 
 def _check_order(inner: type[Any]) -> None:
-    """Refuse a wrapper around one that must be the outermost."""
+    """Raise if a wrapper that must be outermost is inside another."""
     if getattr(inner, "goes_outermost", False):
         raise SnapshotError(
             f"expected {inner.__name__} as the outermost wrapper, got another around it"
