@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 
 from log_files import IN_INFLUX, Row, influx_line, read_rows
 from streamlvq.config import Fields
+from streamlvq_connectors import line_protocol
 from streamlvq_connectors.files import LogError
 from streamlvq_connectors.influx_log import InfluxLog
-from streamlvq_connectors.line_protocol import Point, parse_line
+from streamlvq_connectors.line_protocol import (
+    Point,
+    ends_in_string,
+    parse_line,
+    split_columns,
+    split_line,
+)
 
 
 def log_of(folder: Path, text: str, fields: Fields | None = None) -> InfluxLog:
@@ -219,3 +226,76 @@ def test_tags_that_are_no_text_are_refused(tmp_path: Path) -> None:
     assert len(refused) == 1
     assert refused[0].startswith("line 2: ")
     assert "expected text in UTF-8" in refused[0]
+
+
+plain_lines = st.builds(
+    '{},device={} x={},n={}i,s="{}"{}'.format,
+    st.sampled_from(["pump", "fan"]),
+    st.sampled_from(["a", "b", "\udcfc"]),
+    st.floats(-1e9, 1e9).map(repr),
+    st.integers(-(10**19), 10**19),
+    st.sampled_from(["on", "off", "so so", "a=", "a,b", "x=1,n=2i", ""]),
+    st.sampled_from([" 1700000000000000000", " -5", "", " soon", " 1.5", "  7 ", "\r"]),
+)
+pieces = ["m", ",", "=", " ", '"', "\\", "#", "x=1", "n=2i", 's="', "-0i", "-0", "1_0", "inf", "\t"]
+
+
+@st.composite
+def damaged_lines(draw: st.DrawFn) -> str:
+    """A plain line with something put into it, or taken out of it."""
+    line = draw(plain_lines)
+    at = draw(st.integers(0, len(line)))
+    return line[:at] + draw(st.sampled_from(["", *pieces])) + line[at + draw(st.integers(0, 3)) :]
+
+
+many_lines = st.lists(
+    st.one_of(
+        plain_lines,
+        plain_lines,
+        damaged_lines(),
+        st.lists(st.sampled_from(pieces), max_size=8).map("".join),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(many_lines)
+def test_lines_split_by_columns_are_as_split_one_by_one(lines: list[str]) -> None:
+    lines = [line.rstrip("\r") for line in lines] + ['pump x=1,n=2i,s="on" 7'] * 4
+    found = split_columns(lines, ["x", "n", "s"])
+    assert None not in found.heads[-4:]
+    for i, line in enumerate(lines):
+        head = found.heads[i]
+        if head is not None:
+            fields = {n: cells[i] for n, cells in found.fields.items() if cells[i] is not None}
+            parts = split_line(line)
+            used = {name: cell for name, cell in parts.fields.items() if name in found.fields}
+            assert (head.measurement, head.tags) == (parts.measurement, parts.tags)
+            assert (fields, found.times[i] or None) == (used, parts.time)
+            assert not ends_in_string(line)
+            assert line[0] != "#"
+
+
+@settings(deadline=None, max_examples=200)
+@given(many_lines, st.sampled_from([80, 1 << 20]))
+def test_both_roads_read_and_refuse_the_same(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], block_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("lp") / "log.lp"
+    lines = ['pump,device=a x=1,n=2i,s="on" 1700000000000000000'] * 5 + lines
+    path.write_bytes("".join(line + "\n" for line in lines).encode(errors="surrogateescape"))
+    log = InfluxLog(path, Fields(features=["x", "n"], label="s"))
+    log.block_bytes = block_bytes
+    by_columns = read_rows(log, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_protocol, "LAYOUT_MIN_LINES", 1 << 60)  # one by one
+        assert repr(read_rows(log, None)) == repr(by_columns)  # -0.0 is not 0.0
+    assert len(by_columns[0]) >= 5
+
+
+def test_lines_of_several_layouts_are_all_split_by_columns() -> None:
+    lines = [line for i in range(4) for line in (f"a x={i},y=1", f"a y=1,x={i}", f"b,t=q x={i}")]
+    found = split_columns(lines, ["x"])
+    assert None not in found.heads
+    assert found.fields["x"] == [str(i // 3) for i in range(12)]

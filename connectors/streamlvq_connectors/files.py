@@ -30,12 +30,12 @@ class LogError(StreamLVQError, ValueError):
 
 
 def count_lines(block: bytes) -> int:
-    """How many newlines there are; numpy counts many of them several times as fast as bytes do."""
+    """Count newlines; with numpy, several times as fast as `bytes.count` if there are many."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))
 
 
 def to_text(data: bytes) -> str:
-    """Bytes as text; raises a ValueError that says what is wrong."""
+    """Decode UTF-8; raise a ValueError that shows the bytes otherwise."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -43,9 +43,9 @@ def to_text(data: bytes) -> str:
 
 
 class StoredFile:
-    """A file read from start to end; `.gz` is decompressed, also if several were put together.
+    """A file read from start to end; `.gz` is decompressed, also if it has several members.
 
-    A compressed file that was cut off (the recorder was killed) gives all that can be recovered;
+    A compressed file that was cut off (the recorder was killed) yields all that can be recovered;
     `torn` then says so.
 
     Parameters
@@ -69,16 +69,16 @@ class StoredFile:
         self._file: BinaryIO = path.open("rb")
         self.size = os.fstat(self._file.fileno()).st_size
         self._inflate = zlib.decompressobj(31) if path.suffix == ".gz" else None
-        self._waiting = b""  # compressed bytes not looked at yet
+        self._waiting = b""  # compressed bytes not used yet
         self._inside = False  # of a compressed part
 
     @property
     def position(self) -> int:
-        """Stored bytes used so far."""
+        """Bytes of the stored file used so far."""
         return self._file.tell() - len(self._waiting)
 
     def read(self, size: int) -> bytes:
-        """Up to about `size` bytes; b"" only at the end."""
+        """Return about `size` bytes or fewer; b"" only at the end."""
         if self._inflate is None:
             return self._file.read(size)
         parts: list[bytes] = []
@@ -89,7 +89,7 @@ class StoredFile:
         return b"".join(parts)
 
     def _decompress(self, size: int) -> bytes | None:
-        """Some bytes, perhaps none; None at the end."""
+        """Return some bytes, perhaps none; None at the end."""
         assert self._inflate is not None
         data = self._waiting or self._file.read(min(BLOCK_BYTES, 1 << 16))
         if not data or self.torn:
@@ -109,7 +109,7 @@ class StoredFile:
         return part
 
     def close(self) -> None:
-        """Close it; nothing if that was done."""
+        """Close the file, if it is open."""
         self._file.close()
 
     def __enter__(self) -> StoredFile:
@@ -120,10 +120,10 @@ class StoredFile:
 
 
 class Blocks:
-    """The bytes of a file in blocks of whole lines; the last one ends in a newline if need be.
+    """A file in blocks of whole lines, of which the last always ends in a newline.
 
-    What the reader of a block did not use is given again by `give_back`; what goes on in the next
-    block is put in front of that by `keep`.
+    A reader returns the part of a block that it did not use: `give_back` makes it a block of its
+    own, `keep` puts it in front of the next one.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Blocks:
     def __init__(self, path: Path, size: int = BLOCK_BYTES) -> None:
         self.file = StoredFile(path)
         self.size = size
-        self.final = False  # whether the last block was given
+        self.final = False  # True once the end of the file was reached
         self.line = 1  # the number of the first line of the block
         self._rest = b""
         self._again = b""
@@ -144,7 +144,7 @@ class Blocks:
         self._fresh = True
 
     def next(self) -> bytes:
-        """The next block; b"" at the end."""
+        """Return the next block; b"" at the end."""
         if self._again:
             block, self._again = self._again, b""
             return self._given(block)
@@ -172,12 +172,12 @@ class Blocks:
         return block
 
     def give_back(self, rest: bytes) -> None:
-        """Give this, the end of the block just given, again, as the next block."""
+        """Make the unused end of the last block the next block."""
         self._again = rest
         self._next_line -= count_lines(rest)
 
     def keep(self, rest: bytes) -> None:
-        """Begin the next block with this, the end of the one just given."""
+        """Begin the next block with the unused end of the last one."""
         self._rest = rest + self._rest
         self._next_line -= count_lines(rest)
 
@@ -201,7 +201,7 @@ class Blocks:
 
 
 class BlockLog(Log):
-    """A log of lines; a batch is what a block of them holds."""
+    """Base class of logs made of lines, which are read a block at a time."""
 
     block_bytes = BLOCK_BYTES
 
@@ -212,7 +212,7 @@ class BlockLog(Log):
         self._done = (0, 0)  # progress when it was closed
 
     def open(self) -> None:
-        """Prepare to read from the start; raises if this is no such log."""
+        """Prepare to read from the start; raise LogError if the file is not such a log."""
         self.close()
         self._refused, self.notes = [], []
         self._blocks = Blocks(self.path, self.block_bytes)
@@ -223,10 +223,10 @@ class BlockLog(Log):
             raise
 
     def begin(self, blocks: Blocks) -> None:
-        """Look at the start of the file."""
+        """Inspect the start of the file (default: nothing)."""
 
     def read(self) -> Sequence[Message] | Readings | None:
-        """The next batch, None at the end; an empty one if all rows of a block were refused."""
+        """Return the next batch; None at the end, an empty one if a whole block was refused."""
         self._refused = []
         blocks = self.blocks
         block = blocks.next()
@@ -240,17 +240,17 @@ class BlockLog(Log):
 
     @abc.abstractmethod
     def batch(self, block: bytes) -> Sequence[Message] | Readings:
-        """What these lines hold; for those that make no sense, call `refuse`."""
+        """Return what these lines hold; call `refuse` for lines that are not valid."""
 
     @property
     def blocks(self) -> Blocks:
-        """The lines of the open file."""
+        """Blocks of the open file."""
         if self._blocks is None:
             raise LogError(f"{self.path}: expected an open log, got one that is not: call open()")
         return self._blocks
 
     def refuse(self, line: int, text: str) -> None:
-        """Note what is wrong with a line."""
+        """Record what is wrong with a line."""
         self._refused.append(f"line {line}: {text}")
 
     @property
@@ -266,7 +266,7 @@ class BlockLog(Log):
         return self._done
 
     def close(self) -> None:
-        """Close the file; nothing if it is not open."""
+        """Close the file, if it is open."""
         if self._blocks is not None:
             self._done = self.progress
             self._blocks.close()
@@ -274,17 +274,17 @@ class BlockLog(Log):
 
 
 class MessageBlockLog(BlockLog):
-    """A log of lines that hold messages."""
+    """Base class of logs whose lines hold messages."""
 
     holds_messages = True
 
     @abc.abstractmethod
     def batch(self, block: bytes) -> list[Message]:
-        """The messages in these lines."""
+        """Return the messages in these lines."""
 
 
 class TopicCache(dict[bytes, str]):
-    """Topics as texts; most come again and again. Raises a ValueError for what is no text."""
+    """Decoded topics, since most occur again and again; a ValueError if one is not UTF-8."""
 
     def __missing__(self, topic: bytes) -> str:
         if len(self) >= TOPIC_CACHE_SIZE:
@@ -301,5 +301,5 @@ def make_messages(
     received: Iterable[float],
     numbers: Iterable[int],
 ) -> list[Message]:
-    """Messages of columns; their keys are the numbers of their lines."""
+    """Build messages from columns; the key of each is its line number."""
     return list(map(Message, topics, payloads, received, repeat(False), numbers))

@@ -248,8 +248,8 @@ def _device(head: Head) -> str:
 
 def _to_numbers(cells: Sequence[str], exponent: int) -> tuple[Any, dict[int, str]]:
     """Convert a column as `to_numbers` does, or one of integers such as 2i."""
-    text = ",".join(cells)
-    if "i" not in text or not _INTEGERS.fullmatch(text):
+    first = next(filter(None, cells), "")
+    if first[-1:] != "i" or not _INTEGERS.fullmatch(",".join(cells)):
         return to_numbers(cells, exponent)
     divisor = 10**-exponent  # division of integers rounds once
     numbers = [int(cell[:-1]) / divisor if cell else math.nan for cell in cells]

@@ -1,4 +1,4 @@
-"""Rows as JSON, one object on each line."""
+"""JSON lines: one object per line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import repeat
 from streamlvq.connect import NO_TOPIC, Message
 from streamlvq_connectors.files import BOM, MessageBlockLog, make_messages
 
-_AT_NO_TIME = 0.0  # no clock saw these; a row that has no field for its time has none
+_UNKNOWN_TIME = 0.0  # when a line was received; only a field can say when it was measured
 
 
 class JsonlLog(MessageBlockLog):
-    """A file in which each line is the payload of a reading, in JSON.
+    """A file in which each line is the JSON payload of a reading.
 
     A line is decoded like a payload that came from a broker, with `fields.device` saying where the
-    name of the device is, because there is no topic. Nobody says when a line was received: this is
+    name of the device is, because there is no topic. When a line was received is not known: it is
     0.0 for all, so that a replay gives the same result every time. The `key` of each message is the
     number of its line.
 
@@ -24,7 +24,7 @@ class JsonlLog(MessageBlockLog):
     path
         The file; one that ends in `.gz` is compressed.
     fields
-        Not looked at here: the payloads are decoded like those of a broker.
+        Not used here: payloads are decoded like those of a broker.
 
     Examples
     --------
@@ -42,13 +42,13 @@ class JsonlLog(MessageBlockLog):
 
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
-        """By its name, or because it begins with an object or an array."""
+        """Return True if the name says so, or the file begins with an object or an array."""
         if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
             return True
         return head.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
 
     def batch(self, block: bytes) -> list[Message]:
-        """A message for each line that is not blank."""
+        """Return a message for each line that is not blank."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         lines = block.split(b"\n")
@@ -56,4 +56,4 @@ class JsonlLog(MessageBlockLog):
         if not all(lines[:-1]):
             numbers = [number for number, line in zip(numbers, lines, strict=True) if line]
         payloads = list(filter(None, lines))
-        return make_messages(repeat(NO_TOPIC), payloads, repeat(_AT_NO_TIME), numbers)
+        return make_messages(repeat(NO_TOPIC), payloads, repeat(_UNKNOWN_TIME), numbers)

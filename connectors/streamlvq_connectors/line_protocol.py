@@ -185,24 +185,18 @@ def split_columns(lines: Sequence[str], names: Iterable[str]) -> PartialColumns:
     count = len(lines)
     columns = PartialColumns([None] * count, [""] * count, {name: [None] * count for name in names})
     for candidates in _by_layout(lines):
-        for _ in range(LAYOUT_MAX_TRIES):
+        for _try in range(LAYOUT_MAX_TRIES):
             if len(candidates) < LAYOUT_MIN_LINES:
                 break
-            keys = _field_names(lines[candidates[0].line], len(candidates[0].cells))
-            if keys is None:
-                candidates = candidates[1:]
-            else:
-                candidates = _fill(columns, keys, candidates)
+            line, _, cells, _ = candidates[0]
+            keys = _field_names(lines[line], len(cells))
+            candidates = candidates[1:] if keys is None else _fill(columns, keys, candidates)
     return columns
 
 
-class _Candidate(NamedTuple):
-    """A line cut at its spaces and commas; whether that was right is still to be seen."""
-
-    line: int
-    head: Head
-    cells: list[str]
-    time: str
+# A line cut at its spaces and commas: its number, head, cells and time. Whether that was the right
+# way to cut it is still to be seen. (A plain tuple, because there is one for each line.)
+_Candidate = tuple[int, Head, list[str], str]
 
 
 def _by_layout(lines: Sequence[str]) -> Iterable[list[_Candidate]]:
@@ -221,9 +215,8 @@ def _by_layout(lines: Sequence[str]) -> Iterable[list[_Candidate]]:
         head = heads[start]
         if head is not None and "\\" not in fields:
             cells = fields.split(",")
-            groups.setdefault((head.measurement, len(cells)), []).append(
-                _Candidate(number, head, cells, time)
-            )
+            layout = (head.measurement, len(cells))
+            groups.setdefault(layout, []).append((number, head, cells, time))
     return groups.values()
 
 
@@ -251,38 +244,37 @@ def _fill(
     columns: PartialColumns, names: list[str], candidates: list[_Candidate]
 ) -> list[_Candidate]:
     """Enter the lines that have exactly these fields; return the others."""
-    cells = zip(*(candidate.cells for candidate in candidates), strict=True)
+    cells = zip(*(cells for _, _, cells, _ in candidates), strict=True)
     values = [_values(name, column) for name, column in zip(names, cells, strict=True)]
-    wrong = {row for column in values for row in _where_none(column)}
-    for row, (line, head, _, time) in enumerate(candidates):
-        if row not in wrong:
-            columns.heads[line] = head
-            columns.times[line] = time
+    wrong = {row for column in values if None in column for row in _where_none(column)}
+    right = [row for row in range(len(candidates)) if row not in wrong]
+    for row in right:
+        line, head, _, time = candidates[row]
+        columns.heads[line], columns.times[line] = head, time
     for name, column in zip(names, values, strict=True):
         if name not in columns.fields:
             continue
-        if len(column) == len(columns.times) and not wrong:
-            columns.fields[name] = column
+        if len(right) == len(columns.heads):
+            columns.fields[name] = list(column)
             continue
         target = columns.fields[name]
-        for row, value in enumerate(column):
-            if row not in wrong:
-                target[candidates[row].line] = value
+        for row in right:
+            target[candidates[row][0]] = column[row]
     return [candidates[row] for row in sorted(wrong)]
 
 
-def _where_none(values: list[str | None]) -> list[int]:
-    return [row for row, value in enumerate(values) if value is None] if None in values else []
+def _where_none(values: Sequence[str | None]) -> list[int]:
+    return [row for row, value in enumerate(values) if value is None]
 
 
-def _values(name: str, cells: Sequence[str]) -> list[str | None]:
+def _values(name: str, cells: Sequence[str]) -> Sequence[str | None]:
     """Return the value in each cell `name=value`; None where a cell is something else."""
     prefix = f",{name}="
     text = "," + ",".join(cells)  # no cell has a comma in it
-    if text.count(prefix) == len(cells) and " " not in text and '"' not in text:
-        values = text.replace(prefix, ",")
-        if ",," not in values and values[-1] != ",":
-            return list(values[1:].split(","))
+    if " " not in text and '"' not in text and f"{prefix}," not in text + ",":
+        values = text.split(prefix)
+        if len(values) == len(cells) + 1:  # all of them begin with the name
+            return values[1:]
     known = {cell: _value(prefix[1:], cell) for cell in set(cells)}
     return [known[cell] for cell in cells]
 

@@ -1,4 +1,4 @@
-"""A broker inside this process, for tests: sessions, redelivery, wills, and no network."""
+"""In-process broker for tests and demos: sessions, redelivery and wills without a network."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from streamlvq.config import Broker
 from streamlvq.connect import Link, Message, Outgoing, Subscription
 
-PAUSE = 0.001  # seconds between looks while `read` waits
+POLL_PAUSE_SECONDS = 0.001  # while `read` waits
 
 
 def matches(filter: str, topic: str) -> bool:
-    """Whether a topic filter covers a topic.
+    """Return True if a topic filter matches a topic.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def matches(filter: str, topic: str) -> bool:
 
 @dataclass
 class Session:
-    """What a broker keeps for one client id."""
+    """State that the broker keeps for one client id."""
 
     subscriptions: dict[str, int] = field(default_factory=dict)
     waiting: deque[tuple[int, Outgoing]] = field(default_factory=deque)
@@ -48,10 +48,10 @@ class Session:
 
 
 class MemoryBroker:
-    """The other end of all links with the same name.
+    """The broker of all links with the same name.
 
-    `published` records what links sent, in order; `online = False` makes it vanish as a network
-    does: links lose their connections and cannot connect again until it is True.
+    `published` records what links sent, in order; `online = False` simulates a network
+    failure: links lose their connections and cannot connect again until it is True.
     """
 
     def __init__(self) -> None:
@@ -85,12 +85,12 @@ class MemoryBroker:
                 self._queue(session, message._replace(qos=min(qos, max(granted)), retain=False))
 
     def _queue(self, session: Session, message: Outgoing) -> None:
-        if message.qos or session.link is not None:  # QoS 0 does not wait for those who are away
+        if message.qos or session.link is not None:  # QoS 0 is not kept for absent clients
             self._next += 1
             session.waiting.append((self._next, message))
 
     def subscribe(self, session: Session, subscription: Subscription) -> None:
-        """As MQTT 5: retained messages if it is new, or if they are wanted again."""
+        """Subscribe as in MQTT 5; retained messages follow if it is new or `always_retained`."""
         new = subscription.always_retained or subscription.filter not in session.subscriptions
         session.subscriptions[subscription.filter] = subscription.qos
         for topic, message in self.retained.items() if new else ():
@@ -138,12 +138,12 @@ class MemoryLink(Link):
 
     @classmethod
     def broker_named(cls, name: str) -> MemoryBroker:
-        """The broker of the links with the URL `memory://name`; made when first asked for."""
+        """Return the broker behind `memory://name`; it is created on first use."""
         return cls._brokers.setdefault(name, MemoryBroker())
 
     @classmethod
     def forget(cls, name: str) -> None:
-        """Let a broker with all its sessions disappear."""
+        """Remove a broker with all its sessions."""
         cls._brokers.pop(name, None)
 
     @property
@@ -168,7 +168,7 @@ class MemoryLink(Link):
             batch = self._take(self._session) if self._session is not None else []
             if batch or time.monotonic() >= deadline:
                 return batch
-            time.sleep(PAUSE)
+            time.sleep(POLL_PAUSE_SECONDS)
 
     def publish(self, messages: Iterable[Outgoing]) -> None:
         for message in messages:
@@ -197,7 +197,7 @@ class MemoryLink(Link):
             self._closed = True
 
     def vanish(self, why: str = "the connection was lost") -> None:
-        """Lose the connection as if the process died: the broker says the will."""
+        """Lose the connection as if the process died: the broker publishes the will."""
         if self._session is not None:
             self._leave(why)
             if self.will is not None:

@@ -1,4 +1,4 @@
-"""Messages as they came, byte for byte: the format that `streamlvq record` writes.
+"""Recordings of messages, byte for byte: the format that `streamlvq record` writes.
 
 The first line is `{"streamlvq":"messages","version":1}`, each of the others a message. A payload
 that is text is written as it is, so that people can read and search the file; anything else in
@@ -34,12 +34,16 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-class _Header(msgspec.Struct):
+class _RecordingHeader(msgspec.Struct):
+    """First line of a recording."""
+
     streamlvq: str
     version: int
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class _RecordedLine(msgspec.Struct, omit_defaults=True):
+    """A message as a line of JSON; either `payload` or `base64` is set."""
+
     received: float
     topic: str
     payload: str | None = None
@@ -47,7 +51,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     redelivered: bool = False
 
 
-HEADER = msgspec.json.encode(_Header("messages", VERSION)) + b"\n"
+HEADER = msgspec.json.encode(_RecordingHeader("messages", VERSION)) + b"\n"
 
 
 class MessageLog(MessageBlockLog):
@@ -58,7 +62,7 @@ class MessageLog(MessageBlockLog):
     path
         The file; one that ends in `.gz` is compressed.
     fields
-        Not looked at here: the payloads are decoded like those of a broker.
+        Not used here: payloads are decoded like those of a broker.
 
     Examples
     --------
@@ -75,29 +79,29 @@ class MessageLog(MessageBlockLog):
 
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
         super().__init__(path, fields)
-        self._decoder = msgspec.json.Decoder(_Line)
+        self._decoder = msgspec.json.Decoder(_RecordedLine)
 
     @classmethod
     def writer(cls, path: Path) -> MessageLogWriter:
-        """Appends to a recording, which is begun if there is none."""
+        """Return a writer that appends to a recording and creates the file if necessary."""
         return MessageLogWriter(path)
 
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
-        """By its first line."""
+        """Return True if the first line is the header of a recording."""
         try:
-            header = msgspec.json.decode(_first_line(head.removeprefix(BOM)), type=_Header)
+            header = msgspec.json.decode(_first_line(head.removeprefix(BOM)), type=_RecordingHeader)
         except msgspec.MsgspecError:
             return False
         return header.streamlvq == "messages"
 
     def begin(self, blocks: Blocks) -> None:
-        """Skip the first line; raises if it is none of ours."""
+        """Check and skip the header."""
         block = blocks.next()
         first = _first_line(block)
         if block and not self.recognises(self.path.name, first):
             raise LogError(f"{self.path}: expected {HEADER[:-1]!r} first, got {first[:80]!r}")
-        if block and msgspec.json.decode(first, type=_Header).version > VERSION:
+        if block and msgspec.json.decode(first, type=_RecordingHeader).version > VERSION:
             raise LogError(
                 f"{self.path}: expected version {VERSION} or lower, got {first!r}: it was recorded "
                 "by a newer streamlvq, which can read it"
@@ -105,20 +109,20 @@ class MessageLog(MessageBlockLog):
         blocks.give_back(block[len(first) + 1 :])
 
     def batch(self, block: bytes) -> list[Message]:
-        """The messages of these lines; later headers are there because recording was resumed."""
+        """Return the messages in these lines; skip the headers that resumed recordings repeat."""
         try:
             decoded = self._decoder.decode_lines(block)
             if len(decoded) == count_lines(block):  # there are no empty ones
                 return [_message(line, i) for i, line in enumerate(decoded, self.blocks.line)]
         except ValueError:
-            pass  # some are otherwise: look at each
+            pass  # some lines are not messages: decode one by one
         found: list[Message] = []
         for number, line in enumerate(block.split(b"\n"), self.blocks.line):
             if not line:
                 continue
             try:
                 found.append(_message(self._decoder.decode(line), number))
-            except ValueError as error:  # msgspec's and base64's are such
+            except ValueError as error:  # also those of msgspec and base64
                 if line + b"\n" != HEADER:
                     self.refuse(number, f"expected a message, got {line[:80]!r} ({error})")
         return found
@@ -128,7 +132,7 @@ def _first_line(data: bytes) -> bytes:
     return data.partition(b"\n")[0]
 
 
-def _message(line: _Line, number: int) -> Message:
+def _message(line: _RecordedLine, number: int) -> Message:
     if line.payload is not None:
         payload = line.payload.encode()
     elif line.base64 is not None:
@@ -138,8 +142,8 @@ def _message(line: _Line, number: int) -> Message:
     return Message(line.topic, payload, line.received, line.redelivered, number)
 
 
-def _line(message: Message) -> _Line:
-    line = _Line(message.received, message.topic, redelivered=message.redelivered)
+def _line(message: Message) -> _RecordedLine:
+    line = _RecordedLine(message.received, message.topic, redelivered=message.redelivered)
     try:
         line.payload = message.payload.decode()
     except UnicodeDecodeError:
@@ -148,20 +152,20 @@ def _line(message: Message) -> _Line:
 
 
 class MessageLogWriter(LogWriter):
-    """Appends messages to a recording, which is begun if there is none.
+    """Writer that appends messages to a recording and creates the file if necessary.
 
-    Whatever is killed while it writes leaves at most a torn last line, which a reader refuses; one
-    who goes on writing begins a new line first.
+    A process killed while writing leaves at most a torn last line, which readers refuse; the next
+    writer starts on a new line.
 
     Parameters
     ----------
     path
         The file; if it ends in `.gz` each opening adds a compressed part.
     flush_bytes
-        Write to the file when this much has come together (and on `flush` and `close`). Whoever
-        records something slow calls `flush` now and then.
+        Write to the file when this many bytes are waiting (and on `flush` and `close`). For slow
+        sources call `flush` now and then.
     sync
-        Whether `flush` also waits until the disk has it.
+        Whether `flush` also waits until the data is on disk.
     """
 
     def __init__(self, path: Path, *, flush_bytes: int = 1 << 16, sync: bool = False) -> None:
@@ -172,11 +176,11 @@ class MessageLogWriter(LogWriter):
         self._deflate = zlib.compressobj(6, wbits=31) if path.suffix == ".gz" else None
         self._begun = False  # whether the compressed part holds anything
         self._waiting = bytearray(_opening(path))
-        self._ready = bytearray()  # as it has to be in the file
+        self._ready = bytearray()  # ready to write, compressed if need be
         self._file = path.open("ab", buffering=0)
 
     def write(self, messages: Iterable[Message]) -> None:
-        """Add these, in this order."""
+        """Append messages in this order."""
         for message in messages:
             self._waiting += self._encoder.encode(_line(message))
             self._waiting += b"\n"
@@ -184,9 +188,9 @@ class MessageLogWriter(LogWriter):
             self.flush()
 
     def flush(self) -> None:
-        """Give the file all that came so far; after this, being killed loses none of it.
+        """Write everything so far to the file, so that a killed process loses none of it.
 
-        On a full disk it raises, and keeps what was not written for the next time.
+        On a full disk it raises, and keeps what was not written for the next call.
         """
         data = bytes(self._waiting)
         self._waiting.clear()
@@ -216,7 +220,7 @@ class MessageLogWriter(LogWriter):
 
 
 def _opening(path: Path) -> bytes:
-    """What has to be written before the first message."""
+    """Return what to write before the first message."""
     if not path.exists() or path.stat().st_size == 0:
         return HEADER
     log = MessageLog(path)
@@ -230,7 +234,7 @@ def _opening(path: Path) -> bytes:
 
 
 def _mend(path: Path) -> bytes:
-    """Nothing can follow compressed data that was cut off: write it anew, as far as it goes."""
+    """Rewrite compressed data that was cut off, since nothing can follow it."""
     with StoredFile(path) as old:
         last = b"\n"
         while data := old.read(BLOCK_BYTES):

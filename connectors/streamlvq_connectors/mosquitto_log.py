@@ -1,4 +1,4 @@
-"""What `mosquitto_sub` printed."""
+"""Output of `mosquitto_sub`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _VERBOSE = re.compile(rb"[^ ,={}\[\]\"]+/[^ ,={}\[\]\"]* (?:[{\[(]|-?\d)")
 _ZULU = re.compile(r"Z(?=[+-]\d{4}$)")  # written before the offset, whatever that is
 
 
-class _Line(msgspec.Struct):
+class _SubscriberLine(msgspec.Struct):
+    """A line that `mosquitto_sub -F %j` prints."""
+
     tst: str
     topic: str
     payloadlen: int
@@ -28,12 +30,12 @@ class _Line(msgspec.Struct):
 class MosquittoLog(MessageBlockLog):
     """A recording by `mosquitto_sub`, in one of three forms.
 
-    - `mosquitto_sub -t 'plant/#' -F '%U %t %p' > log`: time, topic, payload. The best of them.
+    - `mosquitto_sub -t 'plant/#' -F '%U %t %p' > log`: time, topic, payload. The best choice.
     - `mosquitto_sub -t 'plant/#' -F %j > log` (or `%J`): the same as JSON.
     - `mosquitto_sub -t 'plant/#' -v > log`: topic and payload, without the time, which is 0.0.
 
     The first line says which. With the first and the last form the topic ends at the first space:
-    topics that hold spaces, and payloads that hold the end of a line, need `%j` or
+    topics with spaces, and payloads with line ends, need `%j` or
     `streamlvq record`. The `key` of each message is the number of its line.
 
     Parameters
@@ -41,7 +43,7 @@ class MosquittoLog(MessageBlockLog):
     path
         The file; one that ends in `.gz` is compressed.
     fields
-        Not looked at here: the payloads are decoded like those of a broker.
+        Not used here: payloads are decoded like those of a broker.
 
     Examples
     --------
@@ -57,24 +59,24 @@ class MosquittoLog(MessageBlockLog):
 
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
-        """By the first line."""
+        """Return True if the first line has one of the three forms."""
         first = head.removeprefix(BOM).lstrip(b"\r\n").partition(b"\n")[0]
         if first.startswith(b'{"tst":') and b'"topic":' in first:
             return True
         return bool(_TIMED.match(first) or _VERBOSE.match(first))
 
     def begin(self, blocks: Blocks) -> None:
-        """Forget the form of the file before."""
+        """Start without a form; the first line decides."""
         self._parse: Callable[[bytes, int], Message] | None = None
         self._topics = TopicCache()
 
     def batch(self, block: bytes) -> list[Message]:
-        """The messages of these lines."""
+        """Return the messages in these lines."""
         lines = block.split(b"\n")
         if self._parse == self._timed:
             try:
                 return self._all_timed(lines[:-1])
-            except ValueError:  # some are otherwise
+            except ValueError:  # not all lines have this form: parse one by one
                 pass
         found: list[Message] = []
         for number, line in enumerate(lines, self.blocks.line):
@@ -89,7 +91,7 @@ class MosquittoLog(MessageBlockLog):
         return found
 
     def _all_timed(self, lines: list[bytes]) -> list[Message]:
-        """The same as `_timed` for each, if all are as they should be."""
+        """Parse all lines as `_timed` does, by column; raise ValueError if one does not fit."""
         times, topics, payloads = zip(*[line.split(b" ", 2) for line in lines], strict=True)
         texts = [self._topics[topic] for topic in topics]
         return make_messages(texts, payloads, map(float, times), count(self.blocks.line))
@@ -113,14 +115,14 @@ class MosquittoLog(MessageBlockLog):
         topic, space, payload = line.partition(b" ")
         if not space or not topic:
             raise ValueError("expected a topic, a space and a payload")
-        if payload in (b"(null)", b"(null)\r"):  # so it prints an empty one
+        if payload in (b"(null)", b"(null)\r"):  # how mosquitto_sub prints an empty payload
             payload = b""
         return Message(self._topics[topic], payload, 0.0, False, number)
 
 
 def _from_json(line: bytes, number: int) -> Message:
     try:
-        found = msgspec.json.decode(line, type=_Line)
+        found = msgspec.json.decode(line, type=_SubscriberLine)
         payload = _payload(bytes(found.payload), found.payloadlen)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _from_binary_json(line, number)
@@ -128,7 +130,7 @@ def _from_json(line: bytes, number: int) -> Message:
 
 
 def _payload(raw: bytes, length: int) -> bytes:
-    """`%j` writes the payload as a string, `%J` as what it is, which may be a string too."""
+    """Return the payload: `%j` writes it as a string, `%J` as JSON, which may be a string too."""
     if raw == b"null" and length == 0:
         return b""
     if raw.startswith(b'"'):
@@ -138,7 +140,7 @@ def _payload(raw: bytes, length: int) -> bytes:
 
 
 def _from_binary_json(line: bytes, number: int) -> Message:
-    """It writes bytes that are no text as they are, which is no valid JSON."""
+    """Parse a line with a binary payload, which mosquitto_sub writes as is: not valid JSON."""
     found = json.loads(line.decode(errors="surrogateescape"))
     if not isinstance(found, dict) or not isinstance(found.get("payload"), str):
         raise ValueError("expected an object with tst, topic and payload")

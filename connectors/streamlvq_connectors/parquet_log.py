@@ -1,4 +1,4 @@
-"""Rows of Parquet files."""
+"""Parquet files: a row for each reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamlvq_connectors.tables import (
     unused_columns_note,
 )
 
-_ROWS = 1 << 14  # at a time
+_BATCH_ROWS = 1 << 14
 
 
 class ParquetLog(Log):
@@ -45,16 +45,16 @@ class ParquetLog(Log):
         self._file: Any = None
         self._batches: Iterator[Any] = iter(())
         self._refused: list[str] = []
-        self.notes: list[str] = []  # what people should know about how it is read
+        self.notes: list[str] = []  # for the user: how columns were interpreted
         self._done = (0, 0)
 
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
-        """By its first bytes."""
+        """Return True if the file begins as Parquet files do."""
         return head.startswith(b"PAR1")
 
     def open(self) -> None:
-        """Prepare to read from the start; raises if this is no Parquet file."""
+        """Prepare to read from the start; raise LogError if it is not a Parquet file."""
         try:
             import pyarrow  # noqa: PLC0415
             import pyarrow.parquet  # noqa: PLC0415
@@ -99,7 +99,7 @@ class ParquetLog(Log):
         self._reader = RowReader(fields, features, self._iso)
 
     def _is_text(self, schema: Any, types: Any, name: str | None) -> bool:
-        """Whether the column of times is text, which can be nothing but ISO 8601; noted if so."""
+        """Return True, and add a note, if times are text: it can only be ISO 8601."""
         if name is None:
             return False
         kind = schema.field(name).type
@@ -109,7 +109,7 @@ class ParquetLog(Log):
         return True
 
     def _all_batches(self) -> Iterator[Any]:
-        """The batches, and after each row group how far in the file it is."""
+        """Yield batches; update the progress after each row group."""
         metadata = self._file.metadata
         sizes = [
             sum(
@@ -119,11 +119,11 @@ class ParquetLog(Log):
             for i in range(metadata.num_row_groups)
         ]
         for i, size in enumerate(sizes):
-            yield from self._file.iter_batches(_ROWS, row_groups=[i], columns=self._names)
+            yield from self._file.iter_batches(_BATCH_ROWS, row_groups=[i], columns=self._names)
             self._done = (min(self._done[0] + size, self._done[1]), self._done[1])
 
     def read(self) -> Readings | None:
-        """The next rows, None at the end."""
+        """Return the next rows; None at the end."""
         if self._file is None:
             raise LogError(f"{self.path}: expected an open log, got one that is not: call open()")
         self._refused = []
@@ -138,7 +138,7 @@ class ParquetLog(Log):
         return readings
 
     def _column(self, name: str, column: Any) -> Any:
-        """Features as floats and times as seconds; anything else as it is."""
+        """Convert features to floats and times to seconds; leave the rest as it is."""
         if name in self._reader.features:
             return _floats(column)
         if name == self._fields.time and name in self._times:
@@ -158,7 +158,7 @@ class ParquetLog(Log):
         return self._refused
 
     def close(self) -> None:
-        """Close the file; nothing if it is not open."""
+        """Close the file, if it is open."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -166,14 +166,14 @@ class ParquetLog(Log):
 
 
 def _floats(column: Any) -> Any:
-    """Numbers as floats, nulls as NaN."""
+    """Return numbers as floats, nulls as NaN."""
     if str(column.type) == "halffloat":
         return np.array(column.to_pylist(), np.float64)
     return column.cast("float64").fill_null(np.nan).to_numpy(zero_copy_only=False)
 
 
 def _seconds(column: Any, unit: str) -> Any:
-    """Times in some unit as seconds; whole ones first, as nanoseconds exceed what floats hold."""
+    """Convert times to seconds; whole seconds first, since floats cannot hold nanoseconds."""
     if "int" not in str(column.type) and "timestamp" not in str(column.type):
         return _floats(column) / UNITS[unit]
     missing = column.is_null().to_numpy(zero_copy_only=False)

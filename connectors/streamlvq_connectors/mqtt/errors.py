@@ -1,4 +1,4 @@
-"""What goes wrong with a broker, said so that people know what to do."""
+"""Error messages about a broker that say what to do next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DISCONNECTS = {
 
 
 def failure(error: BaseException, broker: Broker, where: str) -> str:
-    """Why a connection could not be opened."""
+    """Explain why a connection could not be opened."""
     if isinstance(error, socket.gaierror):
         return f"the name of the broker in {broker.url!r} cannot be resolved: {error.strerror}"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -55,19 +55,19 @@ def failure(error: BaseException, broker: Broker, where: str) -> str:
 
 
 def refusal(code: int, name: str, broker: Broker) -> str:
-    """Why the broker did not accept us."""
+    """Explain why the broker refused the connection (CONNACK)."""
     text = REFUSALS.get(code, "the broker refused the connection: {name}")
     return text.format(name=name, protocol=broker.protocol, client_id=broker.client_id)
 
 
 def disconnect_reason(code: int, name: str, broker: Broker) -> str:
-    """Why the broker said goodbye."""
+    """Explain why the broker closed the connection (DISCONNECT)."""
     text = DISCONNECTS.get(code, "the broker closed the connection: {name}")
     return text.format(name=name, client_id=broker.client_id)
 
 
 def silence(where: str, broker: Broker) -> str:
-    """Something listens, but not to what we say."""
+    """Explain that the port is open but nothing answers in MQTT."""
     return (
         f"{where} takes the connection but does not answer within"
         f" {broker.connect_timeout_seconds:g} s: is it an MQTT broker? {_hint(broker)}"
@@ -75,14 +75,14 @@ def silence(where: str, broker: Broker) -> str:
 
 
 def closed_before_answer(detail: str | None, where: str, broker: Broker) -> str:
-    """The connection was closed before the broker said anything."""
+    """Explain that the connection was closed before the broker answered."""
     if detail and "CERTIFICATE_REQUIRED" in detail.upper().replace(" ", "_"):
         return f"{where} wants a client certificate: set broker.tls.cert_file and key_file"
     return f"{where} closed the connection at once{_detail(detail)}; {_hint(broker)}"
 
 
 def loss(detail: str | None, where: str) -> str:
-    """A connection broke; `detail` is what the network said, if anything."""
+    """Explain that a connection broke; `detail` is the error of the network, if any."""
     return f"lost the connection to {where}{_detail(detail)}"
 
 
@@ -103,7 +103,7 @@ def _hint(broker: Broker) -> str:
 
 
 def short_lived(times: int, broker: Broker) -> str:
-    """Accepted and thrown out again and again."""
+    """Explain that the broker closes each connection soon after accepting it."""
     return (
         f"the broker closed the connection {times} times right after accepting it: perhaps another"
         f" client uses the id {broker.client_id!r}; give each client its own broker.client_id"
@@ -111,5 +111,5 @@ def short_lived(times: int, broker: Broker) -> str:
 
 
 def refused_filter(filter: str, name: str) -> str:
-    """A subscription was not granted."""
+    """Explain that a subscription was not granted."""
     return f"the broker refused the subscription to {filter!r}: {name}"

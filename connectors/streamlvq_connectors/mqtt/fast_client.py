@@ -1,4 +1,4 @@
-"""A paho client that reads many packets at once.
+"""A paho client that reads and writes many packets at once.
 
 Stock paho asks the kernel about four times per message. This one takes up to 64 KiB at a time,
 picks every PUBLISH of QoS 0 and 1 out of that by itself, and hands everything else to paho's own
@@ -71,12 +71,12 @@ _IN_PACKET = {
 
 
 class TooLongError(ValueError):
-    """A length of more than four bytes."""
+    """An encoded length has more than four bytes."""
 
 
 @lru_cache(4096)
 def varint(value: int) -> bytes:
-    """A length as MQTT writes it.
+    """Encode a length as MQTT does.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int] | None:
-    """The length at `pos` and where it ends; None if `data` ends before it does.
+    """Decode the length at `pos`; return it and its end, None if `data` is too short.
 
     Examples
     --------
@@ -116,9 +116,9 @@ def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int] | None:
 
 
 def skip_properties(data: bytes, pos: int, stop: int) -> int:
-    """Where the properties of a PUBLISH end that begin at `pos`; 0 if they are not quite usual.
+    """Return where the properties of a PUBLISH at `pos` end; 0 if paho should parse the packet.
 
-    "Not quite usual" is left to paho: topic aliases, text beyond ASCII, anything malformed.
+    Left to paho: topic aliases, text beyond ASCII, anything malformed.
     """
     try:
         found = read_varint(data, pos, stop)
@@ -160,7 +160,7 @@ def _skip_value(data: bytes, kind: int, pos: int, end: int) -> int:
 
 
 def unsupported_reason(client: Client) -> str | None:
-    """Why the fast way cannot be used with this paho; None if it can."""
+    """Return why `FastClient` cannot be used with this version of paho; None if it can."""
     version = tuple(int(part) for part in paho.mqtt.__version__.split(".")[:2])
     if not TESTED_VERSIONS[0] <= version < TESTED_VERSIONS[1]:
         return f"paho-mqtt {paho.mqtt.__version__} is not a version that it was tested with"
@@ -177,13 +177,7 @@ def unsupported_reason(client: Client) -> str | None:
 
 
 class FastClient(PahoClient):
-    """The fast way; see `PahoClient` for what it gives.
-
-    Parameters
-    ----------
-    broker
-        Where, and as whom.
-    """
+    """A `PahoClient` that receives and sends in batches."""
 
     fast = True
 
@@ -245,7 +239,7 @@ class FastClient(PahoClient):
         return self._parse(data)
 
     def _parse(self, data: bytes) -> MQTTErrorCode:
-        """Take apart all packets in `data`; keep what is left.
+        """Parse all packets in `data`; keep what is left.
 
         One long function, because this is where the time goes.
         """

@@ -48,7 +48,7 @@ IN_FLIGHT_MAX = 100  # messages of QoS 1 on their way; the broker may want fewer
 
 
 def tls_context(broker: Broker) -> ssl.SSLContext | None:
-    """What TLS needs; None: no TLS. Raises OSError if a file cannot be read."""
+    """Return the TLS settings, None without TLS; raise OSError if a file cannot be read."""
     if broker.tls is None and broker_address(broker).scheme != "mqtts":
         return None
     tls = broker.tls or Tls()
@@ -65,7 +65,7 @@ def tls_context(broker: Broker) -> ssl.SSLContext | None:
 
 
 def connect_properties(broker: Broker) -> Properties | None:
-    """What MQTT 5 says when it connects."""
+    """Return the CONNECT properties of MQTT 5; None for 3.1.1."""
     if broker.protocol != "5":
         return None
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -76,7 +76,7 @@ def connect_properties(broker: Broker) -> Properties | None:
 
 
 def choose_client(broker: Broker) -> PahoClient:
-    """The fast client if the configuration and the version of paho allow it."""
+    """Return a `FastClient` if the configuration and the version of paho allow it."""
     client = PahoClient(broker)
     if not broker.fast_receive:
         return client
@@ -88,7 +88,7 @@ def choose_client(broker: Broker) -> PahoClient:
 
 
 def make_client(broker: Broker, will: Outgoing | None) -> PahoClient:
-    """A client that knows where to connect, as whom, and what is to be said if it vanishes."""
+    """Return a client with address, credentials, TLS and will set."""
     client = choose_client(broker)
     client.connect_timeout = broker.connect_timeout_seconds
     password = broker_password(broker)
@@ -117,13 +117,10 @@ def make_client(broker: Broker, will: Outgoing | None) -> PahoClient:
 
 
 class Backoff:
-    """Delays that double up to a limit, each shortened by chance so that clients do not march in
-    step after a broker comes back. Runs on the monotonic clock.
+    """Reconnect delays that double up to a limit in seconds, with jitter.
 
-    Parameters
-    ----------
-    limit
-        The longest delay in seconds.
+    The jitter keeps clients from all returning at once after a broker restart. Runs on the
+    monotonic clock.
 
     Examples
     --------
@@ -148,25 +145,21 @@ class Backoff:
         return max(0.0, self._until - time.monotonic())
 
     def fail(self, full: bool = False) -> None:
-        """An attempt failed, or a connection was lost; `full`: wait as long as ever."""
+        """Record a failed attempt or a lost connection; `full`: use the longest delay."""
         delay = self.limit if full else min(self._delay, self.limit) * random.uniform(0.5, 1.0)
         self._until = time.monotonic() + delay
         self._delay = min(self._delay * 2, self.limit)
 
     def succeed(self) -> None:
-        """A connection has proved itself; the next delay is a short one again."""
+        """Record a stable connection: start with a short delay next time."""
         self._delay = FIRST_DELAY_SECONDS
 
 
 class Outbox:
-    """One queue for both, because an acknowledgement must not overtake what was published before.
+    """Queue of messages and acknowledgements to send.
 
-    Parameters
-    ----------
-    client
-        What sends.
-    limit
-        Messages kept at most, and messages of QoS 0 that may wait for a slow network.
+    One queue for both, because an acknowledgement must not overtake what was published before it.
+    `limit` bounds the messages kept, and those of QoS 0 that wait for a slow network.
     """
 
     def __init__(self, client: PahoClient, limit: int) -> None:
@@ -179,11 +172,11 @@ class Outbox:
         self._waiting = 0  # messages in the queue
 
     def __len__(self) -> int:
-        """Messages of QoS 1 that the broker has not confirmed yet."""
+        """Return how many messages of QoS 1 the broker has not confirmed yet."""
         return self._waiting + len(self.client.in_flight)
 
     def send(self, messages: Sequence[Outgoing], connected: bool) -> None:
-        """Send at QoS 0 what the network can be expected to take, and drop the rest."""
+        """Send at QoS 0 as many as there is room for, and drop the rest."""
         room = max(0, self.limit - self.client.unwritten()) if connected else 0
         taken = messages if len(messages) <= room else messages[:room]
         if taken:
@@ -200,7 +193,7 @@ class Outbox:
             self._waiting += 1
 
     def acknowledge(self, keys: Iterable[int]) -> None:
-        """Acknowledge behind everything that waits."""
+        """Acknowledge once everything queued before has been sent."""
         if self._queue:
             self._queue.append(list(keys))
         else:
@@ -220,13 +213,13 @@ class Outbox:
             self._queue.popleft()
 
     def lose(self, unwritten: int) -> None:
-        """The connection is gone: acknowledgements mean nothing now, QoS 0 is lost."""
+        """Drop what a lost connection makes void: acknowledgements and unwritten QoS 0."""
         self.published -= unwritten
         self.dropped += unwritten
         self._queue = deque(item for item in self._queue if not isinstance(item, list))
 
     def close(self) -> None:
-        """What is still here will not be sent."""
+        """Count what is still queued as dropped."""
         self.dropped += self._waiting
         self._queue.clear()
         self._waiting = 0
@@ -235,7 +228,7 @@ class Outbox:
 if hasattr(select, "poll"):
 
     def wait(sock: Any, writing: bool, seconds: float) -> tuple[bool, bool]:
-        """Whether there is something to read, and whether `sock` takes data if `writing`.
+        """Wait for the socket; return whether it is readable, and writable if `writing`.
 
         Poll, not select: it does not mind how many files the process has open.
         """
@@ -248,23 +241,23 @@ if hasattr(select, "poll"):
 else:  # Windows
 
     def wait(sock: Any, writing: bool, seconds: float) -> tuple[bool, bool]:
-        """Whether there is something to read, and whether `sock` takes data if `writing`."""
+        """Wait for the socket; return whether it is readable, and writable if `writing`."""
         readable, writable, _ = select.select([sock], [sock] if writing else [], [], seconds)
         return bool(readable), bool(writable)
 
 
 def buffered(sock: Any) -> bool:
-    """Whether TLS has decrypted more than was read, which waiting for the socket does not tell."""
+    """Return True if TLS holds decrypted data, which polling the socket does not show."""
     pending = getattr(sock, "pending", None)
     return pending is not None and pending() > 0
 
 
 @contextmanager
 def lingering(sock: Any, deadline: float) -> Iterator[None]:
-    """Say goodbye inside; afterwards wait until the other side has read it and hung up.
+    """Disconnect inside; afterwards wait until the other side has read it and closed.
 
-    Who closes a socket and comes back at once may otherwise overtake its own last words: Mosquitto
-    reads a packet of each client in turn, and throws away what is left of a session's old
+    A client that closes a socket and reconnects at once may overtake its own last packets:
+    Mosquitto reads a packet of each client in turn, and throws away what is left of a session's old
     connection when a new one arrives.
     """
     if sock is None:
@@ -284,7 +277,7 @@ def lingering(sock: Any, deadline: float) -> Iterator[None]:
 
 @lru_cache(65_536)
 def is_publishable(topic: str) -> bool:
-    """Whether a topic may be published to.
+    """Return True if a topic may be published to.
 
     Examples
     --------
@@ -305,7 +298,7 @@ def is_publishable(topic: str) -> bool:
 
 
 def size(message: Outgoing) -> int:
-    """Bytes of payload and topic, if every character of the topic is one of the longest."""
+    """Return an upper bound of the bytes of payload and topic."""
     return len(message.payload) + 4 * len(message.topic)
 
 
@@ -428,7 +421,7 @@ class MqttLink(Link):
         self._accepted, self._trouble = False, "closed"
 
     def _refuse(self, message: Outgoing) -> None:
-        """The broker would close the connection because of this one, and again after each try."""
+        """Drop a message for which the broker would close the connection, at every attempt."""
         self._outbox.dropped += 1
         if message.topic not in self._complained and len(self._complained) < MAX_TOPIC_WARNINGS:
             self._complained.add(message.topic)
@@ -478,7 +471,7 @@ class MqttLink(Link):
         self._trouble = why
 
     def _lost(self) -> None:
-        """The socket is closed, by either side."""
+        """Clean up after the socket was closed, by either side."""
         self._outbox.lose(self._client.unwritten())
         self._asked.clear()
         self._welcome = None
@@ -499,7 +492,7 @@ class MqttLink(Link):
         self._backoff.fail(full=self._taken_over)
 
     def _hang_up(self, why: str) -> None:
-        """Close the socket from our side, in a way that paho notices: it fails to say goodbye."""
+        """Close the socket so that paho notices: its attempt to disconnect fails."""
         sock: Any = self._client.socket()
         if sock is None:
             return
@@ -513,7 +506,7 @@ class MqttLink(Link):
     # --- running the network
 
     def _turn(self, seconds: float) -> None:
-        """Wait for the network at most so long, and do what there is to do."""
+        """Wait for the network for at most this many seconds, then read, write and tend."""
         sock: Any = self._client.socket()
         if sock is not None:
             seconds = 0.0 if buffered(sock) else min(seconds, TICK_SECONDS)
@@ -565,7 +558,7 @@ class MqttLink(Link):
             self._lost()
 
     def _on_accepted(self, session_present: bool, properties: Properties) -> None:
-        """The broker has accepted us: subscribe, and say hello."""
+        """Subscribe and publish the birth message after the broker accepted the connection."""
         self._welcome = None
         self._accepted, self._trouble = True, None
         self._connects += 1

@@ -38,7 +38,7 @@ def max_packet_bytes(broker: Broker) -> int:
 
 
 class PahoClient(Client):
-    """A paho client that nobody's thread runs and that collects what comes in `arrived`.
+    """A paho client without a thread that collects incoming messages in `arrived`.
 
     Parameters
     ----------
@@ -73,29 +73,29 @@ class PahoClient(Client):
         self.on_log = self._note
 
     def take(self) -> list[Message]:
-        """The messages that came since the last time."""
+        """Return the messages that arrived since the last call."""
         taken, self.arrived = self.arrived, []
         return taken
 
     def begin(self) -> MQTTErrorCode:
-        """Open a connection; what belonged to the last one means nothing any more."""
+        """Open a connection and forget the state of the last one."""
         self.generation += 1
         self._unwritten = 0
         self.detail = None
         return self.reconnect()
 
     def unwritten(self) -> int:
-        """Messages of QoS 0 that wait for the network to take them."""
+        """Return how many messages of QoS 0 are still to be written to the network."""
         return self._unwritten
 
     def send(self, messages: Sequence[Outgoing]) -> None:
-        """Send at QoS 0; topics were checked."""
+        """Send at QoS 0; topics must have been checked."""
         for message in messages:
             self._unwritten += 1
             self.publish(message.topic, message.payload, 0, message.retain)
 
     def send_surely(self, message: Outgoing) -> bool:
-        """Send at QoS 1; whether there was a free packet id for it."""
+        """Send at QoS 1; return False if there was no free packet id."""
         info = self.publish(message.topic, message.payload, 1, message.retain)
         if info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
             return False
@@ -103,7 +103,7 @@ class PahoClient(Client):
         return True
 
     def confirm(self, keys: Iterable[int]) -> None:
-        """Acknowledge what came on this connection; other keys are of the past."""
+        """Acknowledge messages of this connection; ignore keys of earlier ones."""
         for key in keys:
             if key >> GENERATION_SHIFT == self.generation:
                 self.ack(key & MID_BITS, 2 if key & QOS2_BIT else 1)
@@ -129,7 +129,7 @@ class PahoClient(Client):
         return Message(topic, payload, time.time(), message.dup or message.retain, key)
 
     def cut(self, payload: bytes) -> bytes:
-        """As much of a payload as shows that it is too large."""
+        """Return a payload cut to one byte more than is allowed, which marks it as too large."""
         self.oversized += 1
         return payload[: self.largest_payload + 1]
 
