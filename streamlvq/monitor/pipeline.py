@@ -36,6 +36,9 @@ class ServedAnswer(NamedTuple):
     version: int  # which of the models that were served to the group
 
 
+Answers = tuple[Answer, ServedAnswer | None]  # what all models say that were asked
+
+
 @dataclass(slots=True)
 class DecisionBuffer:
     """Decisions on rows while they are made; see `streamlvq.events.Decisions`."""
@@ -50,7 +53,7 @@ class DecisionBuffer:
     models: list[Model]
     versions: Ints
     failures: dict[int, Exception] = field(default_factory=dict)  # by row: an internal error
-    answers: dict[int, tuple[Answer, ServedAnswer]] = field(default_factory=dict)  # if two decided
+    answers: dict[int, Answers] = field(default_factory=dict)  # by row, where two models decided
 
     @classmethod
     def empty(cls, rows: int, columns: int, classes: tuple[Label, ...] = ()) -> DecisionBuffer:
@@ -120,6 +123,13 @@ class DecisionBuffer:
         return [
             Answer(labels[k], None if reasons[k] == "no_model" else certainties[k]) for k in rows
         ]
+
+    def all_answers(self, rows: list[int]) -> list[Answers]:
+        """What all models that were asked said of these rows."""
+        alone = [k for k in rows if k not in self.answers]
+        local = zip(alone, self.answers_to(alone), strict=True)
+        answers = {k: (answer, None) for k, answer in local} | self.answers
+        return [answers[k] for k in rows]
 
     def decisions(self, readings: Readings, duplicates: list[bool]) -> Decisions:
         """The decisions on these readings."""
@@ -346,6 +356,12 @@ class Pipeline:
         if self.rejector.per_class and answer.label not in self.classes:
             return  # a class that is gone has no threshold
         self.rejector.record_outcome(answer.label, answer.certainty, y)
+
+
+def without_label(readings: Readings, duplicates: Sequence[bool]) -> list[int]:
+    """The readings whose label may come later: they have none and did not come before."""
+    given = enumerate(zip(readings.labels, duplicates, strict=True))
+    return [k for k, (y, again) in given if y is None and not again]
 
 
 def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:
