@@ -18,7 +18,7 @@ import numpy as np
 from common import Figure, Table, figure_table, our_model, show
 from streamlvq.snapshot import (
     Snapshot,
-    Store,
+    SnapshotFiles,
     build_estimator,
     decode,
     encode,
@@ -54,7 +54,9 @@ def milliseconds(run: Callable[[], object]) -> tuple[float, float]:
     return float(np.median(cpu)) * 1e3, float(np.median(wall)) * 1e3
 
 
-def steps(model: Any, readings: bool, store: Store) -> tuple[int, dict[str, tuple[float, float]]]:
+def steps(
+    model: Any, readings: bool, store: SnapshotFiles
+) -> tuple[int, dict[str, tuple[float, float]]]:
     """The size of a snapshot, and the time of each step to it and back."""
     arrays, meta = to_arrays(model.state(readings=readings))
     data = encode(arrays, meta)
@@ -91,7 +93,7 @@ def main() -> None:
         for spec in args.models:
             model = taught(spec)
             for readings in (True, False):
-                size, times = steps(model, readings, Store(folder, keep=2))
+                size, times = steps(model, readings, SnapshotFiles(folder, keep=2))
                 label = spec if readings else f"{spec}, no readings"
                 table.add(label, f"{size:,}", *(f"{c:.2f} / {w:.2f}" for c, w in times.values()))
                 if readings:

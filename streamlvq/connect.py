@@ -218,7 +218,7 @@ class UnknownConnectorError(StreamLVQError, ValueError):
 
 def links() -> dict[str, type[Link]]:
     """The installed links, by the scheme of the URLs that they serve."""
-    return _installed("streamlvq.links")
+    return _load_installed("streamlvq.links")
 
 
 def link_for(url: str) -> type[Link]:
@@ -233,10 +233,10 @@ def link_for(url: str) -> type[Link]:
 
 def logs() -> dict[str, type[Log]]:
     """The installed logs, by the name of their format."""
-    return _installed("streamlvq.logs")
+    return _load_installed("streamlvq.logs")
 
 
-def _installed(group: str) -> dict[str, Any]:
+def _load_installed(group: str) -> dict[str, Any]:
     """All that can be loaded: a package that is broken must not take the others with it."""
     found = {}
     for point in entry_points(group=group):
@@ -247,8 +247,8 @@ def _installed(group: str) -> dict[str, Any]:
     return found
 
 
-_HEAD = 1 << 16  # bytes that tell formats apart
-_GENERAL = ("jsonl", "csv")  # formats that much else looks like: asked last
+_HEAD_BYTES = 1 << 16  # bytes that tell formats apart
+_GENERIC_FORMATS = ("jsonl", "csv")  # formats that much else looks like: asked last
 
 
 def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Log:
@@ -278,7 +278,7 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
     known = logs()
     path = Path(path)
     if format is None:
-        format = _recognised(path, known)
+        format = _recognise(path, known)
     if format not in known:
         near = get_close_matches(format, known, n=1)
         hint = f": is it {near[0]!r}?" if near else ""
@@ -291,10 +291,13 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
     return log
 
 
-def _recognised(path: Path, known: dict[str, type[Log]]) -> str:
+def _recognise(path: Path, known: dict[str, type[Log]]) -> str:
     """The format of a file: the most specific one that says it is."""
-    head = _head(path)
-    order = [*sorted(known.keys() - set(_GENERAL)), *(name for name in _GENERAL if name in known)]
+    head = _read_head(path)
+    order = [
+        *sorted(known.keys() - set(_GENERIC_FORMATS)),
+        *(name for name in _GENERIC_FORMATS if name in known),
+    ]
     for name in order:
         if known[name].recognises(path.name, head):
             return name
@@ -304,13 +307,13 @@ def _recognised(path: Path, known: dict[str, type[Log]]) -> str:
     )
 
 
-def _head(path: Path) -> bytes:
+def _read_head(path: Path) -> bytes:
     """How a file begins, uncompressed."""
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(_HEAD_BYTES)
     if path.suffix != ".gz":
         return head
     try:
-        return zlib.decompressobj(31).decompress(head, _HEAD)
+        return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
     except zlib.error as error:
         raise UnknownConnectorError(f"{path}: expected gzip data, got {head[:40]!r}") from error

@@ -24,9 +24,9 @@ Array = npt.NDArray[Any]
 
 MAX_NUMBERS = 2**28  # in one model, unless the caller allows more: 2 GiB
 TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself
-PACKAGES = ("streamlvq.models", "streamlvq.wrappers")
+ESTIMATOR_PACKAGES = ("streamlvq.models", "streamlvq.wrappers")
 # What a constructor, or a memory that is handed back, may raise when it is given false numbers.
-INVALID = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
+INVALID_STATE_ERRORS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -79,22 +79,22 @@ class EstimatorState:
         """Return True if both are equal to the last bit."""
         return (
             (self.kind, self.parts.keys()) == (other.kind, other.parts.keys())
-            and _same(self.parameters, other.parameters)
-            and _same(self.extra, other.extra)
+            and _same_value(self.parameters, other.parameters)
+            and _same_value(self.extra, other.extra)
             and self.arrays.keys() == other.arrays.keys()
             and all(_same_bits(each, other.arrays[name]) for name, each in self.arrays.items())
             and all(each.same_as(other.parts[name]) for name, each in self.parts.items())
         )
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same_value(one: Any, other: Any) -> bool:
     """Compare values by type as well: 1, 1.0 and True are different labels in a file."""
     if isinstance(one, EstimatorState) and isinstance(other, EstimatorState):
         return one.same_as(other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_same_value(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_same_value, one, other))
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
@@ -146,17 +146,17 @@ def kinds(package: str) -> Mapping[str, type[Any]]:
 
 def estimator_class(kind: str) -> type[Any]:
     """Return the model or wrapper of this name; raises `SnapshotError` if there is none."""
-    for package in PACKAGES:
+    for package in ESTIMATOR_PACKAGES:
         if kind in kinds(package):
             return kinds(package)[kind]
-    known = ", ".join(name for package in PACKAGES for name in kinds(package))
+    known = ", ".join(name for package in ESTIMATOR_PACKAGES for name in kinds(package))
     raise SnapshotError(f"expected one of {known}, got {kind[:80]!r}")
 
 
 def is_ours(estimator: Any) -> bool:
     """Return True for a model or wrapper of streamlvq itself, not for a subclass of one."""
     # `type`, because `isinstance` sees through pipelines
-    return any(type(estimator) in kinds(package).values() for package in PACKAGES)
+    return any(type(estimator) in kinds(package).values() for package in ESTIMATOR_PACKAGES)
 
 
 def check_ours(estimator: Any) -> None:
@@ -191,15 +191,17 @@ def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMI
 # --- parameters -----------------------------------------------------------------------------------
 
 
-_PARAMETERS: dict[type[Any], tuple[str, ...]] = {}  # a signature takes longer than all the rest
+_PARAMETER_NAMES: dict[
+    type[Any], tuple[str, ...]
+] = {}  # a signature takes longer than all the rest
 
 
 def parameter_names(cls: type[Any]) -> tuple[str, ...]:
     """The parameters of a model or wrapper, without what it wraps."""
-    if cls not in _PARAMETERS:
+    if cls not in _PARAMETER_NAMES:
         names = inspect.signature(cls).parameters
-        _PARAMETERS[cls] = tuple(name for name in names if name != "classifier")
-    return _PARAMETERS[cls]
+        _PARAMETER_NAMES[cls] = tuple(name for name in names if name != "classifier")
+    return _PARAMETER_NAMES[cls]
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
@@ -226,7 +228,7 @@ def construct(cls: type[Any], parameters: Mapping[str, Any], **more: Any) -> Any
         )
     try:
         return cls(**more, **parameters)
-    except INVALID as error:
+    except INVALID_STATE_ERRORS as error:
         raise SnapshotError(f"{cls.__name__}: expected other parameters: {error}") from error
 
 

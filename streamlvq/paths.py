@@ -24,12 +24,12 @@ class FieldsError(StreamLVQError, ValueError):
     """What is said about the fields of payloads cannot be meant."""
 
 
-class _Nothing:
+class _Absent:
     def __repr__(self) -> str:
         return "nothing"
 
 
-NOTHING: Any = _Nothing()  # there is no such field; None is one that is null
+ABSENT: Any = _Absent()  # there is no such field; None is one that is null
 
 
 def parse_path(text: str) -> Path:
@@ -74,18 +74,18 @@ def join_path(steps: Sequence[str]) -> str:
 
 
 def pick(value: Any, path: Path) -> Any:
-    """What is there, `NOTHING` if nothing is."""
+    """What is there, `ABSENT` if nothing is."""
     for step in path:
         if isinstance(value, dict):
-            value = value.get(step, NOTHING)
+            value = value.get(step, ABSENT)
         elif isinstance(value, list):
             value = _at(value, step)
         else:
-            return NOTHING
+            return ABSENT
     return value
 
 
 def _at(values: list[Any], step: str) -> Any:
     if not (step.isascii() and step.isdigit() and len(step) < 10):
-        return NOTHING
-    return values[int(step)] if int(step) < len(values) else NOTHING
+        return ABSENT
+    return values[int(step)] if int(step) < len(values) else ABSENT

@@ -14,8 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 from streamlvq.errors import StreamLVQError
 
-MAX_TOPIC_BYTES = 65_535  # what the protocol has room for
-MAX_VALUE_BYTES = 1024  # of one level that is filled in, so that no name can make a topic too long
+MAX_TOPIC_BYTES = 65_535  # limit of MQTT
+MAX_VALUE_BYTES = 1024  # of one filled-in level, so that no name makes a topic too long
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Brokers may disconnect whoever sends control characters or non-characters; Mosquitto does.
@@ -26,8 +26,8 @@ _BAD_IN_TEMPLATE = re.compile(f"[{_FORBIDDEN}]")
 # NATS disconnects a publisher whose topic has a space and loses what has a > (both * and > are its
 # own wildcards); % is how all of these are written.
 _UNCLEAN = re.compile(rf"[{_FORBIDDEN} +#/*>%]|\A\$")
-_EMPTY = "%"
-_CUT = "%~"  # what follows is a digest; no clean value holds a % that two hex digits do not follow
+_EMPTY_LEVEL = "%"
+_DIGEST_MARK = "%~"  # a digest follows; in an escaped value two hex digits follow each %
 _DIGEST_BYTES = 16
 
 
@@ -179,15 +179,15 @@ def clean(value: str) -> str:
 
     """
     if not value:
-        return _EMPTY
+        return _EMPTY_LEVEL
     if _UNCLEAN.search(value):
         value = _UNCLEAN.sub(_percent, value)
     if len(value) * 4 <= MAX_VALUE_BYTES or len(value.encode()) <= MAX_VALUE_BYTES:
         return value
     digest = hashlib.blake2b(value.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    room = MAX_VALUE_BYTES - len(_CUT) - len(digest)
+    room = MAX_VALUE_BYTES - len(_DIGEST_MARK) - len(digest)
     kept = value.encode()[:room].decode(errors="ignore")
-    return kept + _CUT + digest
+    return kept + _DIGEST_MARK + digest
 
 
 def original(level: str) -> str:
@@ -197,7 +197,7 @@ def original(level: str) -> str:
     """
     if "%" not in level:
         return level
-    if level == _EMPTY:
+    if level == _EMPTY_LEVEL:
         return ""
     try:
         # Strictly: half a character would be a name that nobody can write down.

@@ -21,7 +21,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Checkpoint, Monitor, OtherModelError
 from streamlvq.monitor.files import FILE_MODE, FOLDER_MODE, load_start_model, restore_newest
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import Snapshot, SnapshotError, Store
+from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class SnapshotWriter:
     """
 
     def __init__(
-        self, files: Store, seconds: float, vitals: Vitals, instruments: Instruments
+        self, files: SnapshotFiles, seconds: float, vitals: Vitals, instruments: Instruments
     ) -> None:
         self.files, self.seconds = files, seconds
         self.vitals, self.instruments = vitals, instruments
@@ -287,7 +287,7 @@ class StateStore:
         self._lock = FolderLock(self.folder)
         try:
             _remove_unfinished(self.folder)
-            self.files = Store(self.folder, keep=config.state.keep, mode=FILE_MODE)
+            self.files = SnapshotFiles(self.folder, keep=config.state.keep, mode=FILE_MODE)
             self.journal = Journal(self.folder, sync=config.state.sync)
             self.history = DecodingHistory(self.folder)
         except BaseException:

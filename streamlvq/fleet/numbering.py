@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from streamlvq.fleet.header import HIGHEST
-from streamlvq.snapshot.files import UNFINISHED, write_atomically
+from streamlvq.snapshot.files import UNFINISHED_SUFFIX, write_atomically
 
 FILE = "numbering"
 MODE = 0o640
@@ -44,7 +44,7 @@ class Numbering:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / FILE
         self._last = self._read()
-        for litter in self.path.parent.glob(f".{FILE}.*{UNFINISHED}"):
+        for litter in self.path.parent.glob(f".{FILE}.*{UNFINISHED_SUFFIX}"):
             litter.unlink(missing_ok=True)
 
     @property

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from streamlvq.fleet.errors import EnvelopeRefused
 from streamlvq.fleet.header import DIGEST_BYTES, LARGEST_HEADER, Header, Kind
 from streamlvq.snapshot import SnapshotError
-from streamlvq.snapshot.files import UNFINISHED, read, write_atomically
+from streamlvq.snapshot.files import UNFINISHED_SUFFIX, read, write_atomically
 
 MAGIC = b"SLVQROS1"
 SUFFIX = ".sealed"
@@ -102,5 +102,5 @@ class Shelf:
 
     def _remove_litter(self) -> None:
         """What was unfinished when this program was killed."""
-        for path in self.folder.glob(f".{self.kind}-*{UNFINISHED}"):
+        for path in self.folder.glob(f".{self.kind}-*{UNFINISHED_SUFFIX}"):
             path.unlink(missing_ok=True)

@@ -29,8 +29,10 @@ MAX_SWAY = 0.4  # of what is known of a class: more, and byzantine nodes could b
 THIN_SPREAD = 0.1  # of the variance that a feature usually has: less is too little to rely on
 FEATURE_ARRAYS = ("mean", "variance", "peak", "weight", "inverse")
 PROTOTYPE_ARRAYS = ("usefulness", "wins", "rate")
-MAX_VALUE = 1e120  # of anything that a node claims: sums and products of it must stay finite
-MAX_INVERSE = 1e60  # and of one over a deviation
+MAX_CLAIMED_VALUE = (
+    1e120  # of anything that a node claims: sums and products of it must stay finite
+)
+MAX_CLAIMED_INVERSE = 1e60  # and of one over a deviation
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ class Pool:
         d, count = len(axes.features), model.prototypes
         for name in FEATURE_ARRAYS:
             self.scales[name][i, columns] = _bounded(arrays[name])
-        np.minimum(self.scales["inverse"][i], MAX_INVERSE, out=self.scales["inverse"][i])
+        np.minimum(self.scales["inverse"][i], MAX_CLAIMED_INVERSE, out=self.scales["inverse"][i])
         self.calibration[i] = _bounded(arrays["calibration"])
         label = codes[arrays["label"][:count]]
         paired = "platt" in arrays
@@ -325,7 +327,7 @@ class Pool:
         used = (count // 2 if paired else count) if local else 1
         for m in range(used):
             self.omega.append(_placed(omega[m], columns, d, 0.0))
-            total = min(float(arrays["total_moment"][m]), MAX_VALUE)
+            total = min(float(arrays["total_moment"][m]), MAX_CLAIMED_VALUE)
             column = _placed(_bounded(arrays["column_moment"][m : m + 1]), columns, d, 0.0)[0]
             self.moments.append((column, total))
         self.metric_node = np.append(self.metric_node, np.full(used, i))
@@ -334,7 +336,7 @@ class Pool:
 
 
 def _bounded(values: Floats) -> Floats:
-    return np.clip(values, -MAX_VALUE, MAX_VALUE)
+    return np.clip(values, -MAX_CLAIMED_VALUE, MAX_CLAIMED_VALUE)
 
 
 def _placed(rows: Floats, columns: Ints, d: int, missing: float) -> Floats:

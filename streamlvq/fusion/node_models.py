@@ -14,10 +14,10 @@ from streamlvq.estimator import Array, EstimatorState, estimator_class
 from streamlvq.kernels import layout as at
 from streamlvq.models.array_classifier import Label
 from streamlvq.snapshot import Snapshot
+from streamlvq.snapshot.state import COMMITTEE
 from streamlvq.state import SECTIONS
 
 TRANSFORM = "FeatureTransform"
-COMMITTEE = "LVQCommittee"
 MAX_FEATURES = 64  # of all nodes together: up to here none has to be left out
 
 

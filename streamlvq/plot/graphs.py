@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Spot = tuple[float, float]
-RING_SPACE = 1.5  # around a ring, for names; neighbours on a ring are 1 apart or more
-AGREE, DISAGREE = COLOURS[0], COLOURS[3]
-LARGE = 1.0  # within-class deviations; what is left over should be far smaller
-THIN, THICK = 1.0, 7.0
-NODE_SIZE = 420
-EDGES = 1500  # the thickest; more are a blot
+RING_SPACE = 1.5  # around a ring, for names, in distances between neighbours
+AGREEMENT_COLOUR, DISAGREEMENT_COLOUR = COLOURS[0], COLOURS[3]
+MAX_RESIDUAL = 1.0  # within-class deviations that have the full colour; most should be far below
+MIN_EDGE_POINTS, MAX_EDGE_POINTS = 1.0, 7.0  # line widths
+NODE_SIZE = 420  # square points
+MAX_DRAWN_EDGES = 1500  # the thickest ones; more cannot be told apart
 
 
 class EdgeOfReport(Protocol):
@@ -78,18 +78,23 @@ def _draw_edges(axes: Axes, report: ReportOfFusion, spots: Mapping[str, Spot]) -
     from matplotlib.collections import LineCollection  # noqa: PLC0415
     from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415
 
-    edges = sorted(report.edges, key=lambda edge: len(edge.shared))[-EDGES:]
+    edges = sorted(report.edges, key=lambda edge: len(edge.shared))[-MAX_DRAWN_EDGES:]
     if not edges:
         return
     most = max(len(edge.shared) for edge in edges)
     lines = LineCollection(
         [[spots[edge.a], spots[edge.b]] for edge in edges],
-        linewidths=[THIN + (THICK - THIN) * len(edge.shared) / most for edge in edges],
+        linewidths=[
+            MIN_EDGE_POINTS + (MAX_EDGE_POINTS - MIN_EDGE_POINTS) * len(edge.shared) / most
+            for edge in edges
+        ],
         array=[edge.residual for edge in edges],
-        cmap=LinearSegmentedColormap.from_list("residual", [AGREE, "0.75", DISAGREE]),
+        cmap=LinearSegmentedColormap.from_list(
+            "residual", [AGREEMENT_COLOUR, "0.75", DISAGREEMENT_COLOUR]
+        ),
         zorder=1,
     )
-    lines.set_clim(0.0, max(LARGE, *(edge.residual for edge in edges)))
+    lines.set_clim(0.0, max(MAX_RESIDUAL, *(edge.residual for edge in edges)))
     axes.add_collection(lines)
     bar = axes.figure.colorbar(lines, ax=axes, shrink=0.6, pad=0.02)
     bar.set_label("left over after the correction,\nin within-class deviations")
@@ -101,7 +106,7 @@ def _draw_node(axes: Axes, node: Any, spot: Spot) -> None:
         *spot,
         s=NODE_SIZE,
         facecolors="white" if out else "0.88",
-        edgecolors=DISAGREE if out or clipped else "0.2",
+        edgecolors=DISAGREEMENT_COLOUR if out or clipped else "0.2",
         linewidths=3.0 if clipped else 1.3,
         linestyles="--" if out else "-",
         zorder=2,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DECIDED, TRUE = (1.06, 1.22), (1.26, 1.42)  # from where to where, above the probabilities
-LONG = 3.0  # a gap is this many times the usual time between two readings
-GAP = -1
+READING_GAP_RATIO = 3.0  # a gap is this many times the usual time between two readings
+NO_READING = -1
 
 
 def decisions_over_time(
@@ -120,7 +120,7 @@ class _Cells(NamedTuple):
     """Every reading is shown from half way to the one before to half way to the next."""
 
     edges: Floats
-    readings: Ints  # which reading each cell shows, or GAP
+    readings: Ints  # which reading each cell shows, or NO_READING
     centres: Floats  # of the readings
 
 
@@ -138,9 +138,9 @@ def _cells(times: Floats) -> _Cells:
     edges, readings = [times[0] - usual / 2], []
     for i, step in enumerate(steps):
         readings.append(i)
-        if step > LONG * usual:
+        if step > READING_GAP_RATIO * usual:
             edges += [times[i] + usual / 2, times[i + 1] - usual / 2]
-            readings.append(GAP)
+            readings.append(NO_READING)
         else:
             edges.append(times[i] + step / 2)
     edges.append(times[-1] + usual / 2)
@@ -155,7 +155,7 @@ def _draw_probabilities(axes: Axes, cells: _Cells, said: Sequence[_Said], styles
     known = np.array([[one.probabilities.get(label, 0.0) for label in styles] for one in said])
     heights = np.cumsum(known, axis=1)
     heights[[not one.probabilities for one in said]] = np.nan
-    shown = np.where(cells.readings[:, None] == GAP, np.nan, heights[cells.readings])
+    shown = np.where(cells.readings[:, None] == NO_READING, np.nan, heights[cells.readings])
     below = np.zeros(len(shown))
     for (colour, _), top in zip(styles.values(), shown.T, strict=True):
         axes.stairs(top, cells.edges, baseline=below, fill=True, color=colour, alpha=0.6, lw=0)
@@ -169,7 +169,7 @@ def _draw_strip(
     from matplotlib.colors import to_rgba_array  # noqa: PLC0415
 
     pixels = np.array(to_rgba_array(colours))[cells.readings]
-    there = cells.readings != GAP
+    there = cells.readings != NO_READING
     pixels[~there] = 0.0
     axes.pcolormesh(cells.edges, extent, pixels[None])
     bottom, top = (np.where(there, height, np.nan) for height in extent)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.plot.style import short
+from streamlvq.report.html import DRAWING_WIDTH
 
 if TYPE_CHECKING:
     from streamlvq.fusion import FusionReport, NodeReport
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Offsets = dict[str, Floats]  # of each node, a number per feature of the report
 
-WIDTH, TOP = 1000, 4
-MIN_LEFT, MAX_LEFT, ROW_LETTER = 130, 260, 6.8  # room for names of nodes; of one letter
-MAX_OFFSET = 3.0  # deviations: such a shift makes one class look like another; more looks no worse
-MAX_LOG_GAIN = 1.0  # the same for gains
+TOP_MARGIN = 4
+MIN_NAMES_WIDTH, MAX_NAMES_WIDTH = 130, 260  # of the column of node names
+ROW_LETTER_WIDTH = 6.8
+MAX_OFFSET = 3.0  # deviations with the full colour: one class then looks like another
+MAX_LOG_GAIN = 1.0  # log2 of a gain with the full colour
 ROW_HEIGHT, MAX_ROWS = 20, 60
 MAX_COLUMNS = 240
-MAX_COLUMN_NAMES = 30  # features whose names are written; of more only some
-COLUMN_LETTER = 6.4  # units of the drawing, of a font of 11
-SLANT = 0.71
-MAX_LETTERS, MIN_LETTERS = 28, 10
+MAX_COLUMN_NAMES = 30  # of more features, only some are named
+COLUMN_LETTER_WIDTH = 6.4
+NAME_SLANT = 0.71  # sine of 45 degrees
+MAX_COLUMN_LETTERS, MIN_COLUMN_LETTERS = 28, 10
 
 
 def offsets_drawing(features: Sequence[str], offsets: Mapping[str, Floats]) -> str:
@@ -74,16 +76,19 @@ def _map(
     known = np.abs(np.concatenate([values[name] for name in shown]))
     known = known[np.isfinite(known)]
     limit = float(np.clip(np.quantile(known, 0.99) if len(known) else least, least, most))
-    left = min(MAX_LEFT, max(MIN_LEFT, round(ROW_LETTER * max(map(len, shown), default=0)) + 12))
-    letters = int((left - 12) / ROW_LETTER)
+    left = min(
+        MAX_NAMES_WIDTH,
+        max(MIN_NAMES_WIDTH, round(ROW_LETTER_WIDTH * max(map(len, shown), default=0)) + 12),
+    )
+    letters = int((left - 12) / ROW_LETTER_WIDTH)
     parts = []
     for row, name in enumerate(shown):
-        y = TOP + ROW_HEIGHT * row
+        y = TOP_MARGIN + ROW_HEIGHT * row
         parts.append(f'<text class="row" x="{left - 8}" y="{y + ROW_HEIGHT / 2:.0f}">'
                      f"{escape(short(name, letters))}</text>")  # fmt: skip
         parts += _cells(name, values[name], features, blocks, (left, y), limit, words)
-    names, space = _feature_names(features, blocks, left, TOP + ROW_HEIGHT * len(shown))
-    box = f'viewBox="0 0 {WIDTH} {TOP + ROW_HEIGHT * len(shown) + space}" role="img"'
+    names, space = _feature_names(features, blocks, left, TOP_MARGIN + ROW_HEIGHT * len(shown))
+    box = f'viewBox="0 0 {DRAWING_WIDTH} {TOP_MARGIN + ROW_HEIGHT * len(shown) + space}" role="img"'
     inside = "".join(parts) + names
     return f'<svg class="map" {box} aria-label="a map of nodes and features">{inside}</svg>'
 
@@ -103,7 +108,7 @@ def _cells(
     words: Callable[[float], str],
 ) -> list[str]:
     left, y = corner
-    width = (WIDTH - left) / len(blocks)
+    width = (DRAWING_WIDTH - left) / len(blocks)
     cells = []
     for column, block in enumerate(blocks):
         furthest = block[int(np.argmax(np.nan_to_num(np.abs(values[block]), nan=-1.0)))]
@@ -127,7 +132,7 @@ def _feature_names(
     y: float,
 ) -> tuple[str, int]:
     """Names below the columns, and how much space they take."""
-    width = (WIDTH - left) / len(blocks)
+    width = (DRAWING_WIDTH - left) / len(blocks)
     every = -(-len(blocks) // MAX_COLUMN_NAMES)
     shown = range(0, len(blocks), every)
     places = [left + width * (k + 0.5) for k in shown]
@@ -161,18 +166,20 @@ def column_names(
 
     """
     longest = max(map(len, names), default=0)
-    if COLUMN_LETTER * (longest + 1) <= slot:
+    if COLUMN_LETTER_WIDTH * (longest + 1) <= slot:
         return _level(names, rows, y), 20
     # Aslant they reach to the left, where the first of them has the least room.
     first = min((row[0] for row in rows if len(row)), default=0.0)
-    letters = max(MIN_LETTERS, min(MAX_LETTERS, int(first / (SLANT * COLUMN_LETTER))))
+    letters = max(
+        MIN_COLUMN_LETTERS, min(MAX_COLUMN_LETTERS, int(first / (NAME_SLANT * COLUMN_LETTER_WIDTH)))
+    )
     texts = [
         f'<text class="column" transform="translate({x:.1f} {y + 10}) rotate(-45)">'
         f"{escape(short(name, letters))}</text>"
         for row in rows
         for name, x in zip(names, row, strict=True)
     ]
-    return "".join(texts), 16 + round(SLANT * COLUMN_LETTER * min(longest, letters)) + 6
+    return "".join(texts), 16 + round(NAME_SLANT * COLUMN_LETTER_WIDTH * min(longest, letters)) + 6
 
 
 def _level(names: Sequence[str], rows: Sequence[Sequence[float]], y: float) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-STYLE = Path(__file__).with_name("page.css")  # light and dark
+PAGE_CSS = Path(__file__).with_name("page.css")  # light and dark
+DRAWING_WIDTH = 1000  # of every drawing (SVG), in its own units
 
 
 def document(title: str, body: Iterable[str], style: str = "") -> str:
@@ -27,7 +28,7 @@ def document(title: str, body: Iterable[str], style: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title>"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE.read_text(encoding='utf-8')}{style}</style></head>"
+        f"<style>{PAGE_CSS.read_text(encoding='utf-8')}{style}</style></head>"
         f"<body>\n{inside}\n</body></html>\n"
     )
 

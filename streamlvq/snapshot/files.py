@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from streamlvq.errors import SnapshotError, StreamLVQError
-from streamlvq.snapshot.container import MAX_BYTES
+from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES
 
 try:
     import fcntl
@@ -24,8 +24,8 @@ except ImportError:  # Windows, where a file that is open cannot be removed anyw
 
 T = TypeVar("T")
 
-SUFFIX = ".safetensors"
-UNFINISHED = ".unfinished"
+SNAPSHOT_SUFFIX = ".safetensors"
+UNFINISHED_SUFFIX = ".unfinished"
 POSITION_DIGITS = 20
 _LOG = logging.getLogger("streamlvq")
 _ADVICE = {
@@ -46,7 +46,7 @@ class SnapshotFileError(StreamLVQError, OSError):
     """A snapshot could not be written: the disk is full, the folder is read-only ..."""
 
 
-def read(path: str | Path, limit: int = MAX_BYTES) -> bytes:
+def read(path: str | Path, limit: int = MAX_SNAPSHOT_BYTES) -> bytes:
     """The bytes of a file, unless there are more than `limit`."""
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
@@ -74,7 +74,7 @@ def write_atomically(path: str | Path, data: bytes, mode: int = 0o666) -> None:
     path = Path(path)
     if path.exists() and not path.is_file():
         raise SnapshotFileError(f"{path}: expected a file, got something else; choose another name")
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
     try:
         try:
             _write(unfinished, data, mode)
@@ -85,13 +85,13 @@ def write_atomically(path: str | Path, data: bytes, mode: int = 0o666) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
-        raise _explained(error, path, len(data)) from error
+        raise _write_error(error, path, len(data)) from error
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
-        if fcntl is not None:  # says that somebody is still at it; see `_remove_litter`
+        if fcntl is not None:  # says that somebody is still at it; see `_remove_unfinished`
             with contextlib.suppress(OSError):  # not on every network drive
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         rest = memoryview(data)
@@ -113,14 +113,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _explained(error: OSError, path: Path, size: int) -> SnapshotFileError:
+def _write_error(error: OSError, path: Path, size: int) -> SnapshotFileError:
     reason = error.strerror or str(error)
     advice = _ADVICE.get(error.errno or 0)
     text = f"expected to write {size} bytes, got {reason!r}" + (f": {advice}" if advice else "")
     return SnapshotFileError(error.errno or errno.EIO, text, str(path))
 
 
-class Store:
+class SnapshotFiles:
     """The last few snapshots in a folder, each named after its position in a journal.
 
     Parameters
@@ -138,10 +138,10 @@ class Store:
     --------
 
     >>> import tempfile
-    >>> from streamlvq.snapshot import Store
+    >>> from streamlvq.snapshot import SnapshotFiles
 
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = Store(folder, keep=2)
+    ...     store = SnapshotFiles(folder, keep=2)
     ...     for position in (10, 20, 30):
     ...         path = store.write(b"state %d" % position, position)
     ...     data, position, path = store.newest(check=bytes)
@@ -155,9 +155,11 @@ class Store:
         self, folder: str | Path, keep: int = 5, prefix: str = "snapshot", mode: int = 0o666
     ) -> None:
         if keep < 1:
-            raise ValueError(f"Store(keep=...): expected at least 1, got {keep!r}")
+            raise ValueError(f"SnapshotFiles(keep=...): expected at least 1, got {keep!r}")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", prefix):
-            raise ValueError(f"Store(prefix=...): expected letters and digits, got {prefix!r}")
+            raise ValueError(
+                f"SnapshotFiles(prefix=...): expected letters and digits, got {prefix!r}"
+            )
         self.folder = Path(folder)
         self.keep = keep
         self.prefix = prefix
@@ -165,7 +167,7 @@ class Store:
         self._good: Path | None = None  # the newest that is known to be
         self._lock = threading.Lock()
         digits = f"[0-9]{{{POSITION_DIGITS}}}"
-        self._name = re.compile(rf"{re.escape(prefix)}-({digits}){re.escape(SUFFIX)}")
+        self._name = re.compile(rf"{re.escape(prefix)}-({digits}){re.escape(SNAPSHOT_SUFFIX)}")
 
     def paths(self) -> list[Path]:
         """All of them, the newest first."""
@@ -189,20 +191,20 @@ class Store:
         """Write a snapshot of what was known at a position; remove those that are too many."""
         if not 0 <= position < 10**POSITION_DIGITS:
             raise ValueError(f"position: expected 0 to 10**{POSITION_DIGITS}, got {position!r}")
-        path = self.folder / f"{self.prefix}-{position:0{POSITION_DIGITS}}{SUFFIX}"
+        path = self.folder / f"{self.prefix}-{position:0{POSITION_DIGITS}}{SNAPSHOT_SUFFIX}"
         with self._lock:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise _explained(error, path, len(data)) from error
+                raise _write_error(error, path, len(data)) from error
             write_atomically(path, data, self.mode)
             self._good = path
             self._prune()
-            self._remove_litter()
+            self._remove_unfinished()
         return path
 
     def newest(
-        self, check: Callable[[bytes], T], *, limit: int = MAX_BYTES
+        self, check: Callable[[bytes], T], *, limit: int = MAX_SNAPSHOT_BYTES
     ) -> tuple[T, int, Path] | None:
         """The newest snapshot that `check` accepts: what it returned, the position, the file.
 
@@ -235,9 +237,9 @@ class Store:
                 except OSError as error:
                     _LOG.warning("snapshot %s is old but could not be removed: %s", path, error)
 
-    def _remove_litter(self) -> None:
+    def _remove_unfinished(self) -> None:
         """Unfinished files of a program that was killed; whoever is still writing holds a lock."""
-        for path in self.folder.glob(f".{self.prefix}-*{UNFINISHED}"):
+        for path in self.folder.glob(f".{self.prefix}-*{UNFINISHED_SUFFIX}"):
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

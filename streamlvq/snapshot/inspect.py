@@ -10,11 +10,11 @@ from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Prototype
 from streamlvq.snapshot.snapshot import Snapshot
 
-BAR = 30  # characters of the longest bar
-LONGEST_NAME = 24
-MOST_NAMES = 4  # of transformed features
-GAP = "  "
-FUSED = "fused"  # what `streamlvq.fusion` calls the node of a model that is that of no node
+BAR_COLUMNS = 30  # of the longest bar
+MAX_NAME_CHARACTERS = 24
+MAX_LISTED_FEATURES = 4  # of a transform
+COLUMN_GAP = "  "
+FUSED_NODE = "fused"  # node name that `streamlvq.fusion` gives to common models
 
 
 def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = None) -> str:
@@ -62,7 +62,7 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
         if name:
             weight = snapshot.weights[name]
             blocks.append([f"{name}: {type(model).__name__}, weight {weight:.2f}"])
-        blocks += _of_model(snapshot, model, max(1, features), width)
+        blocks += _model_blocks(snapshot, model, max(1, features), width)
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -79,7 +79,7 @@ def _header(snapshot: Snapshot, width: int | None) -> list[str]:
 
 
 def _fused(snapshot: Snapshot) -> list[str]:
-    if snapshot.node != FUSED:
+    if snapshot.node != FUSED_NODE:
         return []
     return [
         "fused from several nodes, in coordinates between theirs, which fit no sensor exactly;",
@@ -96,8 +96,8 @@ def _transform(snapshot: Snapshot) -> list[str]:
 
 
 def _listed(features: Sequence[Hashable]) -> str:
-    shown = ", ".join(map(_name, features[:MOST_NAMES]))
-    more = len(features) - MOST_NAMES
+    shown = ", ".join(map(_name, features[:MAX_LISTED_FEATURES]))
+    more = len(features) - MAX_LISTED_FEATURES
     return f"{shown} and {more} more features" if more > 0 else shown
 
 
@@ -108,7 +108,7 @@ def _classes(snapshot: Snapshot) -> list[str]:
     return aligned([["class", "samples"], *([_name(k), str(n)] for k, n in counts.items())])
 
 
-def _of_model(
+def _model_blocks(
     snapshot: Snapshot, model: LVQClassifier, features: int, width: int | None
 ) -> list[list[str]]:
     if not model.classes:
@@ -151,9 +151,16 @@ def _bars(
     longest = max(relevances.values(), default=0.0)
     rows = [[_name(name), f"{relevances[name]:.3f}"] for name in features]
     lines = aligned(rows)
-    room = BAR if width is None else max(1, min(BAR, width - max(map(columns, lines)) - len(GAP)))
+    room = (
+        BAR_COLUMNS
+        if width is None
+        else max(1, min(BAR_COLUMNS, width - max(map(terminal_columns, lines)) - len(COLUMN_GAP)))
+    )
     bars = [_bar(relevances[name] / longest if longest > 0 else 0.0, room) for name in features]
-    return ["relevance", *(f"{t}{GAP}{bar}".rstrip() for t, bar in zip(lines, bars, strict=True))]
+    return [
+        "relevance",
+        *(f"{t}{COLUMN_GAP}{bar}".rstrip() for t, bar in zip(lines, bars, strict=True)),
+    ]
 
 
 def _bar(share: float, room: int) -> str:
@@ -168,7 +175,7 @@ def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[
         return rows
     used, count = 0, 0
     for column in zip(*rows, strict=True):
-        used += max(map(columns, column)) + (len(GAP) if count else 0)
+        used += max(map(terminal_columns, column)) + (len(COLUMN_GAP) if count else 0)
         if used > width and count >= least:
             break
         count += 1
@@ -177,10 +184,12 @@ def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Lines of a table: the first columns to the left, as names are, the others to the right."""
-    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(terminal_columns, column)) for column in zip(*rows, strict=True)]
     return [
-        GAP.join(
-            cell + " " * (room - columns(cell)) if k < left else " " * (room - columns(cell)) + cell
+        COLUMN_GAP.join(
+            cell + " " * (room - terminal_columns(cell))
+            if k < left
+            else " " * (room - terminal_columns(cell)) + cell
             for k, (cell, room) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -191,14 +200,14 @@ def _name(name: Hashable) -> str:
     """A name on one line, whatever is in it: it may come from anywhere."""
     text = name if isinstance(name, str) else str(name)
     text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    return text if len(text) <= MAX_NAME_CHARACTERS else text[: MAX_NAME_CHARACTERS - 1] + "…"
 
 
 def _number(value: float) -> str:
     return "-" if value != value else f"{value:.4g}"
 
 
-def columns(text: str) -> int:
+def terminal_columns(text: str) -> int:
     """The columns of a terminal that a text takes: Chinese takes two each, accents none."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1

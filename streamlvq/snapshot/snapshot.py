@@ -22,7 +22,7 @@ from streamlvq.estimator import (
 from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Prototype
-from streamlvq.snapshot.container import MAX_BYTES, decode, encode
+from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
 from streamlvq.snapshot.files import read, write_atomically
 from streamlvq.snapshot.state import COMMITTEE, Meta, capture, check, from_arrays, to_arrays
 from streamlvq.vectorize import name_order
@@ -33,7 +33,7 @@ MAX_NODE_LENGTH = 200
 ByFeature = dict[Hashable, float]
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _SnapshotFile(msgspec.Struct, forbid_unknown_fields=True):
     """The metadata of a snapshot."""
 
     node: str
@@ -143,15 +143,15 @@ class Snapshot:
         state = self._state.innermost
         return dict(state.parts) if state.kind == COMMITTEE else {"": state}
 
-    def to_bytes(self, *, limit: int = MAX_BYTES) -> bytes:
+    def to_bytes(self, *, limit: int = MAX_SNAPSHOT_BYTES) -> bytes:
         """Return the bytes of a safetensors file; raises `SnapshotError` if it is too large."""
         arrays, meta = to_arrays(self._state)
-        file = _File(self._node, self._created, self._readings, meta)
+        file = _SnapshotFile(self._node, self._created, self._readings, meta)
         return encode(arrays, msgspec.structs.asdict(file), limit=limit)
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, *, limit: int = MAX_BYTES, limits: StateLimits = DEFAULT_LIMITS
+        cls, data: bytes, *, limit: int = MAX_SNAPSHOT_BYTES, limits: StateLimits = DEFAULT_LIMITS
     ) -> Self:
         """The opposite of `to_bytes`; raises `SnapshotError` for anything damaged or impossible.
 
@@ -168,7 +168,7 @@ class Snapshot:
         """
         arrays, metadata = decode(data, limit=limit)
         try:
-            file = msgspec.convert(metadata, _File)
+            file = msgspec.convert(metadata, _SnapshotFile)
         except (msgspec.ValidationError, OverflowError) as error:
             raise SnapshotError(f"metadata: {error}") from error
         _check_node(file.node)
@@ -180,12 +180,12 @@ class Snapshot:
             snapshot._built = built
         return snapshot
 
-    def save(self, path: str | Path, *, limit: int = MAX_BYTES) -> None:
+    def save(self, path: str | Path, *, limit: int = MAX_SNAPSHOT_BYTES) -> None:
         """Write a file that is there as a whole or not at all, also after a loss of power."""
         write_atomically(path, self.to_bytes(limit=limit))
 
     @classmethod
-    def load(cls, path: str | Path, *, limit: int = MAX_BYTES) -> Self:
+    def load(cls, path: str | Path, *, limit: int = MAX_SNAPSHOT_BYTES) -> Self:
         """Read a file; raises `SnapshotError` if it is none, damaged, or larger than `limit`."""
         try:
             return cls.from_bytes(read(path, limit), limit=limit)

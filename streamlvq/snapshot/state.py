@@ -37,11 +37,11 @@ Meta = dict[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
 
 COMMITTEE = LVQCommittee.__name__
-MODELS = {name: cls for name, cls in kinds("streamlvq.models").items() if name != COMMITTEE}
-WRAPPERS = kinds("streamlvq.wrappers")
-MAX_DEPTH = 4  # transform, rejector, integrator, model
+MODEL_CLASSES = {name: cls for name, cls in kinds("streamlvq.models").items() if name != COMMITTEE}
+WRAPPER_CLASSES = kinds("streamlvq.wrappers")
+MAX_NESTING = 4  # transform, rejector, integrator, model
 MAX_NAME_LENGTH = 10_000
-_EXPECTED = "expected text, a whole or other number, a bool or None"
+_EXPECTED_VALUE = "expected text, a whole or other number, a bool or None"
 
 
 class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,9 +109,9 @@ def check(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any
     Return the classifier if it had to be rebuilt to know that. A model without wrappers need not
     be: this takes half the time and no memory.
     """
-    if state.kind not in MODELS:
+    if state.kind not in MODEL_CLASSES:
         return build_estimator(state, limits=limits)
-    MODELS[state.kind].check_state(state, limits=limits)
+    MODEL_CLASSES[state.kind].check_state(state, limits=limits)
     return None
 
 
@@ -132,7 +132,7 @@ def to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
     (['memory/counts', 'memory/logs', 'memory/times'], 'GLVQ')
 
     """
-    if state.kind in WRAPPERS:
+    if state.kind in WRAPPER_CLASSES:
         arrays, inner = to_arrays(state.parts["classifier"])
         meta = {
             "type": state.kind,
@@ -177,7 +177,7 @@ def from_arrays(arrays: Mapping[str, Array], meta: Meta) -> EstimatorState:
 
     Whether the numbers can be those of a model is for `check` and `build_estimator` to find.
     """
-    return _from_arrays(arrays, meta, MAX_DEPTH)
+    return _from_arrays(arrays, meta, MAX_NESTING)
 
 
 def _from_arrays(arrays: Mapping[str, Array], meta: Meta, depth: int) -> EstimatorState:
@@ -185,8 +185,8 @@ def _from_arrays(arrays: Mapping[str, Array], meta: Meta, depth: int) -> Estimat
     if not isinstance(kind, str):
         raise SnapshotError(f"expected the type of a classifier, got {str(kind)[:80]!r}")
     if depth == 0:
-        raise SnapshotError(f"expected at most {MAX_DEPTH - 1} wrappers around a model, got more")
-    if kind in WRAPPERS:
+        raise SnapshotError(f"expected at most {MAX_NESTING - 1} wrappers around a model, got more")
+    if kind in WRAPPER_CLASSES:
         return _wrapper_from_arrays(arrays, _convert(meta, WrapperMeta), depth)
     if kind == COMMITTEE:
         return _committee_from_arrays(arrays, _convert(meta, CommitteeMeta))
@@ -205,8 +205,8 @@ def _model_from_json(arrays: Arrays, meta: ModelMeta) -> EstimatorState:
 
 
 def _blank(meta: BlankMeta | ModelMeta) -> EstimatorState:
-    if meta.type not in MODELS:
-        raise SnapshotError(f"expected one of {', '.join(MODELS)}, got {meta.type[:80]!r}")
+    if meta.type not in MODEL_CLASSES:
+        raise SnapshotError(f"expected one of {', '.join(MODEL_CLASSES)}, got {meta.type[:80]!r}")
     return EstimatorState(meta.type, _decode_parameters(meta.type, meta.parameters))
 
 
@@ -293,7 +293,9 @@ def encode_name(value: Hashable, what: str) -> list[Any]:
         return ["float", value.hex()]
     if value is None:
         return ["none", None]
-    raise SnapshotError(f"{what}: {_EXPECTED} to put into a snapshot, got {str(value)[:80]!r}")
+    raise SnapshotError(
+        f"{what}: {_EXPECTED_VALUE} to put into a snapshot, got {str(value)[:80]!r}"
+    )
 
 
 def decode_name(encoded: Any, what: str) -> Hashable:
@@ -308,7 +310,7 @@ def decode_name(encoded: Any, what: str) -> Hashable:
                 return restored
         except (ValueError, OverflowError):
             pass
-    raise SnapshotError(f"{what}: {_EXPECTED} with its type, got {str(encoded)[:80]!r}")
+    raise SnapshotError(f"{what}: {_EXPECTED_VALUE} with its type, got {str(encoded)[:80]!r}")
 
 
 def _decode_value(kind: Any, value: Any) -> Hashable:
@@ -369,7 +371,9 @@ def encode_parameter(value: Any, what: str) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return {"names": [encode_name(name, what) for name in value]}
-    raise SnapshotError(f"{what}: {_EXPECTED} to put into a snapshot, got {str(value)[:80]!r}")
+    raise SnapshotError(
+        f"{what}: {_EXPECTED_VALUE} to put into a snapshot, got {str(value)[:80]!r}"
+    )
 
 
 def decode_parameter(encoded: Any, what: str) -> Any:
