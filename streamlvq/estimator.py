@@ -1,4 +1,4 @@
-"""The state of models and wrappers as data, and what other packages may ask of them.
+"""States of models and wrappers as data, and the interface to models and wrappers.
 
 A model or wrapper gives its whole state as an `EstimatorState` and is rebuilt from one, bit for
 bit. `streamlvq.snapshot` turns states into bytes, `streamlvq.fusion` reads and writes them; neither
@@ -22,16 +22,16 @@ from streamlvq.errors import SnapshotError
 
 Array = npt.NDArray[Any]
 
-MAX_NUMBERS = 2**28  # in one model, unless the caller allows more: 2 GiB
+MAX_NUMBERS = 2**28  # in one untrusted model, unless the caller allows more: 2 GiB
 TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself
 ESTIMATOR_PACKAGES = ("streamlvq.models", "streamlvq.wrappers")
-# What a constructor, or a memory that is handed back, may raise when it is given false numbers.
+# Raised by constructors and wrappers that are given an invalid state.
 INVALID_STATE_ERRORS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True)
 class StateLimits:
-    """How much a state may ask for, whatever it says about itself."""
+    """Limits on what a state may make its reader allocate."""
 
     max_numbers: int = MAX_NUMBERS  # that a model allocates
 
@@ -54,7 +54,7 @@ class EstimatorState:
     arrays
         What was learnt, by name.
     extra
-        What JSON can say beside the arrays: `features`, `classes`, `columns` and `sizes` of a
+        JSON-compatible values beside the arrays: `features`, `classes`, `columns` and `sizes` of a
         model, `memory` of a wrapper (None if it was left out).
     parts
         `"classifier"` inside a wrapper, or the named members of a committee.
@@ -69,7 +69,7 @@ class EstimatorState:
 
     @property
     def innermost(self) -> EstimatorState:
-        """The state of the model or committee inside all wrappers."""
+        """State of the model or committee inside all wrappers."""
         state = self
         while "classifier" in state.parts:
             state = state.parts["classifier"]
@@ -88,7 +88,7 @@ class EstimatorState:
 
 
 def _same_value(one: Any, other: Any) -> bool:
-    """Compare values by type as well: 1, 1.0 and True are different labels in a file."""
+    """Compare values and their types: 1, 1.0 and True are different labels in a file."""
     if isinstance(one, EstimatorState) and isinstance(other, EstimatorState):
         return one.same_as(other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -112,16 +112,16 @@ class Estimator(Protocol):
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The labels learnt so far, in the order of their appearance."""
+        """Labels learnt so far, in the order of their appearance."""
 
     @property
     def samples(self) -> int:
-        """Labelled samples learnt so far."""
+        """Number of labelled samples learnt so far."""
 
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Copy everything; without `readings` leave out what is about single readings.
+        """Copy the whole state; without `readings` leave out single readings.
 
         Raises `SnapshotError` for what `from_state` with the same limits would refuse.
         """
@@ -139,7 +139,7 @@ class Estimator(Protocol):
 
 @functools.cache
 def kinds(package: str) -> Mapping[str, type[Any]]:
-    """The classes that a package exports, by name."""
+    """Return the classes that a package exports, by name."""
     module = importlib.import_module(package)
     return MappingProxyType({name: getattr(module, name) for name in module.__all__})
 
@@ -168,7 +168,7 @@ def check_ours(estimator: Any) -> None:
 
 
 def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any:
-    """Rebuild the model or wrapper that a state is of; raises `SnapshotError` if it cannot be.
+    """Rebuild the model or wrapper of a state; raises `SnapshotError` if it cannot be.
 
     Examples
     --------
@@ -191,13 +191,11 @@ def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMI
 # --- parameters -----------------------------------------------------------------------------------
 
 
-_PARAMETER_NAMES: dict[
-    type[Any], tuple[str, ...]
-] = {}  # a signature takes longer than all the rest
+_PARAMETER_NAMES: dict[type[Any], tuple[str, ...]] = {}  # a cache: inspecting signatures is slow
 
 
 def parameter_names(cls: type[Any]) -> tuple[str, ...]:
-    """The parameters of a model or wrapper, without what it wraps."""
+    """Return the constructor arguments of a model or wrapper, without the wrapped classifier."""
     if cls not in _PARAMETER_NAMES:
         names = inspect.signature(cls).parameters
         _PARAMETER_NAMES[cls] = tuple(name for name in names if name != "classifier")
@@ -205,7 +203,7 @@ def parameter_names(cls: type[Any]) -> tuple[str, ...]:
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
-    """Copy the constructor arguments of a model or wrapper, without what it wraps."""
+    """Copy the constructor arguments of a model or wrapper, without the wrapped classifier."""
     values = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
     return {name: _copied(value) for name, value in values.items()}
 
@@ -242,7 +240,7 @@ def check_between(what: str, value: int, low: int, high: int) -> None:
 
 
 def check_distinct(names: list[Any], what: str) -> None:
-    """Raise `SnapshotError` if a name comes twice."""
+    """Raise `SnapshotError` if a name occurs twice."""
     try:
         distinct = len(set(names)) == len(names)
     except TypeError as error:
@@ -252,5 +250,5 @@ def check_distinct(names: list[Any], what: str) -> None:
 
 
 def without_numpy(value: Any) -> Any:
-    """A numpy scalar as the Python number that it stands for; anything else as it is."""
+    """Convert a numpy scalar to a Python number; return anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value

@@ -317,8 +317,8 @@ def test_snapshots_have_the_limit_that_is_asked_for() -> None:
         ({"a": [1.0]}, {}, "got list"),
         ({"a b": np.zeros(1)}, {}, "names of arrays"),
         ({"metadata": np.zeros(1)}, {}, "it is taken"),
-        ({}, {"x": object()}, "what JSON can say"),
-        ({}, {"x": b"bytes"}, "what JSON can say"),
+        ({}, {"x": object()}, "what JSON can express"),
+        ({}, {"x": b"bytes"}, "what JSON can express"),
     ],
 )
 def test_encode_refuses_what_cannot_be_kept(arrays: Any, metadata: Any, message: str) -> None:

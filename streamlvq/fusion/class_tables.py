@@ -1,4 +1,4 @@
-"""What nodes know, on common features and labels: statistics of classes, prototypes, metrics.
+"""Statistics of classes, prototypes and metrics of all nodes on common features and labels.
 
 Axes: nodes, classes, features. Where a node has nothing to say its count is zero.
 """
@@ -54,14 +54,14 @@ class Axes:
         return _distinct(self.features), _distinct(self.labels)
 
     def columns(self, model: Model) -> npt.NDArray[np.int64]:
-        """Where the features of a model are among the common ones."""
+        """Return the positions of a model's features among the common ones."""
         if model.features == self.features:
             return np.arange(len(self.features))
         place = {name: k for k, name in enumerate(self.features)}
         return np.array([place[name] for name in model.features], np.int64)
 
     def codes(self, model: Model) -> npt.NDArray[np.int64]:
-        """Where the labels of a model are among the common ones."""
+        """Return the positions of a model's labels among the common ones."""
         place = {label: k for k, label in enumerate(self.labels)}
         return np.array([place[label] for label in model.labels], np.int64)
 
@@ -115,7 +115,7 @@ class ClassTables:
 
     @functools.cached_property
     def _believed(self) -> Floats:
-        """The share of what nodes say they have seen that is believed: counts can be lied about."""
+        """Return the believed share of the counts that nodes claim."""
         believed = np.ones(self.samples.shape)
         for k, column in enumerate(mean_evidence(self.samples).T):
             holders = int((column > 0).sum())
@@ -202,7 +202,7 @@ def _distinct(names: Sequence[Any]) -> list[str]:
 
 
 def _median(values: Floats) -> Floats:
-    """Along the first axis, without what is missing; NaN if nothing is left."""
+    """Return the median along the first axis without missing values; NaN if all are missing."""
     ordered = np.sort(values, axis=0)  # NaN come last
     known = np.isfinite(values).sum(axis=0)
     low = np.take_along_axis(ordered, np.maximum(known - 1, 0)[None] // 2, axis=0)[0]

@@ -54,7 +54,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """What was done to one node.
+    """Result of a fusion for one node.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The sharing graph of a fusion, and where its nodes are drawn."""
+"""The sharing graph of a fusion, and the layout of its nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_DRAWN_EDGES = 1500  # the thickest ones; more cannot be told apart
 
 
 class EdgeOfReport(Protocol):
-    """Two nodes that share classes."""
+    """An edge of a fusion report: two nodes that share classes."""
 
     @property
     def a(self) -> str: ...
@@ -34,7 +34,7 @@ class EdgeOfReport(Protocol):
 
 
 class ReportOfFusion(Protocol):
-    """What is drawn of a `streamlvq.fusion.FusionReport`."""
+    """The part of `streamlvq.fusion.FusionReport` that is drawn."""
 
     @property
     def nodes(self) -> Mapping[str, Any]: ...
@@ -45,7 +45,7 @@ class ReportOfFusion(Protocol):
 
 
 def sharing_graph(report: ReportOfFusion, ax: Axes | None = None) -> Axes:
-    """Which nodes share classes, and how well a correction explains what lies between them.
+    """Draw which nodes share classes, and how far they disagree after the correction.
 
     Two nodes are joined where both know a class: the more classes, the thicker the line. Its colour
     says how far the two still disagree after the correction. Beside a node: how far its sensors are
@@ -114,7 +114,7 @@ def _draw_node(axes: Axes, node: Any, spot: Spot) -> None:
 
 
 def _lines(node: Any) -> list[str]:
-    """What is written beside a node."""
+    """Return the lines of text beside a node."""
     lines = [short(node.node), f"off by {node.drift:.1f}"]
     lines += [f"+ {short(', '.join(node.gained), 30)}"] if node.gained else []
     return lines + (["left out"] if node.left_out is not None else [])
@@ -139,12 +139,9 @@ def _write(axes: Axes, lines: Sequence[str], spot: Spot, above: bool) -> None:
 
 
 def ring_spots(components: Sequence[Sequence[str]]) -> dict[str, Spot]:
-    """A place for every node, y upwards; parts stand side by side and in rows if they are many.
+    """Place the nodes of each component on a ring, y upwards, and the rings in rows.
 
-    Parameters
-    ----------
-    components
-        The nodes of each connected part. Each ring begins at its top and goes on clockwise.
+    Each ring begins at its top and goes clockwise.
 
     Examples
     --------
@@ -169,7 +166,7 @@ def ring_spots(components: Sequence[Sequence[str]]) -> dict[str, Spot]:
 
 
 def upper_nodes(components: Sequence[Sequence[str]], spots: Mapping[str, Spot]) -> set[str]:
-    """Those in the upper half of a ring, whose names go above them, where no lines are."""
+    """Return the nodes in the upper halves of rings, whose names go above them, clear of lines."""
     upper = set()
     for members in components:
         heights = [spots[name][1] for name in members]

@@ -1,4 +1,4 @@
-"""decisions_over_time."""
+"""Decisions and probabilities over time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_READING = -1
 def decisions_over_time(
     times: Sequence[Any], decisions: Sequence[Any], truth: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """What was said at which time, how probable each class was, and what was true.
+    """Draw decisions over time, with class probabilities and true labels.
 
     The probabilities of the classes fill the lower part, one above the other. Above them are the
     decisions, with a cross on each that was accepted and wrong, and the truth. Times without
@@ -103,7 +103,7 @@ def _check(count: int, said: Sequence[_Said], truth: Sequence[Label] | None) -> 
 
 
 def _classes(said: Sequence[_Said], truth: Sequence[Label] | None) -> list[Label]:
-    """The classes as models know them: in the order in which they appeared."""
+    """Return the classes in the order of their appearance."""
     known = [label for one in said for label in one.probabilities]
     given = [one.label for one in said if one.label is not None]
     return list(dict.fromkeys([*known, *given, *(truth or ())]))
@@ -117,7 +117,7 @@ def _colour(one: _Said, styles: Styles) -> str:
 
 
 class _Cells(NamedTuple):
-    """Every reading is shown from half way to the one before to half way to the next."""
+    """Cells on the time axis: each reading extends half way to its neighbours."""
 
     edges: Floats
     readings: Ints  # which reading each cell shows, or NO_READING
@@ -125,7 +125,7 @@ class _Cells(NamedTuple):
 
 
 def _numbers(axes: Any, times: Sequence[Any]) -> Floats:
-    """Times as matplotlib counts them; from now on the axis shows dates if they are dates."""
+    """Convert times to matplotlib's numbers, and show dates on the axis if they are dates."""
     axes.xaxis.update_units(times)
     return np.asarray(axes.convert_xunits(list(times)), dtype=np.float64)
 
@@ -151,7 +151,7 @@ def _cells(times: Floats) -> _Cells:
 
 
 def _draw_probabilities(axes: Axes, cells: _Cells, said: Sequence[_Said], styles: Styles) -> None:
-    """One above the other; nothing where nothing was known."""
+    """Draw stacked probabilities; nothing where they are unknown."""
     known = np.array([[one.probabilities.get(label, 0.0) for label in styles] for one in said])
     heights = np.cumsum(known, axis=1)
     heights[[not one.probabilities for one in said]] = np.nan
@@ -165,7 +165,7 @@ def _draw_probabilities(axes: Axes, cells: _Cells, said: Sequence[_Said], styles
 def _draw_strip(
     axes: Axes, cells: _Cells, colours: Sequence[str], extent: tuple[float, float]
 ) -> None:
-    """A row of cells, framed so that white ones differ from times without readings."""
+    """Draw a row of cells with a frame, so that white cells differ from missing ones."""
     from matplotlib.colors import to_rgba_array  # noqa: PLC0415
 
     pixels = np.array(to_rgba_array(colours))[cells.readings]
@@ -180,7 +180,7 @@ def _draw_strip(
 def _draw_crosses(
     axes: Axes, cells: _Cells, said: Sequence[_Said], truth: Sequence[Label]
 ) -> list[Artist]:
-    """On what was accepted and wrong."""
+    """Mark decisions that were accepted and wrong."""
     wrong = [
         one.reason is None and one.label != label for one, label in zip(said, truth, strict=True)
     ]

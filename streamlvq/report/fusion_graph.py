@@ -1,4 +1,4 @@
-"""The sharing graph as a drawing (SVG) that follows the colours of the page."""
+"""The sharing graph of a fusion as a drawing (SVG) in the colours of the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_NODE_RADIUS = 13.0
 
 
 def graph_drawing(report: FusionReport) -> str:
-    """Circles for nodes, lines where they share classes; with what a pointer asks for."""
+    """Draw nodes as circles and shared classes as lines, with tooltips."""
     rings = ring_spots(report.components)
     spots, height, step = _scaled(rings)
     radius = min(MAX_NODE_RADIUS, 0.4 * step)
@@ -50,7 +50,7 @@ def graph_drawing(report: FusionReport) -> str:
 
 
 def graph_words(report: FusionReport) -> str:
-    """How to read the drawing."""
+    """Explain how to read the drawing."""
     words = (
         "Two nodes are joined if both know a class: the more classes, the thicker the line, and "
         "the redder, the further apart the two remain after the correction. Beside a node: how far "
@@ -72,7 +72,7 @@ def graph_words(report: FusionReport) -> str:
 
 
 def _scaled(spots: Mapping[str, Spot]) -> tuple[dict[str, Spot], float, float]:
-    """Places on the drawing, y downwards; its height; how far neighbours are apart."""
+    """Return the places of nodes (y downwards), the height of the drawing and the node distance."""
     xs, ys = [x for x, _ in spots.values()], [y for _, y in spots.values()]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
     step = min(
@@ -113,7 +113,7 @@ def _circle(node: NodeReport, spot: Spot, radius: float) -> str:
 def _outwards(
     components: Sequence[Sequence[str]], spots: Mapping[str, Spot]
 ) -> dict[str, tuple[float, float]]:
-    """The direction from the middle of its ring to each node: there are no lines beyond it."""
+    """Return the direction from the middle of its ring to each node: no lines lie beyond."""
     ways = {}
     for members in components:
         middle = [sum(spots[name][axis] for name in members) / len(members) for axis in (0, 1)]
@@ -127,7 +127,7 @@ def _outwards(
 def _name(
     node: NodeReport, spots: Mapping[str, Spot], way: tuple[float, float], radius: float
 ) -> str:
-    """What is written beside a node, outside of its ring."""
+    """Return the text beside a node, outside of its ring."""
     (x, y), (across, down) = spots[node.node], way
     upright = abs(across) < MAX_UPRIGHT_SINE if len(spots) <= MAX_TALL_NAMES else abs(across) < 1e-6
     anchor = "middle" if upright else "start" if across > 0 else "end"
@@ -158,7 +158,7 @@ def _words(node: NodeReport, letters: int) -> list[str]:
 
 
 def _letters(spots: Mapping[str, Spot], name: str, anchor: str) -> int:
-    """How many there is room for, up to the edge or half the way to the next node."""
+    """Return how many letters fit, up to the edge or half way to the next node."""
     x, y = spots[name]
     beside = [other - x for other, height in spots.values() if abs(height - y) < 3 * LINE_HEIGHT]
     right = min([DRAWING_WIDTH - x, *(gap / 2 for gap in beside if gap > 0)])

@@ -1,4 +1,4 @@
-"""Maps of shifts and gains: a row for each node, a column for each feature.
+"""Maps of shifts and gains: one row per node, one column per feature.
 
 Shifts are in a unit that suits every feature: the within-class deviation.
 """
@@ -38,19 +38,19 @@ MAX_COLUMN_LETTERS, MIN_COLUMN_LETTERS = 28, 10
 
 
 def offsets_drawing(features: Sequence[str], offsets: Mapping[str, Floats]) -> str:
-    """How far each feature of each node is off, in within-class deviations."""
+    """Draw how far each feature of each node is off, in within-class deviations."""
     reach = 1.0, MAX_OFFSET
     return _map(features, offsets, reach, lambda value: f"{value:+.2f} within-class deviations")
 
 
 def gains_drawing(features: Sequence[str], gains: Mapping[str, Floats]) -> str:
-    """Gains on a scale where twice and half are equally far from none."""
+    """Draw gains on a logarithmic scale."""
     ratios = {name: np.log2(np.where(gain > 0, gain, np.nan)) for name, gain in gains.items()}
     return _map(features, ratios, (0.1, MAX_LOG_GAIN), lambda value: f"times {2.0**value:.3f}")
 
 
 def map_words(features: Sequence[str], nodes: int) -> str:
-    """What is not shown, if there is too much."""
+    """Explain what is left out of a map that would be too large."""
     words = ""
     if len(features) > MAX_COLUMNS:
         some = -(-len(features) // MAX_COLUMNS)
@@ -66,7 +66,7 @@ def _map(
     reach: tuple[float, float],
     words: Callable[[float], str],
 ) -> str:
-    """The colours reach as far as the values, within limits.
+    """Draw a map; the colour scale follows the values, within limits.
 
     Noise stays pale, and one feature that is far off does not bleach all others.
     """
@@ -131,7 +131,7 @@ def _feature_names(
     left: int,
     y: float,
 ) -> tuple[str, int]:
-    """Names below the columns, and how much space they take."""
+    """Return the names below the columns, and the height that they take."""
     width = (DRAWING_WIDTH - left) / len(blocks)
     every = -(-len(blocks) // MAX_COLUMN_NAMES)
     shown = range(0, len(blocks), every)
@@ -145,18 +145,10 @@ def _feature_names(
 def column_names(
     names: Sequence[str], rows: Sequence[Sequence[float]], slot: float, y: float
 ) -> tuple[str, int]:
-    """The names, and how much space they take.
+    """Return the names of columns as SVG text, and the height that they take.
 
-    Parameters
-    ----------
-    names
-        Of the columns.
-    rows
-        Where their middles are; several, if the same columns are drawn side by side.
-    slot
-        How wide a column is.
-    y
-        Where the columns end.
+    `rows` has the middles of the columns (several rows if the same columns are drawn side by side),
+    `slot` is the width of a column and `y` where the columns end.
 
     Examples
     --------
@@ -194,7 +186,7 @@ def _level(names: Sequence[str], rows: Sequence[Sequence[float]], y: float) -> s
 
 
 def shift_offsets(report: FusionReport, snapshots: Iterable[Snapshot]) -> Offsets:
-    """How far each feature of each node is off, in within-class deviations.
+    """Return how far each feature of each node is off, in within-class deviations.
 
     Where sensors differ by a gain too, it depends on the reading: this is at their mean reading.
     """
@@ -207,7 +199,7 @@ def shift_offsets(report: FusionReport, snapshots: Iterable[Snapshot]) -> Offset
 
 
 def offset(features: Sequence[str], node: NodeReport, snapshot: Snapshot | None) -> Floats:
-    """How far readings of a node are from where they would be in the common coordinates."""
+    """Return how far the readings of a node are from common coordinates."""
     shift, gain = of_features(features, node.shift, 0.0), of_features(features, node.gain, 1.0)
     if snapshot is None or np.all(gain == 1.0):
         return shift
@@ -216,7 +208,7 @@ def offset(features: Sequence[str], node: NodeReport, snapshot: Snapshot | None)
 
 
 def deviations(report: FusionReport, snapshots: Iterable[Snapshot]) -> Floats:
-    """The within-class deviation of each feature: the median of the nodes, so that none can lie.
+    """Return the within-class deviation of each feature: the median over nodes.
 
     NaN where it is not known or zero: nothing can be measured with it.
     """
@@ -228,7 +220,7 @@ def deviations(report: FusionReport, snapshots: Iterable[Snapshot]) -> Floats:
 
 
 def natural(names: Iterable[str]) -> tuple[str, ...]:
-    """In the order of the numbers in them: bands of a spectrum belong side by side.
+    """Sort names by the numbers in them, so that bands of a spectrum are side by side.
 
     Examples
     --------
@@ -250,7 +242,7 @@ def of_features(features: Sequence[str], values: Mapping[str, float], absent: fl
 
 
 def rms(values: Floats) -> float:
-    """NaN if nothing is known."""
+    """Return the root mean square of the finite values; NaN without any."""
     known = values[np.isfinite(values)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else math.nan
 
@@ -272,14 +264,14 @@ def _mean_reading(features: Sequence[str], snapshot: Snapshot) -> Floats:
 
 
 def _divided(sums: Floats, total: Floats) -> Floats:
-    """NaN where there is nothing."""
+    """Divide; NaN where the total is zero."""
     ratio = np.full(len(sums), np.nan)
     np.divide(sums, total, out=ratio, where=total > 0)
     return ratio
 
 
 def _rows(features: Sequence[str], table: Mapping[object, Mapping[object, float]]) -> Floats:
-    """A row for each class; names in a report are texts."""
+    """Return one row per class; feature names in a report are text."""
     rows = [{str(name): value for name, value in row.items()} for row in table.values()]
     if not rows:
         return np.full((1, len(features)), np.nan)

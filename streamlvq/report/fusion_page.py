@@ -1,4 +1,4 @@
-"""The page of a fusion: HTML that needs nothing else."""
+"""The page of a fusion: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_BAR_REM = 20.0
 def fusion_html(
     report: FusionReport, snapshots: Sequence[Snapshot] = (), fused: Fused | None = None
 ) -> str:
-    """Return the page of a fusion.
+    """Return the HTML page of a fusion.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def _trial(report: FusionReport, name: str, worst: float) -> str:
 
 
 def _weights(report: FusionReport) -> str:
-    """How much each node had to say about each class."""
+    """Return a table of the weight of each node in each class."""
     if len(report.nodes) > MAX_WEIGHT_NODES or len(report.labels) > MAX_WEIGHT_CLASSES:
         return ""
     head = "".join(f"<th>{escape(label)}</th>" for label in report.labels)

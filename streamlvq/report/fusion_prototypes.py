@@ -29,7 +29,7 @@ MAX_DOTTED_FEATURES = 40  # with more, points are not marked
 
 
 class Lines(NamedTuple):
-    """The prototypes of a class: a row for each, in within-class deviations."""
+    """Prototypes of a class: one row each, in within-class deviations."""
 
     before: dict[str, Floats]  # by node
     after: dict[str, Floats]
@@ -39,18 +39,7 @@ class Lines(NamedTuple):
 def prototype_drawings(
     report: FusionReport, snapshots: Iterable[Snapshot], fused: Fused | None
 ) -> list[tuple[str, str]]:
-    """Each class with its drawing: on the left as the nodes know it, on the right corrected.
-
-    Parameters
-    ----------
-    report
-        The report.
-    snapshots
-        Those that were fused.
-    fused
-        What came of it; None: it is not drawn.
-
-    """
+    """Draw each class: on the left as the nodes know it, on the right corrected."""
     known = {each.node: each for each in snapshots if each.node in report.nodes}
     unit = np.nan_to_num(deviations(report, known.values()), nan=1.0)
     middle = _middle(report, known)
@@ -63,7 +52,7 @@ def prototype_drawings(
 
 
 def shown_classes(report: FusionReport) -> list[str]:
-    """All, or those that most is to be seen of: gained by somebody, learnt from many samples."""
+    """Return the classes to draw: those that a node gained first, then those with most samples."""
     gained = {label for node in report.nodes.values() for label in node.gained}
     count = {label: sum(node.counts.get(label, 0) for node in report.nodes.values())
              for label in report.labels}  # fmt: skip
@@ -73,7 +62,7 @@ def shown_classes(report: FusionReport) -> list[str]:
 
 
 def node_colours(report: FusionReport) -> dict[str, str]:
-    """A colour for each node that is drawn: those that were used, as far as they can be told."""
+    """Return a colour for each drawn node; nodes that were left out are not drawn."""
     used = [name for name, node in report.nodes.items() if node.left_out is None]
     return colours_of(used[:MAX_DRAWN_NODES])
 
@@ -82,7 +71,7 @@ def node_colours(report: FusionReport) -> dict[str, str]:
 
 
 def _rows(features: Sequence[str], snapshot: Snapshot, label: str | None = None) -> Floats:
-    """The prototypes of a class, or of all."""
+    """Return the prototypes of one class, or of all."""
     rows = [
         of_features(features, {str(k): v for k, v in prototype.values.items()}, math.nan)
         for prototype in snapshot.prototypes
@@ -101,7 +90,7 @@ def _corrected(report: FusionReport, name: str, rows: Floats) -> Floats:
 
 
 def _middle(report: FusionReport, known: Mapping[str, Snapshot]) -> Floats:
-    """The mean of all corrected prototypes: what lines are measured from."""
+    """Return the mean of all corrected prototypes, which lines are measured from."""
     used = [name for name in known if report.nodes[name].left_out is None]
     own = [_corrected(report, name, _rows(report.features, known[name])) for name in used]
     rows = np.concatenate([np.empty((0, len(report.features))), *own])
@@ -111,7 +100,7 @@ def _middle(report: FusionReport, known: Mapping[str, Snapshot]) -> Floats:
 
 
 def _results(report: FusionReport, fused: Fused | None) -> dict[str, Snapshot]:
-    """Of each part of the sharing graph the model of one node: they differ by where it stands."""
+    """Return the fused model of one node of each component: others differ only by coordinates."""
     if fused is None:
         return {}
     first = [members[0] for members in report.components if members]
@@ -141,7 +130,7 @@ def _lines(
 
 
 def _thinned(rows: Floats) -> Floats:
-    """At most so many points: the means of neighbouring features."""
+    """Average neighbouring features down to at most `MAX_LINE_POINTS` points."""
     if rows.shape[1] <= MAX_LINE_POINTS or not len(rows):
         return rows
     blocks = np.array_split(rows, MAX_LINE_POINTS, axis=1)
@@ -205,7 +194,7 @@ def _panel(
 
 
 def _path(row: Floats, low: float, high: float, look: str, name: str) -> str:
-    """A line that breaks where a value is not known; few points are marked."""
+    """Return a line that breaks at unknown values; few points are marked by dots."""
     pen, steps, dots = "M", [], []
     for k, value in enumerate(row.tolist()):
         if not math.isfinite(value):
@@ -224,7 +213,7 @@ def _x(place: int, count: int) -> float:
 
 
 def _y(value: float, low: float, high: float) -> float:
-    """Where a value is; if they reach very far, large ones are squeezed so that small ones show."""
+    """Return the height of a value; large values are compressed if the range is very wide."""
     if high - low > MAX_LINEAR_RANGE:
         value, low, high = (math.asinh(each / LINEAR_RANGE) for each in (value, low, high))
     return PANEL_HEIGHT * (high - value) / (high - low)
@@ -239,7 +228,7 @@ def _scale(low: float, high: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to seven round numbers; on a squeezed scale those that are far enough apart."""
+    """Return three to seven round numbers, far enough apart on a compressed scale."""
     if high - low > MAX_LINEAR_RANGE:
         sizes = [3.0 * 10.0**k for k in range(15)] + [10.0**k for k in range(1, 15)]
         return [0.0] * (low < 0.0 < high) + [
@@ -253,7 +242,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _feature_names(features: Sequence[str]) -> tuple[str, int]:
-    """Names below both panels, and how much space they take."""
+    """Return the names below both panels, and the height that they take."""
     every = -(-len(features) // MAX_PANEL_NAMES)
     shown = range(0, len(features), every)
     rows = [

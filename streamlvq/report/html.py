@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing else: their frame, sections, tables and tiles."""
+"""Building blocks of self-contained HTML pages: document, section, table, tiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DRAWING_WIDTH = 1000  # of every drawing (SVG), in its own units
 
 
 def document(title: str, body: Iterable[str], style: str = "") -> str:
-    """A whole page.
+    """Return a whole page.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ def document(title: str, body: Iterable[str], style: str = "") -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """Something under a heading; nothing at all if there is nothing to show."""
+    """Return content under a heading; empty without content."""
     inside = "\n".join(part for part in parts if part)
     return f"<section><h2>{escape(title)}</h2>\n{inside}\n</section>" if inside else ""
 
 
 def table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """A table whose first row is its head; cells are text.
+    """Return a table whose first row is its head; cells are text.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
 
 
 def tiles(numbers: Iterable[tuple[str, str, str]]) -> str:
-    """Numbers to see first: each with its name, and a few words more."""
+    """Return key figures, each with its name and a few words."""
     cells = "".join(
         f"<div><strong>{escape(value)}</strong><span>{escape(name)}</span>"
         f"<small>{escape(more)}</small></div>"

@@ -1,4 +1,4 @@
-"""The page of a replay: HTML that needs nothing else."""
+"""The page of a replay: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _models(models: Mapping[str, Any]) -> list[str]:
 
 
 def picture(draw: Draw, size: tuple[float, float], alt: str) -> str:
-    """An image element with what `draw` draws; transparent, so that any page suits it."""
+    """Return an image element of what `draw` draws, with a transparent background."""
     try:
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
@@ -246,7 +246,7 @@ def calibration_picture(calibration: Calibration) -> str:
 
 
 def model_pictures(classifier: Any) -> list[str]:
-    """Relevances and prototypes of the model inside; [] if it has none to show."""
+    """Draw relevances and prototypes of the model inside; [] if it has none."""
     model = list(unwrap(classifier))[-1]
     if not hasattr(model, "relevances") or not hasattr(model, "prototypes"):
         return []

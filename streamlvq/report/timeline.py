@@ -1,4 +1,4 @@
-"""Decisions over time as drawings (SVG) that follow the colours of the page."""
+"""Decisions over time as drawings (SVG) in the colours of the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY_SECONDS = 86_400
 
 
 class _Run(NamedTuple):
-    """Cells next to each other that look the same."""
+    """Adjacent cells that look the same."""
 
     start: float
     end: float
@@ -39,7 +39,7 @@ class _Run(NamedTuple):
 
 
 def track_drawing(track: Track, colours: dict[str, str]) -> str:
-    """What was decided, in the colours of the labels, and below it the labels that came.
+    """Draw the decisions of a device in the colours of the labels, true labels below them.
 
     Hatched from above is the share that was rejected; a mark above, the stronger the more often,
     says that what was accepted was wrong.
@@ -63,7 +63,7 @@ def track_drawing(track: Track, colours: dict[str, str]) -> str:
 
 
 def course_drawing(course: Course) -> str:
-    """Accuracy and reject rate of all devices together, cell by cell."""
+    """Draw accuracy and reject rate of all devices together over time."""
     axis = time_axis(course.first, course.last, course.readings)
     top = 8
     parts = []
@@ -100,7 +100,7 @@ def _runs(track: Track, axis: Axis, labels: list[str | None], decisions: bool) -
 
 
 def _unbroken(axis: Axis, first: int, last: int) -> list[tuple[int, int]]:
-    """Cells from first to last, cut where there is a gap in time."""
+    """Split a range of cells where there is a gap in time."""
     cuts = [k for k in range(first, last) if axis.starts[k + 1] - axis.ends[k] > 1e-9]
     return list(zip([first, *(k + 1 for k in cuts)], [*cuts, last], strict=True))
 
@@ -181,7 +181,7 @@ def _svg(height: float, parts: list[str], title: str) -> str:
 
 
 class Axis(NamedTuple):
-    """Where each cell starts and ends, from 0 to 1, and ticks with their names."""
+    """Horizontal axis: start and end of each cell from 0 to 1, and named ticks."""
 
     starts: list[float]
     ends: list[float]
@@ -192,7 +192,7 @@ class Axis(NamedTuple):
 def time_axis(
     first: Sequence[float | None], last: Sequence[float | None], readings: Sequence[int]
 ) -> Axis:
-    """By time where every cell has one and time goes forward; by number of readings elsewhere."""
+    """Return an axis by time if all cells have increasing times, else by number of readings."""
     begins = np.array(first, dtype=np.float64)
     if len(begins) and not np.isnan(begins).any() and (np.diff(begins) >= 0).all():
         ends = np.array(last, dtype=np.float64)
@@ -223,7 +223,7 @@ def _by_time(begins: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> 
 
 
 def _round_numbers(low: float, high: float, most: int = 8) -> list[float]:
-    """Round numbers within a range, at most so many."""
+    """Return at most `most` round numbers within a range."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(max(rough, 1e-300)))
     step = next((s * power for s in ROUND_STEPS if s * power >= rough), 10 * power)
@@ -250,7 +250,7 @@ def _written(at: float, width: float) -> str:
 
 
 def moment(at: float) -> str:
-    """A time in words."""
+    """Format a time."""
     if at <= FIRST_DATE_SECONDS:
         return f"{at:g} s"
     try:

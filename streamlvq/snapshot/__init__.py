@@ -1,4 +1,4 @@
-"""What a classifier has learnt, as bytes and files: complete, checked, never executable."""
+"""Snapshots of classifiers as bytes and files: complete, checked, free of executable code."""
 
 from __future__ import annotations
 

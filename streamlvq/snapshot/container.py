@@ -1,4 +1,4 @@
-"""Arrays and metadata as bytes: safetensors, with a version, a kind and a checksum.
+"""Snapshot files: arrays and metadata as safetensors with a version, a kind and a checksum.
 
 A file starts with the length of its header (8 bytes), followed by the header: a JSON object with
 the type, shape and offsets of every array. The arrays follow without gaps. All of this is checked
@@ -56,7 +56,7 @@ _CHECKSUM = re.compile(re.escape(_CHECKSUM_PREFIX) + '([0-9a-f]{64})"')
 
 
 class SnapshotSchemaError(SnapshotError):
-    """A file of another version, which may be a valid snapshot there."""
+    """A file of another schema version; another version of streamlvq may be able to read it."""
 
 
 def encode(
@@ -66,7 +66,7 @@ def encode(
     kind: str = "snapshot",
     limit: int = MAX_SNAPSHOT_BYTES,
 ) -> bytes:
-    """Arrays and metadata as one file; the same ones always give the same bytes.
+    """Encode arrays and metadata as the bytes of one file; equal input gives equal bytes.
 
     Raises `SnapshotError` for what `decode` with the same limit would refuse to read.
 
@@ -75,11 +75,11 @@ def encode(
     arrays
         By name; float64, int64 or uint8.
     metadata
-        What JSON can say. Keys must be text.
+        Anything that JSON can express. Keys must be text.
     kind
-        What it is, so that one kind of file is not taken for another.
+        Type of content, so that one kind of file is not mistaken for another.
     limit
-        The most bytes that the file may have.
+        Maximum size of the file, in bytes.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def encode(
     >>> arrays["mean"], metadata
     (array([20.5,  1.2]), {'sensor': 'bearing 3'})
 
-    One bit is enough:
+    A single changed bit is detected:
 
     >>> decode(data[:-1] + bytes([data[-1] ^ 1]))
     Traceback (most recent call last):
@@ -112,19 +112,19 @@ def encode(
 def decode(
     data: bytes, *, kind: str = "snapshot", limit: int = MAX_SNAPSHOT_BYTES
 ) -> tuple[Arrays, dict[str, Any]]:
-    """The opposite of `encode`; raises `SnapshotError` for anything that it did not make.
+    """Decode what `encode` returned; raises `SnapshotError` for anything else.
 
-    Nothing as large as the header says is made before all that it says was checked. What arrays
-    and metadata mean is for the caller to check: a checksum keeps out accidents, not liars.
+    The header is checked before anything is allocated. The caller must check what the arrays and
+    metadata mean: a checksum detects accidents, not forgeries.
 
     Parameters
     ----------
     data
         The bytes of a file.
     kind
-        What is expected.
+        The expected kind.
     limit
-        The most bytes that are looked at.
+        Maximum size of the file, in bytes.
 
     """
     header, envelope = _open(data, limit)
@@ -140,7 +140,7 @@ def decode(
 
 
 def kind_of(data: bytes, *, limit: int = MAX_SNAPSHOT_BYTES) -> str:
-    """What kind of file this claims to be; raises `SnapshotError` if it is none of ours."""
+    """Return the kind that a file claims to be; raises `SnapshotError` if it is not one of ours."""
     return str(_open(data, limit)[1].get("kind"))
 
 
@@ -161,11 +161,11 @@ def _to_json(metadata: dict[str, Any]) -> str:
     try:
         return json.dumps(metadata, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise SnapshotError(f"metadata: expected what JSON can say, got {error}") from error
+        raise SnapshotError(f"metadata: expected what JSON can express, got {error}") from error
 
 
 def _add_metadata(arrays: Arrays, text: str, limit: int) -> tuple[Arrays, str]:
-    """All arrays to write, and the text that goes into the header."""
+    """Return all arrays to write and the metadata text for the header."""
     for name, array in arrays.items():
         _check_name(name)
         _check_dtype(name, array)
@@ -191,7 +191,7 @@ def _long_metadata(array: npt.NDArray[Any], limit: int) -> Any:
 
 
 def _check_size(arrays: Arrays, limit: int) -> None:
-    """Before anything of that size is made."""
+    """Check the total size before any copy is made."""
     if len(arrays) > MAX_ARRAYS:
         raise SnapshotError(f"expected at most {MAX_ARRAYS} arrays, got {len(arrays)}")
     size = sum(array.nbytes for array in arrays.values())
@@ -263,7 +263,7 @@ def _verify_checksum(data: bytes, header: _ContainerHeader) -> None:
 
 
 def _view_arrays(data: bytes, header: _ContainerHeader) -> Arrays:
-    """Views of the data, which cannot be written to: the header has said where each is."""
+    """Return read-only views of the data, by name."""
     return {
         span.name: _view_array(data, header.end + span.begin, span)
         for span in sorted(header.spans, key=lambda span: span.name)
@@ -281,7 +281,7 @@ def _view_array(data: bytes, place: int, span: _ArraySpan) -> npt.NDArray[Any]:
 
 
 class _ArraySpan(NamedTuple):
-    """Where an array is, counted from where the arrays begin."""
+    """Position of an array, counted from the end of the header."""
 
     begin: int
     end: int
@@ -291,7 +291,7 @@ class _ArraySpan(NamedTuple):
 
 
 class _ContainerHeader(NamedTuple):
-    """What was read: the text of the only piece of metadata, where the arrays begin, and each."""
+    """A parsed header: the metadata text, where the header ends, and the spans of the arrays."""
 
     text: str
     end: int
@@ -299,19 +299,19 @@ class _ContainerHeader(NamedTuple):
 
 
 def _max_header_bytes(limit: int) -> int:
-    """Return the most bytes of a header in files up to `limit`; less in those of strangers."""
+    """Return the largest allowed header in files of up to `limit` bytes."""
     return MAX_HEADER_BYTES if limit <= MAX_SNAPSHOT_BYTES else TRUSTED_MAX_HEADER_BYTES
 
 
 def _max_text_bytes(limit: int) -> int:
-    """Return the same for JSON outside of the header."""
+    """Return the largest allowed metadata outside of the header."""
     return MAX_HEADER_BYTES if limit <= MAX_SNAPSHOT_BYTES else limit
 
 
 def _read_header(
     data: bytes, key: str, limit: int, largest: int = MAX_HEADER_BYTES
 ) -> _ContainerHeader:
-    """Read and check the header of a file that holds metadata under just this key."""
+    """Read and check the header of a file whose only metadata key is `key`."""
     if len(data) > limit:
         raise SnapshotError(f"expected at most {limit} bytes, got {len(data)}")
     if len(data) < LENGTH_BYTES:
@@ -343,7 +343,7 @@ def _parse(header: bytes) -> dict[str, Any]:
 
 
 def _parse_json(text: bytes | str, what: str) -> Any:
-    """As `json.loads`, but a name that comes twice is refused: readers differ in which to take."""
+    """Parse JSON like `json.loads`, but refuse duplicate names."""
     try:
         # As text: given bytes, `json.loads` would also accept UTF-16 and UTF-32.
         plain = text if isinstance(text, str) else text.decode()
@@ -379,7 +379,7 @@ def _check_name(name: Any) -> None:
 
 
 def _spans(entries: dict[str, Any], size: int) -> list[_ArraySpan]:
-    """Arrays must fill the rest of the file: no overlap, no gap, nothing beyond the end."""
+    """Check that the arrays fill the rest of the file without overlaps or gaps."""
     if len(entries) > MAX_ARRAYS:
         raise SnapshotError(f"expected at most {MAX_ARRAYS} arrays, got {len(entries)}")
     spans = sorted(_span(name, entry) for name, entry in entries.items())
@@ -396,7 +396,7 @@ def _spans(entries: dict[str, Any], size: int) -> list[_ArraySpan]:
 
 
 def _span(name: str, entry: Any) -> _ArraySpan:
-    """Where an array begins and ends."""
+    """Check the header entry of one array."""
     _check_name(name)
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise SnapshotError(f"array {name!r}: expected dtype, shape and data_offsets, got {entry}")

@@ -1,4 +1,4 @@
-"""A snapshot as text: what it is, its prototypes as a table, its relevances as bars."""
+"""Snapshots as text: a summary, prototypes as a table, relevances as bars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUSED_NODE = "fused"  # node name that `streamlvq.fusion` gives to common models
 
 
 def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = None) -> str:
-    """What is in a snapshot, for people.
+    """Describe a snapshot as text for a terminal.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _model_blocks(
 def _prototypes(
     prototypes: Sequence[Prototype], features: list[Hashable], width: int | None
 ) -> list[str]:
-    """A row for each prototype, as many features as there is room for."""
+    """Return a table with one row per prototype and as many features as fit."""
     if not prototypes:
         return []
     paired = any(prototype.against is not None for prototype in prototypes)
@@ -164,13 +164,13 @@ def _bars(
 
 
 def _bar(share: float, room: int) -> str:
-    """In eighths of a character."""
+    """Return a bar, drawn in eighths of a character."""
     eighths = round(share * room * 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[str]]:
-    """The first columns that a line has room for; `least` of them in any case."""
+    """Return the leading columns that fit into the width, at least `least` of them."""
     if width is None:
         return rows
     used, count = 0, 0
@@ -183,7 +183,7 @@ def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Lines of a table: the first columns to the left, as names are, the others to the right."""
+    """Align the cells of a table: the first `left` columns to the left, the others to the right."""
     widths = [max(map(terminal_columns, column)) for column in zip(*rows, strict=True)]
     return [
         COLUMN_GAP.join(
@@ -197,7 +197,7 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
 
 
 def _name(name: Hashable) -> str:
-    """A name on one line, whatever is in it: it may come from anywhere."""
+    """Return a name on one line: shortened, unprintable characters replaced."""
     text = name if isinstance(name, str) else str(name)
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= MAX_NAME_CHARACTERS else text[: MAX_NAME_CHARACTERS - 1] + "…"
@@ -208,7 +208,7 @@ def _number(value: float) -> str:
 
 
 def terminal_columns(text: str) -> int:
-    """The columns of a terminal that a text takes: Chinese takes two each, accents none."""
+    """Return the terminal columns of a text: wide characters take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
