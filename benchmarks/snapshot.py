@@ -1,4 +1,4 @@
-"""How long a snapshot of 10 classes x 64 features takes: copied, encoded, written, loaded.
+"""Time to copy, encode, write and load a snapshot of 10 classes x 64 features.
 
 python benchmarks/snapshot.py
 python benchmarks/snapshot.py --models "LGMLVQ(rank=8)" --folder /var/lib/streamlvq
@@ -34,7 +34,7 @@ LIMIT_1MB_MS = 5.0
 
 
 def taught(spec: str) -> Any:
-    """A model that has seen overlapping clouds, so that it has as many prototypes as it may."""
+    """Return a model with as many prototypes as it may have, trained on overlapping clouds."""
     random = np.random.default_rng(0)
     y = random.integers(CLASSES, size=SAMPLES)
     X = random.normal(size=(CLASSES, D))[y] + 3.0 * random.normal(size=(SAMPLES, D))
@@ -44,7 +44,7 @@ def taught(spec: str) -> Any:
 
 
 def milliseconds(run: Callable[[], object]) -> tuple[float, float]:
-    """CPU and wall time of a call: the median, because a disk is not always as quick."""
+    """Return the median CPU and wall time of a call."""
     cpu, wall = [], []
     for _ in range(REPEATS):
         start, begin = time.process_time(), time.perf_counter()
@@ -57,7 +57,7 @@ def milliseconds(run: Callable[[], object]) -> tuple[float, float]:
 def steps(
     model: Any, readings: bool, store: SnapshotFiles
 ) -> tuple[int, dict[str, tuple[float, float]]]:
-    """The size of a snapshot, and the time of each step to it and back."""
+    """Return the size of a snapshot, and the time of each step to it and back."""
     arrays, meta = to_arrays(model.state(readings=readings))
     data = encode(arrays, meta)
     whole = Snapshot.of(model, readings=readings).to_bytes()
@@ -74,7 +74,7 @@ def steps(
 
 
 def one_megabyte() -> float:
-    """CPU milliseconds to encode and decode a megabyte."""
+    """Return the CPU milliseconds to encode and decode a megabyte."""
     arrays = {f"a{k}": np.random.default_rng(k).random(12_500) for k in range(10)}
     return milliseconds(lambda: decode(encode(arrays, {"x": list(range(100))})))[0]
 
