@@ -1,4 +1,4 @@
-"""kill -9 the daemon again and again while readings and labels flow; then look what it cost.
+"""Kill the daemon (SIGKILL) again and again under load, then count what was lost.
 
     python benchmarks/kill.py
     python benchmarks/kill.py --readings 10000 --kills 10
@@ -41,7 +41,7 @@ class Tally:
         self._read = 0
 
     def update(self) -> int:
-        """Count what came; how many readings have a decision."""
+        """Count new decisions; return how many readings have one."""
         while self._read < len(self.client.got):
             decision = json.loads(self.client.got[self._read][1])
             self.client.got[self._read] = ("", b"")

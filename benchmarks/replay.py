@@ -81,7 +81,7 @@ def learn_alone(spec: str, plain: bool, batches: list[Any]) -> None:
 
 
 def decide_alone(config: Any, batches: list[Any]) -> None:
-    """The monitor without reading and counting."""
+    """Run the monitor without reading and counting."""
     from streamlvq.monitor import Monitor
 
     monitor = Monitor(config)

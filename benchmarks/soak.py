@@ -1,4 +1,4 @@
-"""The daemon at full rate for an hour: does its memory stay flat?
+"""Memory of the daemon at full rate for an hour.
 
     python benchmarks/soak.py
     python benchmarks/soak.py --minutes 2

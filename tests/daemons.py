@@ -31,7 +31,7 @@ from streamlvq.connect import Message
 from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import Store
+from streamlvq.snapshot import SnapshotFiles
 
 READINGS = "plant/{device}/readings"
 LABELS = "plant/{device}/labels"
@@ -183,7 +183,7 @@ class Daemon:
 
     def snapshot(self) -> bytes:
         """The newest snapshot."""
-        found = Store(self.config["state"]["folder"]).newest(bytes)
+        found = SnapshotFiles(self.config["state"]["folder"]).newest(bytes)
         assert found is not None, self.log
         return found[0]
 

@@ -20,7 +20,7 @@ from streamlvq.fleet.node import shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import Snapshot, Store
+from streamlvq.snapshot import Snapshot, SnapshotFiles
 
 FLEET = "ovens"
 ROOT = f"streamlvq/fleet/{FLEET}"
@@ -95,7 +95,7 @@ def fused_in_memory(snapshots: Iterable[Snapshot]) -> dict[str, bytes]:
 def state(daemon: Daemon) -> Monitor | None:
     """The newest state of a daemon on disk, None if there is none."""
     config = load(daemon.path)
-    found = Store(config.state.folder).newest(lambda data: Monitor.restore(config, data))
+    found = SnapshotFiles(config.state.folder).newest(lambda data: Monitor.restore(config, data))
     return None if found is None else found[0]
 
 

@@ -24,7 +24,7 @@ from streamlvq.fusion import FusionReport, fuse
 from streamlvq.fusion.fuse import WEIGHTINGS as ALL_WEIGHTINGS
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.replay import load_monitor, load_snapshots, replay, save_monitor
-from streamlvq.snapshot import Snapshot, Store, decode, encode
+from streamlvq.snapshot import Snapshot, SnapshotFiles, decode, encode
 
 FILES = [f"{node}.slvq" for node in OFF]
 
@@ -237,7 +237,7 @@ def test_files_and_folders_of_monitors(folder: Path, capsys: pytest.CaptureFixtu
     (only,) = load_snapshots("site.slvq")
     assert only.node == "site"
     assert "\nleeds " in said(capsys, "leeds=site.slvq", "site.slvq")
-    Store("state").write(monitor.checkpoint(), 300)
+    SnapshotFiles("state").write(monitor.checkpoint(), 300)
     (of_folder,) = load_snapshots("state", "hull")
     assert of_folder.node == "hull"
     assert of_folder.means == only.means

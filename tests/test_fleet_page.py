@@ -23,7 +23,7 @@ from streamlvq.fusion.report import (
     unprotected_note,
 )
 from streamlvq.plot.graphs import ring_spots, upper_nodes
-from streamlvq.report.fusion_graph import NAMED, graph_drawing, graph_words
+from streamlvq.report.fusion_graph import MAX_NAMED_NODES, graph_drawing, graph_words
 from streamlvq.report.fusion_maps import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -34,7 +34,12 @@ from streamlvq.report.fusion_maps import (
     shift_offsets,
 )
 from streamlvq.report.fusion_page import fusion_html
-from streamlvq.report.fusion_prototypes import CLASSES, NODES, POINTS, prototype_drawings
+from streamlvq.report.fusion_prototypes import (
+    MAX_DRAWN_CLASSES,
+    MAX_DRAWN_NODES,
+    MAX_LINE_POINTS,
+    prototype_drawings,
+)
 
 replace = msgspec.structs.replace
 EVIL = '<script>alert("x")</script>&\'"'
@@ -205,7 +210,7 @@ def test_edges_are_redder_the_less_they_agree(report: FusionReport) -> None:
 
 
 def test_nodes_are_within_the_drawing_and_apart() -> None:
-    for count in (1, 2, 3, 7, 40, NAMED + 1):
+    for count in (1, 2, 3, 7, 40, MAX_NAMED_NODES + 1):
         report = many_nodes(count)
         drawing = graph_drawing(report)
         _, _, width, height = map(float, ElementTree.fromstring(drawing).get("viewBox").split())
@@ -213,7 +218,7 @@ def test_nodes_are_within_the_drawing_and_apart() -> None:
         assert len(set(spots)) == count
         assert all(10 < x < width - 10 and 10 < y < height - 10 for x, y in spots)
         named = len(elements(drawing, "text")) > 0
-        assert named == (count <= NAMED)
+        assert named == (count <= MAX_NAMED_NODES)
 
 
 def boxes(drawing: str) -> list[tuple[float, float, float, float]]:
@@ -233,7 +238,7 @@ def crosses(box: tuple[float, float, float, float], path: ElementTree.Element) -
     return any(box[0] < x < box[2] and box[1] < y < box[3] for x, y in points)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 12, 20, NAMED])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 12, 20, MAX_NAMED_NODES])
 def test_names_lie_beside_lines_and_within_the_drawing(count: int) -> None:
     report = changed(many_nodes(count), "node 000", gained=("class 1",))
     drawing = graph_drawing(report)
@@ -440,10 +445,10 @@ def test_who_was_left_out_is_not_drawn(report: FusionReport) -> None:
 
 
 def test_many_classes_show_those_that_were_gained() -> None:
-    report = many_nodes(2, classes=3 * CLASSES)
+    report = many_nodes(2, classes=3 * MAX_DRAWN_CLASSES)
     rare = report.labels[-1]
     drawn = dict(prototype_drawings(changed(report, "node 000", gained=(rare,)), (), None))
-    assert len(drawn) == CLASSES
+    assert len(drawn) == MAX_DRAWN_CLASSES
     assert rare in drawn
 
 
@@ -451,18 +456,18 @@ def test_many_features_are_averaged_and_many_nodes_are_not_all_drawn() -> None:
     import streamlvq
     from streamlvq.snapshot import Snapshot
 
-    wide = 5 * POINTS
+    wide = 5 * MAX_LINE_POINTS
     model = streamlvq.GLVQ(max_prototypes_per_class=1)
     random = np.random.default_rng(0)
     columns = [f"band {k}" for k in range(wide)]
     model.learn_array(random.normal(size=(20, wide)), ["class 0", "class 1"] * 10, features=columns)
-    report = many_nodes(2 * NODES, features=wide)
+    report = many_nodes(2 * MAX_DRAWN_NODES, features=wide)
     snapshots = [Snapshot.of(model, name, readings=False) for name in report.nodes]
     drawing = dict(prototype_drawings(report, snapshots, None))["class 0"]
     shown = lines(drawing, 0)
-    assert len(shown) == NODES
-    assert {len(line) for rows in shown.values() for line in rows} == {POINTS}
-    assert f"and {NODES} more, not drawn" in fusion_html(report, snapshots)
+    assert len(shown) == MAX_DRAWN_NODES
+    assert {len(line) for rows in shown.values() for line in rows} == {MAX_LINE_POINTS}
+    assert f"and {MAX_DRAWN_NODES} more, not drawn" in fusion_html(report, snapshots)
 
 
 def test_parts_that_share_nothing_have_a_fused_line_each() -> None:

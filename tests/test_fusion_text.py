@@ -11,7 +11,7 @@ from streamlvq.fusion import Clipping, FusionReport, fuse
 from streamlvq.fusion.fused import COMMON_NODE
 from streamlvq.fusion.report import node_notes, node_rows, total_weights
 from streamlvq.snapshot import Snapshot, inspect_text
-from streamlvq.snapshot.inspect import FUSED
+from streamlvq.snapshot.inspect import FUSED_NODE
 
 replace = msgspec.structs.replace
 ROBUST = ("median", "trimmed_mean", "geometric_median")
@@ -134,7 +134,7 @@ def test_a_single_node_is_told_so() -> None:
 
 
 def test_a_fused_snapshot_says_so() -> None:
-    assert FUSED == COMMON_NODE
+    assert FUSED_NODE == COMMON_NODE
     fused = fuse(fleet())
     assert "fused from several nodes" in inspect_text(fused.snapshot())
     assert "fused" not in inspect_text(fused.snapshot("york"))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from streamlvq.config import Fields
 from streamlvq.events import REFUSALS
 from streamlvq.kernels.layout import LARGEST
-from streamlvq.paths import NOTHING, pick
+from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads import FieldsError, join_path, parse_path, plans
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.plans import MOST_FIELDS, MOST_SEEN, MOST_SHAPES, PATIENCE
@@ -99,7 +99,7 @@ def test_a_path_leads_through_objects_and_arrays() -> None:
         ("a.b", "c"),
         ("null", "x"),
     ):
-        assert pick(value, path) is NOTHING
+        assert pick(value, path) is ABSENT
 
 
 # --- formats -------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from streamlvq.replay import (
 from streamlvq.replay.core import DecisionFile, Replay
 from streamlvq.replay.feed import Feed, Portion
 from streamlvq.replay.recording import open_writer
-from streamlvq.snapshot import Snapshot, SnapshotError, Store
+from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 
 WRITERS = {"csv": write_csv, "jsonl": write_jsonl}
 
@@ -373,7 +373,7 @@ def test_snapshots_of_daemons_and_damaged_ones(tmp_path: Path) -> None:
     config = plain_config()
     monitor = load_monitor(config)
     replay(write_csv(tmp_path / "log.csv", rows(100)), config, monitor=monitor)
-    store = Store(tmp_path / "state")
+    store = SnapshotFiles(tmp_path / "state")
     store.write(monitor.checkpoint(), 3)
     newest = store.write(monitor.checkpoint(), 7)
     newest.write_bytes(newest.read_bytes()[:-1] + b"!")

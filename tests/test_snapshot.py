@@ -38,10 +38,10 @@ from streamlvq.snapshot import (
     inspect_text,
     kind_of,
 )
-from streamlvq.snapshot.container import MAX_ARRAYS, MAX_INLINE_TEXT, TRUSTED_MAX_HEADER_BYTES
+from streamlvq.snapshot.container import MAX_ARRAYS, MAX_INLINE_CHARACTERS, TRUSTED_MAX_HEADER_BYTES
 from streamlvq.snapshot.state import (
-    MODELS,
-    WRAPPERS,
+    MODEL_CLASSES,
+    WRAPPER_CLASSES,
     decode_name,
     decode_parameter,
     encode_name,
@@ -175,7 +175,7 @@ LYING_HEADERS = {
     "a name twice": (
         json.dumps(META).encode()[:-1] + b', "a": 1, "a": 2}',
         b"",
-        "a name comes twice",
+        "a name occurs twice",
     ),
 }
 
@@ -242,7 +242,7 @@ def test_size_is_looked_at_before_anything_is_made() -> None:
 
 @pytest.mark.parametrize("more", [-40, 0, 1, 1000])
 def test_long_metadata_come_back(more: int) -> None:
-    metadata = {"text": "x" * (MAX_INLINE_TEXT + more), "unpaired": "\ud800"}
+    metadata = {"text": "x" * (MAX_INLINE_CHARACTERS + more), "unpaired": "\ud800"}
     data = encode(ARRAYS, metadata)
     arrays, found = decode(data)
     assert found == metadata
@@ -257,7 +257,7 @@ def test_long_metadata_come_back(more: int) -> None:
 
 def test_metadata_and_headers_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of files that may come from a stranger, made small; both ways have the same."""
-    long = {"text": "x" * MAX_INLINE_TEXT}
+    long = {"text": "x" * MAX_INLINE_CHARACTERS}
     many = {f"array{k}": np.zeros(1) for k in range(100)}
     files = [encode({}, long), encode(many, {})]
     monkeypatch.setattr(container, "MAX_HEADER_BYTES", 5000)
@@ -274,7 +274,7 @@ def test_metadata_and_headers_have_limits_of_their_own(monkeypatch: pytest.Monke
 
 
 def test_headers_are_never_larger_than_the_format_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "MAX_INLINE_TEXT", 2**30)
+    monkeypatch.setattr(container, "MAX_INLINE_CHARACTERS", 2**30)
     with pytest.raises(SnapshotError, match=r"header of at most 100000000 bytes, got .*too large"):
         encode({}, {"text": "x" * 100_000_000}, limit=TRUSTED_MAX_BYTES)
     monkeypatch.setattr(container, "MAX_ARRAYS", 3)
@@ -289,14 +289,14 @@ def test_headers_are_never_larger_than_the_format_allows(monkeypatch: pytest.Mon
         (np.zeros((2, 2), np.uint8), "expected a row of bytes"),
         (np.frombuffer(b"{", np.uint8), "expected JSON"),
         (np.frombuffer(b"[1]", np.uint8), "expected an object"),
-        (np.frombuffer(b'{"a":1,"a":2}', np.uint8), "a name comes twice"),
+        (np.frombuffer(b'{"a":1,"a":2}', np.uint8), "a name occurs twice"),
         (np.frombuffer(b'{"a":"\xff"}', np.uint8), "expected JSON"),
     ],
 )
 def test_lies_in_long_metadata_are_refused(
     array: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container, "_with_text", lambda *_: ({"metadata": array}, "null"))
+    monkeypatch.setattr(container, "_add_metadata", lambda *_: ({"metadata": array}, "null"))
     data = encode({}, {})
     with pytest.raises(SnapshotError, match=message):
         decode(data)
@@ -317,8 +317,8 @@ def test_snapshots_have_the_limit_that_is_asked_for() -> None:
         ({"a": [1.0]}, {}, "got list"),
         ({"a b": np.zeros(1)}, {}, "names of arrays"),
         ({"metadata": np.zeros(1)}, {}, "it is taken"),
-        ({}, {"x": object()}, "what JSON can say"),
-        ({}, {"x": b"bytes"}, "what JSON can say"),
+        ({}, {"x": object()}, "what JSON can express"),
+        ({}, {"x": b"bytes"}, "what JSON can express"),
     ],
 )
 def test_encode_refuses_what_cannot_be_kept(arrays: Any, metadata: Any, message: str) -> None:
@@ -907,7 +907,7 @@ def test_models_derived_by_others_are_refused() -> None:
 
 
 def test_every_model_and_wrapper_is_known() -> None:
-    known = {*MODELS, *WRAPPERS, "LVQCommittee"}
+    known = {*MODEL_CLASSES, *WRAPPER_CLASSES, "LVQCommittee"}
     public = {n for n in streamlvq.__all__ if hasattr(getattr(streamlvq, n), "learn_one")}
     assert known == public
 

@@ -18,7 +18,13 @@ import pytest
 
 import streamlvq
 from samples import blobs, knowledge, taught
-from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFileError, Store, write_atomically
+from streamlvq.snapshot import (
+    Snapshot,
+    SnapshotError,
+    SnapshotFileError,
+    SnapshotFiles,
+    write_atomically,
+)
 from streamlvq.snapshot.files import read
 
 BEFORE = b"what was there before"
@@ -69,7 +75,7 @@ def test_full_disk_leaves_what_was_there(small_disk: Path) -> None:
 
 
 def test_full_disk_keeps_the_snapshots_that_a_store_has(small_disk: Path) -> None:
-    store = Store(small_disk, keep=1)
+    store = SnapshotFiles(small_disk, keep=1)
     store.write(BEFORE, 1)
     with pytest.raises(SnapshotFileError, match="No space left"):
         store.write(bytes(200_000), 2)
@@ -89,7 +95,7 @@ def test_read_only_folder(small_disk: Path, model: Any) -> None:
         Snapshot.of(model).save(path)
     assert caught.value.errno == errno.EROFS
     with pytest.raises(SnapshotFileError, match="Read-only"):
-        Store(small_disk / "deeper").write(b"data", 1)
+        SnapshotFiles(small_disk / "deeper").write(b"data", 1)
     assert path.read_bytes() == BEFORE
     assert everything_in(small_disk) == ["model.safetensors"]
 
@@ -103,7 +109,7 @@ def test_missing_folder_and_folder_in_the_way(tmp_path: Path) -> None:
     assert everything_in(tmp_path) == ["x"]
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(SnapshotFileError):
-        Store(tmp_path / "file").write(b"data", 1)
+        SnapshotFiles(tmp_path / "file").write(b"data", 1)
 
 
 # --- whole or not at all --------------------------------------------------------------------------
@@ -149,8 +155,8 @@ def test_readers_never_see_half_a_file(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-from streamlvq.snapshot import Store
-store = Store(sys.argv[1], keep=3)
+from streamlvq.snapshot import SnapshotFiles
+store = SnapshotFiles(sys.argv[1], keep=3)
 print("ready", flush=True)
 k = 0
 while True:
@@ -161,7 +167,7 @@ while True:
 
 def test_killed_writers_leave_good_files_and_their_litter_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    store = Store(folder, keep=3)
+    store = SnapshotFiles(folder, keep=3)
 
     def whole(data: bytes) -> int:
         if data != data[:20] * 100_000:
@@ -194,16 +200,16 @@ def test_litter_that_is_still_being_written_is_left_alone(tmp_path: Path) -> Non
     busy = tmp_path / ".snapshot-busy.0000.unfinished"
     with open(busy, "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        Store(tmp_path).write(b"data", 1)
+        SnapshotFiles(tmp_path).write(b"data", 1)
         assert busy.exists()
-    Store(tmp_path).write(b"data", 2)
+    SnapshotFiles(tmp_path).write(b"data", 2)
     assert not busy.exists()
 
 
 # --- the store ------------------------------------------------------------------------------------
 
 
-def positions(store: Store) -> list[int]:
+def positions(store: SnapshotFiles) -> list[int]:
     return [int(path.stem[-20:]) for path in store.paths()]
 
 
@@ -214,7 +220,7 @@ def good(data: bytes) -> bytes:
 
 
 def test_the_last_few_are_kept(tmp_path: Path) -> None:
-    store = Store(tmp_path, keep=3)
+    store = SnapshotFiles(tmp_path, keep=3)
     for position in (5, 7, 100, 1000, 10**19):
         assert store.write(b"good", position).parent == tmp_path
     assert positions(store) == [10**19, 1000, 100]
@@ -222,7 +228,7 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
 
 
 def test_same_position_is_written_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = SnapshotFiles(tmp_path)
     store.write(b"good one", 5)
     store.write(b"good other", 5)
     found = store.newest(good)
@@ -232,7 +238,7 @@ def test_same_position_is_written_again(tmp_path: Path) -> None:
 
 
 def test_bad_ones_are_skipped_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(tmp_path)
+    store = SnapshotFiles(tmp_path)
     for position in (1, 2):
         store.write(b"good %d" % position, position)
     newest = [store.write(b"bad", 3), store.write(b"", 4)]
@@ -246,7 +252,7 @@ def test_bad_ones_are_skipped_and_named(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_unreadable_ones_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(tmp_path)
+    store = SnapshotFiles(tmp_path)
     store.write(b"good", 1)
     (tmp_path / f"snapshot-{2:020}.safetensors").mkdir()
     (tmp_path / f"snapshot-{3:020}.safetensors").symlink_to(tmp_path / "nowhere")
@@ -259,24 +265,24 @@ def test_unreadable_ones_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 def test_mistakes_of_the_check_are_not_taken_for_bad_files(tmp_path: Path) -> None:
     """Otherwise a mistake in a program would look as if there were no snapshot at all."""
-    store = Store(tmp_path)
+    store = SnapshotFiles(tmp_path)
     store.write(b"good", 1)
     with pytest.raises(ZeroDivisionError):
         store.newest(lambda data: 1 // 0)
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    assert Store(tmp_path / "nowhere").newest(good) is None
-    assert Store(tmp_path / "nowhere").paths() == []
-    Store(tmp_path).write(b"bad", 1)
-    assert Store(tmp_path).newest(good) is None
+    assert SnapshotFiles(tmp_path / "nowhere").newest(good) is None
+    assert SnapshotFiles(tmp_path / "nowhere").paths() == []
+    SnapshotFiles(tmp_path).write(b"bad", 1)
+    assert SnapshotFiles(tmp_path).newest(good) is None
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     others = ["snapshot-1.safetensors", "snapshot.safetensors", "notes.txt", "other-" + "0" * 20]
     for name in others:
         (tmp_path / name).write_bytes(b"good")
-    one, two = Store(tmp_path, keep=1), Store(tmp_path, keep=1, prefix="model-b")
+    one, two = SnapshotFiles(tmp_path, keep=1), SnapshotFiles(tmp_path, keep=1, prefix="model-b")
     for position in range(3):
         one.write(b"good one", position)
         two.write(b"good two", position)
@@ -291,7 +297,7 @@ def test_the_newest_good_one_is_never_removed(tmp_path: Path) -> None:
     """Bad ones with higher positions must not push it out."""
     for position in range(100, 105):
         (tmp_path / f"snapshot-{position:020}.safetensors").write_bytes(b"bad")
-    store = Store(tmp_path, keep=2)
+    store = SnapshotFiles(tmp_path, keep=2)
     store.write(b"good", 50)
     assert 50 in positions(store)
     found = store.newest(good)
@@ -302,7 +308,7 @@ def test_the_newest_good_one_is_never_removed(tmp_path: Path) -> None:
 
 
 def test_what_was_loaded_is_kept_until_something_newer_is_written(small_disk: Path) -> None:
-    store = Store(small_disk, keep=1)
+    store = SnapshotFiles(small_disk, keep=1)
     store.write(b"good", 1)
     found = store.newest(good)
     for position in (2, 3):
@@ -312,7 +318,7 @@ def test_what_was_loaded_is_kept_until_something_newer_is_written(small_disk: Pa
 
 
 def test_writing_from_several_threads(tmp_path: Path) -> None:
-    store = Store(tmp_path, keep=4)
+    store = SnapshotFiles(tmp_path, keep=4)
     threads = [
         threading.Thread(target=lambda k=k: [store.write(b"good", 10 * k + j) for j in range(5)])
         for k in range(4)
@@ -328,13 +334,13 @@ def test_writing_from_several_threads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"keep": 0}, {"prefix": ""}, {"prefix": "a/b"}])
 def test_impossible_stores_are_refused(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(ValueError, match="expected"):
-        Store(tmp_path, **wrong)
+        SnapshotFiles(tmp_path, **wrong)
 
 
 @pytest.mark.parametrize("position", [-1, 10**20])
 def test_impossible_positions_are_refused(tmp_path: Path, position: int) -> None:
     with pytest.raises(ValueError, match="position: expected 0 to"):
-        Store(tmp_path).write(b"", position)
+        SnapshotFiles(tmp_path).write(b"", position)
     assert everything_in(tmp_path) == []
 
 
@@ -365,7 +371,7 @@ def test_damaged_files_are_named(tmp_path: Path, model: Any) -> None:
 
 
 def test_store_finds_the_newest_snapshot_that_can_be_rebuilt(tmp_path: Path, model: Any) -> None:
-    store = Store(tmp_path)
+    store = SnapshotFiles(tmp_path)
     data = Snapshot.of(model).to_bytes()
     store.write(data, 10)
     store.write(data[: len(data) // 2], 20)

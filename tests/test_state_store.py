@@ -19,7 +19,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import inspect, load_monitor, load_snapshots
 from streamlvq.role import Health
-from streamlvq.snapshot import Snapshot, SnapshotError, Store
+from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 from streamlvq.snapshot import container as containers
 
 FLIPS = 60  # for each file
@@ -235,7 +235,7 @@ def test_the_advice_to_go_on_without_the_journal_works(folder: Path) -> None:
         restored(folder)
     for path in (folder / "journal.json", *folder.glob("journal-*.log")):
         path.unlink()
-    found = Store(folder).newest(bytes)
+    found = SnapshotFiles(folder).newest(bytes)
     assert found is not None
     assert restored(folder) == found[0]
 
@@ -341,7 +341,12 @@ def test_whatever_the_service_writes_can_be_opened(
     """`run --test`, `inspect` and `fuse` used to refuse states beyond the limit for strangers."""
     expected = restored(folder)
     newest = max(folder.glob("snapshot-*"))
-    for function in (containers.decode, containers.kind_of, Store.newest, Snapshot.from_bytes):
+    for function in (
+        containers.decode,
+        containers.kind_of,
+        SnapshotFiles.newest,
+        Snapshot.from_bytes,
+    ):
         function = getattr(function, "__func__", function)
         assert function.__kwdefaults__["limit"] == 2**30
         small = {**function.__kwdefaults__, "limit": newest.stat().st_size - 1}

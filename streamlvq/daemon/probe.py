@@ -22,7 +22,7 @@ from streamlvq.events import DecisionRecord, Event, LateLabel, Readings
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_start_model, restore_newest
 from streamlvq.payloads import Decoder
-from streamlvq.snapshot import Store
+from streamlvq.snapshot import SnapshotFiles
 
 SHOWN_FEATURES = 4
 
@@ -134,7 +134,9 @@ def as_guest(config: Config) -> Config:
 def newest_monitor(config: Config) -> tuple[Monitor, str]:
     """Return a monitor as of the newest snapshot, and what it was made from."""
     start = load_start_model(config)
-    found = restore_newest(config, Store(config.state.folder, keep=config.state.keep), start)
+    found = restore_newest(
+        config, SnapshotFiles(config.state.folder, keep=config.state.keep), start
+    )
     if found is None and start is not None:
         return Monitor(config, start), str(config.model.start)
     if found is None:

@@ -20,7 +20,7 @@ from streamlvq.monitor import Checkpoint, Monitor, OtherModelError
 from streamlvq.monitor.files import FILE_MODE, FOLDER_MODE, load_start_model, restore_newest
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, changed_keys
-from streamlvq.snapshot import Snapshot, SnapshotError, Store
+from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,9 @@ class SnapshotWriter:
         Where success and failure are reported.
     """
 
-    def __init__(self, files: Store, seconds: float, health: Health, metrics: Metrics) -> None:
+    def __init__(
+        self, files: SnapshotFiles, seconds: float, health: Health, metrics: Metrics
+    ) -> None:
         self.files, self.seconds = files, seconds
         self.health, self.metrics = health, metrics
         self._next = time.monotonic() + seconds
@@ -284,7 +286,7 @@ class StateStore:
         self._lock = FolderLock(self.folder)
         try:
             _remove_unfinished(self.folder)
-            self.files = Store(self.folder, keep=config.state.keep, mode=FILE_MODE)
+            self.files = SnapshotFiles(self.folder, keep=config.state.keep, mode=FILE_MODE)
             self.journal = Journal(self.folder, sync=config.state.sync)
             self.history = DecodingHistory(self.folder)
         except BaseException:

@@ -23,7 +23,7 @@ BISECTIONS = 60
 
 
 class Aggregator(Protocol):
-    """How the values of many nodes become one."""
+    """Rule that combines the values of many nodes into one."""
 
     robust: ClassVar[bool]  # a minority of the weight cannot move the result far
     linear: ClassVar[bool]  # the weighted mean: sums over nodes can be taken apart and reordered

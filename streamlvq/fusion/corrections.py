@@ -43,7 +43,7 @@ class NodeAlignment(NamedTuple):
 
 
 class Correction(Protocol):
-    """How the sensors of nodes differ: estimated for all nodes together, or for one of them."""
+    """Model of how the sensors of nodes differ, fitted to all nodes or to one."""
 
     corrects: ClassVar[str]  # a plural noun for reports
     automatic: ClassVar[bool]  # drift="auto" tries it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamlvq.config import Config, Fields
 from streamlvq.events import DedupWindow, LateLabel
-from streamlvq.paths import NOTHING, pick
+from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
@@ -79,8 +79,8 @@ class LabelReader:
 
     def _device(self, value: object, route: Route) -> str:
         field = self._reader.layout.device
-        found = NOTHING if field is None else pick(value, field.path)
-        if field is not None and found is not None and found is not NOTHING:
+        found = ABSENT if field is None else pick(value, field.path)
+        if field is not None and found is not None and found is not ABSENT:
             return self._identity.join({**route.placeholders, DEVICE: to_device(field.name, found)})
         if not route.device:
             name = "the topic" if field is None else field.name

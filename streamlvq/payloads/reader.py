@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.events import Label, Refused, Rows
-from streamlvq.paths import NOTHING, pick
+from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads import checks
 from streamlvq.payloads.layout import Layout
 from streamlvq.payloads.structs import Shape, Uncompilable, shape_of
@@ -287,4 +287,4 @@ def _joined(tables: list[Table]) -> Table:
 
 
 def _optional(convert: Callable[[str, Any], Any], name: str, value: Any) -> Any:
-    return None if value is None or value is NOTHING else convert(name, value)
+    return None if value is None or value is ABSENT else convert(name, value)

@@ -14,7 +14,7 @@ from typing import Any
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Hint, Label, Refused
 from streamlvq.kernels.layout import LARGEST
-from streamlvq.paths import NOTHING
+from streamlvq.paths import ABSENT
 
 LONGEST = 256  # characters of a label or a device's name
 LOWEST_INT, HIGHEST_INT = -(2**63), 2**63 - 1
@@ -77,7 +77,7 @@ def wrong(
 
 def to_feature(path: str, value: Any) -> float:
     """A number; NaN where there is none. True is 1, False is 0."""
-    if value is None or value is NOTHING:
+    if value is None or value is ABSENT:
         return math.nan
     if not isinstance(value, (int, float)):
         raise wrong(path, "a number", value)
@@ -93,7 +93,7 @@ def to_label(path: str, value: Any) -> Label | None:
     no difference between the two. True and false become text: in Python 1 is True, and so the class
     1 and the class true would be one. Null, "" and NaN are none.
     """
-    if value is None or value is NOTHING or value == "" or value != value:
+    if value is None or value is ABSENT or value == "" or value != value:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -115,7 +115,7 @@ def to_sequence(path: str, value: Any) -> int | None:
 
     Also as text of digits or as 3.0: some encoders have no integers of that size.
     """
-    if value is None or value is NOTHING or value == "" or value != value:
+    if value is None or value is ABSENT or value == "" or value != value:
         return None
     number: Any = value
     if isinstance(value, str) and len(value) <= 20:
@@ -149,7 +149,7 @@ def to_time(unit: str) -> Callable[[str, Any], float | None]:
     scale = UNITS[unit]
 
     def seconds(path: str, value: Any) -> float | None:
-        if value is None or value is NOTHING or value != value:
+        if value is None or value is ABSENT or value != value:
             return None
         if isinstance(value, datetime):  # MessagePack has a type for it, and so have tables
             return _timestamp(value)
@@ -169,7 +169,7 @@ def _looks_like_iso(value: Any) -> bool:
 
 
 def _iso(path: str, value: Any) -> float | None:
-    if value is None or value is NOTHING or value == "":
+    if value is None or value is ABSENT or value == "":
         return None
     try:
         return _timestamp(value if isinstance(value, datetime) else datetime.fromisoformat(value))

@@ -11,7 +11,7 @@ from river import base
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
-    INVALID,
+    INVALID_STATE_ERRORS,
     EstimatorState,
     StateLimits,
     build_estimator,
@@ -169,7 +169,7 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
             raise SnapshotError(f"{owner}: expected the arrays {expected}, got {found}")
         try:
             self.restore_memory({name: array.copy() for name, array in arrays.items()}, extra)
-        except INVALID as error:
+        except INVALID_STATE_ERRORS as error:
             raise SnapshotError(f"{owner}: expected a memory, got {error!r}") from error
 
     def moved_to(self, model: Any) -> Self:
