@@ -105,8 +105,8 @@ class MessageLog(MessageBlockLog):
             )
         if block and msgspec.json.decode(first, type=_RecordingHeader).version > RECORDING_VERSION:
             raise LogError(
-                f"{self.path}: expected version {RECORDING_VERSION} or lower, got {first!r}: it was "
-                "recorded by a newer streamlvq, which can read it"
+                f"{self.path}: expected version {RECORDING_VERSION} or lower, got {first!r}: it "
+                "was recorded by a newer streamlvq, which can read it"
             )
         blocks.give_back(block[len(first) + 1 :])
 
