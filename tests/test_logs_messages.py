@@ -23,7 +23,7 @@ from log_files import batches
 from streamlvq.connect import Log, Message, open_log
 from streamlvq_connectors.files import LogError
 from streamlvq_connectors.jsonl_log import JsonlLog
-from streamlvq_connectors.message_log import HEADER, MessageLog, MessageLogWriter
+from streamlvq_connectors.message_log import RECORDING_HEADER, MessageLog, MessageLogWriter
 from streamlvq_connectors.mosquitto_log import MosquittoLog
 from streamlvq_connectors.mqtt_recorder_log import MqttRecorderLog
 
@@ -182,7 +182,7 @@ def test_lines_of_a_recording_that_are_none(tmp_path: Path) -> None:
     lines = [b'{"received":1,"topic":"a"}', b'{"received":1,"topic":"a","base64":"!"}',
              b'{"received":"x","topic":"a","payload":""}', b"[1]",
              b'{"received":1,"topic":"a","payload":"ok","later":[]}']  # fmt: skip
-    path.write_bytes(HEADER + b"\n".join(lines) + b"\n")
+    path.write_bytes(RECORDING_HEADER + b"\n".join(lines) + b"\n")
     found, refused = read(MessageLog(path))
     assert found == [message("a", b"ok", 1.0)]
     assert [text.partition(":")[0] for text in refused] == ["line 2", "line 3", "line 4", "line 5"]
@@ -366,5 +366,5 @@ def test_a_writer_closed_twice_is_closed(tmp_path: Path) -> None:
     writer = MessageLogWriter(tmp_path / "log", sync=True)
     writer.close()
     writer.close()
-    assert (tmp_path / "log").read_bytes() == HEADER
+    assert (tmp_path / "log").read_bytes() == RECORDING_HEADER
     assert os.listdir(tmp_path) == ["log"]

@@ -127,7 +127,7 @@ def test_topic_that_is_no_text_arrives_to_be_refused() -> None:
 
 
 def test_topics_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_client, "CACHE_SIZE", 5)
+    monkeypatch.setattr(fast_client, "MAX_CACHED_TOPICS", 5)
     network = Chunks([publish(b"t%d" % i, b"x") for i in range(12)])
     client = connected(FastClient, broker(), network)
     for _ in range(12):
