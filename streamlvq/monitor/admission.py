@@ -57,9 +57,9 @@ def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> b
 
 def _have_times(config: Config, readings: Readings) -> bool:
     times = readings.times
-    if None in times:
-        return not _needs_times(config) and all(t is None or isfinite(t) for t in times)
-    return bool(np.isfinite(np.array(times, np.float64)).all())
+    if None in times and _needs_times(config):
+        return False
+    return all(map(isfinite, filter(None, times)))  # leaves out None, and 0, which is finite
 
 
 def _needs_times(config: Config) -> bool:

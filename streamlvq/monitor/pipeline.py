@@ -58,14 +58,17 @@ class DecisionBuffer:
     @classmethod
     def empty(cls, rows: int, columns: int, classes: tuple[Label, ...] = ()) -> DecisionBuffer:
         """No decisions yet, with room for probabilities of so many classes."""
+        codes, probabilities = np.empty(rows, np.int64), np.empty((rows, columns))
+        codes.fill(-1)
+        probabilities.fill(np.nan)
         return cls(
             classes=classes,
-            codes=np.full(rows, -1, np.int64),
+            codes=codes,
             certainties=np.zeros(rows),
             thresholds=np.zeros(rows),
             accepted=np.zeros(rows, np.bool_),
             reasons=[None] * rows,
-            probabilities=np.full((rows, columns), np.nan),
+            probabilities=probabilities,
             models=["local"] * rows,
             versions=np.zeros(rows, np.int64),
         )
@@ -201,8 +204,9 @@ class Pipeline:
     def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
         """Decide on each reading, then learn it if it has a label; duplicates change nothing."""
         readings = self._transformed(readings)
-        new = {y for y in readings.labels if y is not None}.difference(self.classes)
-        buffer = DecisionBuffer.empty(len(readings), len(self.classes) + len(new))
+        known = self.classes
+        new = {y for y in readings.labels if y is not None}.difference(known)
+        buffer = DecisionBuffer.empty(len(readings), len(known) + len(new))
         batch = KernelBatch(readings, duplicates, self.learns)
         while batch.remaining:
             ready = self.rows_ready(batch)
@@ -218,7 +222,7 @@ class Pipeline:
                 batch.move_on(1)
         # A class that was announced may have failed to come.
         buffer.classes = self.classes
-        buffer.probabilities = buffer.probabilities[:, : len(self.classes)]
+        buffer.probabilities = buffer.probabilities[:, : len(buffer.classes)]
         return buffer
 
     def _transformed(self, readings: Readings) -> Readings:
