@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from streamlvq.registry import AGGREGATORS, CORRECTIONS
+from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS
 
 # Parameters of models and wrappers that decide how long a reading takes or how much memory is asked
 # for. Snapshots hold no more than that either: a state that works can be kept.
@@ -32,9 +32,11 @@ Qos = Literal[0, 1]
 if TYPE_CHECKING:
     Drift = str
     AggregatorName = str
+    FormatName = str
 else:  # whatever is registered when this module is imported
     Drift = Literal["auto", *CORRECTIONS]
     AggregatorName = Literal[(*AGGREGATORS,)]
+    FormatName = Literal[(*FORMATS,)]
 
 
 class Section(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +71,7 @@ class Broker(Section, kw_only=True, frozen=True):
 class Fields(Section, kw_only=True, frozen=True):
     """Where in a payload (or in which columns of a file) things are; nested keys by path."""
 
-    format: Literal["json", "json_array", "msgpack", "float32"] = "json"
+    format: FormatName = "json"
     columns: list[str] | None = None  # of json_array and float32
     features: list[str] | None = None  # None: every number that is nothing else
     label: str | None = None
