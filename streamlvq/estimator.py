@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.errors import SnapshotError
+from streamlvq.registry import MODELS
 
 Array = npt.NDArray[Any]
 
 MAX_NUMBERS = 2**28  # in one untrusted model, unless the caller allows more: 2 GiB
 TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself
-ESTIMATOR_PACKAGES = ("streamlvq.models", "streamlvq.wrappers")
 # Raised by constructors and wrappers that are given an invalid state.
 INVALID_STATE_ERRORS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
@@ -138,25 +138,29 @@ class Estimator(Protocol):
 
 
 @functools.cache
-def kinds(package: str) -> Mapping[str, type[Any]]:
-    """Return the classes that a package exports, by name."""
-    module = importlib.import_module(package)
+def wrapper_classes() -> Mapping[str, type[Any]]:
+    """Return the wrappers of streamlvq, by name."""
+    module = importlib.import_module("streamlvq.wrappers")
     return MappingProxyType({name: getattr(module, name) for name in module.__all__})
 
 
 def estimator_class(kind: str) -> type[Any]:
     """Return the model or wrapper of this name; raises `SnapshotError` if there is none."""
-    for package in ESTIMATOR_PACKAGES:
-        if kind in kinds(package):
-            return kinds(package)[kind]
-    known = ", ".join(name for package in ESTIMATOR_PACKAGES for name in kinds(package))
+    if kind in MODELS:
+        model: type[Any] = MODELS[kind]
+        return model
+    if kind in wrapper_classes():
+        return wrapper_classes()[kind]
+    known = ", ".join([*MODELS, *wrapper_classes()])
     raise SnapshotError(f"expected one of {known}, got {kind[:80]!r}")
 
 
 def is_ours(estimator: Any) -> bool:
-    """Return True for a model or wrapper of streamlvq itself, not for a subclass of one."""
+    """Return True for a registered model or a wrapper of streamlvq, not for a subclass of one."""
     # `type`, because `isinstance` sees through pipelines
-    return any(type(estimator) in kinds(package).values() for package in ESTIMATOR_PACKAGES)
+    name = type(estimator).__name__
+    known = name in MODELS or name in wrapper_classes()
+    return known and type(estimator) is estimator_class(name)
 
 
 def check_ours(estimator: Any) -> None:

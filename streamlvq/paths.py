@@ -26,7 +26,7 @@ class FieldsError(StreamLVQError, ValueError):
 
 class _Absent:
     def __repr__(self) -> str:
-        return "ABSENT"
+        return "nothing"  # in messages: "expected ..., got nothing"
 
 
 ABSENT: Any = _Absent()  # there is no such field; None is a field that is null

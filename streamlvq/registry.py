@@ -185,3 +185,45 @@ AGGREGATORS: Registry[Any] = Registry(
         ),
     },
 )
+
+# Models, in the order in which they are listed to people.
+MODELS: Registry[Any] = Registry(
+    "model",
+    {
+        "GLVQ": ("streamlvq.models:GLVQ", "generalized LVQ"),
+        "GMLVQ": ("streamlvq.models:GMLVQ", "GLVQ with one matrix for all prototypes"),
+        "GRLVQ": ("streamlvq.models:GRLVQ", "GLVQ with a relevance for each feature"),
+        "LGMLVQ": ("streamlvq.models:LGMLVQ", "GMLVQ with a matrix for each prototype"),
+        "LGRLVQ": ("streamlvq.models:LGRLVQ", "GRLVQ with relevances for each prototype"),
+        "LMRSLVQ": ("streamlvq.models:LMRSLVQ", "MRSLVQ with a matrix for each prototype"),
+        "LVQ1": ("streamlvq.models:LVQ1", "Kohonen's LVQ: the closest prototype learns"),
+        "LVQ3": ("streamlvq.models:LVQ3", "LVQ2.1 that also attracts two prototypes of one class"),
+        "LVQ21": ("streamlvq.models:LVQ21", "LVQ2.1: the two closest prototypes learn"),
+        "MRSLVQ": ("streamlvq.models:MRSLVQ", "RSLVQ with one matrix for all prototypes"),
+        "OLVQ1": ("streamlvq.models:OLVQ1", "LVQ1 with a learning rate for each prototype"),
+        "RSLVQ": ("streamlvq.models:RSLVQ", "robust soft LVQ"),
+        "LVQCommittee": (
+            "streamlvq.models:LVQCommittee",
+            "a metric learner and a drift follower, combined",
+        ),
+        "PairwiseLVQ": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
+    },
+)
+
+# Payload formats: functions that return a `streamlvq.payloads.reader.Reader` for a section of the
+# configuration that says where the fields are.
+FORMATS: Registry[Any] = Registry(
+    "format",
+    {
+        "json": ("streamlvq.payloads.json_format:json_reader", "an object"),
+        "json_array": (
+            "streamlvq.payloads.json_format:json_array_reader",
+            "an array of numbers, named by columns",
+        ),
+        "msgpack": ("streamlvq.payloads.msgpack_format:msgpack_reader", "a map"),
+        "float32": (
+            "streamlvq.payloads.float32_format:float32_reader",
+            "raw little-endian numbers, named by columns",
+        ),
+    },
+)

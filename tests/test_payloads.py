@@ -21,10 +21,10 @@ from streamlvq.events import REFUSALS
 from streamlvq.kernels.layout import LARGEST
 from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads import FieldsError, join_path, parse_path, plans
-from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.plans import MOST_FIELDS, MOST_SEEN, MOST_SHAPES, PATIENCE
 from streamlvq.payloads.reader import Reader, Reading, Table
 from streamlvq.payloads.values import RefusedError, shorten, to_label, to_sequence, to_time
+from streamlvq.registry import FORMATS
 
 
 def reader_of(**fields: Any) -> Reader:

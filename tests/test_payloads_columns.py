@@ -16,7 +16,7 @@ from streamlvq.config import Config, Fields, ModelSection
 from streamlvq.events import DedupWindow
 from streamlvq.payloads import FieldsError, group_of
 from streamlvq.payloads.columns import readings
-from streamlvq.payloads.formats import FORMATS
+from streamlvq.registry import FORMATS
 
 
 def test_true_is_another_class_than_one() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from streamlvq.config.problems import ConfigError, Path, Problem
 from streamlvq.config.schema import MOST, Config, ModelSection, RejectorSection
 from streamlvq.errors import ParameterError
+from streamlvq.registry import MODELS
 from streamlvq.text import suggestion
 
 _TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
@@ -74,16 +75,14 @@ def build_full_classifier(config: Config, model: Any = None) -> Any:
 
 def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
     """Build the bare model of a section; raise `ConfigError`."""
-    from streamlvq import models  # noqa: PLC0415 - they load River
-
-    if section.type not in models.__all__:
-        known = ", ".join(models.__all__)
+    if section.type not in MODELS:
+        known = ", ".join(MODELS)
         raise _error(
             (*path, "type"),
             f"expected one of {known}, got {section.type!r}"
-            f"{suggestion(section.type, models.__all__)}",
+            f"{suggestion(section.type, MODELS.names)}",
         )
-    model = getattr(models, section.type)
+    model = MODELS[section.type]
     _refuse_unknown(model, section, path)
     _refuse_huge(section, path)
     given = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from streamlvq.registry import AGGREGATORS, CORRECTIONS
+from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS
 
 # Parameters of models and wrappers that decide how long a reading takes or how much memory is asked
 # for. Snapshots hold no more than that either: a state that works can be kept.
@@ -31,9 +31,11 @@ Qos = Literal[0, 1]
 if TYPE_CHECKING:
     Drift = str
     AggregatorName = str
+    FormatName = str
 else:  # whatever is registered when this module is imported
     Drift = Literal["auto", *CORRECTIONS]
     AggregatorName = Literal[(*AGGREGATORS,)]
+    FormatName = Literal[(*FORMATS,)]
 
 
 class Section(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +70,7 @@ class Broker(Section, kw_only=True, frozen=True):
 class Fields(Section, kw_only=True, frozen=True):
     """Where a payload (or the columns of a file) holds label, time and so on; nested by path."""
 
-    format: Literal["json", "json_array", "msgpack", "float32"] = "json"
+    format: FormatName = "json"
     columns: list[str] | None = None  # of json_array and float32
     features: list[str] | None = None  # None: every number that is nothing else
     label: str | None = None

@@ -9,12 +9,11 @@ from streamlvq.config import Config
 from streamlvq.connect import Message
 from streamlvq.events import DedupWindow, Event, LateLabel, Readings, Refused
 from streamlvq.payloads.assemble import Batch, finish
-from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, DeviceTopics
 from streamlvq.payloads.keys import stable_hash
 from streamlvq.payloads.labels import LabelReader
 from streamlvq.payloads.order import in_order
-from streamlvq.payloads.reader import Table
+from streamlvq.payloads.reader import Reader, Table
 from streamlvq.payloads.routes import (
     FOREIGN,
     NAMELESS,
@@ -27,6 +26,7 @@ from streamlvq.payloads.routes import (
     group_of,
 )
 from streamlvq.payloads.values import LONGEST, RefusedError, shorten
+from streamlvq.registry import FORMATS
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Decoder:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._reader = FORMATS[config.readings.format](config.readings)
+        self._reader: Reader = FORMATS[config.readings.format](config.readings)
         self._reader.most_features = config.model.max_features
         self._topics = DeviceTopics(config)
         self._routes = Routes(config, self._topics)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from streamlvq.config import Config, Fields
 from streamlvq.events import DedupWindow, LateLabel
 from streamlvq.paths import ABSENT, pick
-from streamlvq.payloads.formats import FORMATS
 from streamlvq.payloads.identity import DEVICE, Identity
 from streamlvq.payloads.keys import message_keys, stable_hash
+from streamlvq.payloads.reader import Reader
 from streamlvq.payloads.routes import Route, group_of
 from streamlvq.payloads.values import (
     RefusedError,
@@ -17,6 +17,7 @@ from streamlvq.payloads.values import (
     to_sequence,
     wrong,
 )
+from streamlvq.registry import FORMATS
 
 
 class LabelReader:
@@ -42,7 +43,7 @@ class LabelReader:
             sequence=section.sequence,
             device=section.device,
         )
-        self._reader = FORMATS[section.format](fields)
+        self._reader: Reader = FORMATS[section.format](fields)
         self._identity = identity
         self._group_of = group_of(config)
 

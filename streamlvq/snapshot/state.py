@@ -24,20 +24,21 @@ from streamlvq.estimator import (
     check_between,
     check_distinct,
     check_ours,
-    kinds,
     without_numpy,
+    wrapper_classes,
 )
 from streamlvq.models import LVQCommittee
 from streamlvq.models.committee import member_order
 from streamlvq.models.validation import StateSizes
+from streamlvq.registry import MODELS
 
 Arrays = dict[str, Array]
 Meta = dict[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
 
 COMMITTEE = LVQCommittee.__name__
-MODEL_CLASSES = {name: cls for name, cls in kinds("streamlvq.models").items() if name != COMMITTEE}
-WRAPPER_CLASSES = kinds("streamlvq.wrappers")
+MODEL_CLASSES = {name: MODELS[name] for name in MODELS if name != COMMITTEE}
+WRAPPER_CLASSES = wrapper_classes()
 MAX_NESTING = 4  # transform, rejector, integrator, model
 MAX_NAME_LENGTH = 10_000
 _EXPECTED_VALUE = "expected text, a whole or other number, a bool or None"
