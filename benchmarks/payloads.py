@@ -23,8 +23,8 @@ import numpy as np
 
 from streamlvq.config import Config, DecisionsSection, LabelsSection, ReadingsSection
 from streamlvq.connect import Message
-from streamlvq.events import REFUSALS, Decisions, LateLabel, Readings
-from streamlvq.kernels.layout import LARGEST
+from streamlvq.events import REFUSAL_REASONS, Decisions, LateLabel, Readings
+from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.payloads import Decoder, Encoder, dead_letter
 
 BATCH = 256
@@ -288,13 +288,13 @@ def check(decoder: Decoder, messages: Sequence[Message], counts: Counter[str]) -
             continue
         assert isinstance(event, Readings)
         assert event.rows.shape == (len(event.devices), len(event.features))
-        assert (np.isnan(event.rows) | (np.abs(event.rows) <= LARGEST)).all()
+        assert (np.isnan(event.rows) | (np.abs(event.rows) <= LARGEST_VALUE)).all()
         assert not np.isnan(event.rows).all(axis=1).any()
         seen += event.sources
         counts["readings"] += len(event)
     assert seen == sorted(seen)
     for refused in decoded.refused:
-        assert refused.reason in REFUSALS, refused
+        assert refused.reason in REFUSAL_REASONS, refused
         assert refused.reason != "failure", (refused, messages[refused.source])
         msgspec.json.decode(dead_letter(messages[refused.source], refused))
         counts[f"refused: {refused.reason}"] += 1

@@ -27,6 +27,7 @@ from streamlvq.text import suggestion
 if TYPE_CHECKING:
     from streamlvq.config import Broker, Fields
 
+
 _LOG = logging.getLogger(__name__)
 
 

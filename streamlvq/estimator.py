@@ -16,12 +16,10 @@ from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from streamlvq.arrays import Array
 from streamlvq.errors import SnapshotError
 from streamlvq.registry import MODELS
-
-Array = npt.NDArray[Any]
 
 MAX_NUMBERS = 2**28  # in one untrusted model, unless the caller allows more: 2 GiB
 TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself

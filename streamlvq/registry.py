@@ -215,14 +215,14 @@ MODELS: Registry[Any] = Registry(
 FORMATS: Registry[Any] = Registry(
     "format",
     {
-        "json": ("streamlvq.payloads.json_format:json_reader", "an object"),
+        "json": ("streamlvq.payloads.formats:json_reader", "an object"),
         "json_array": (
-            "streamlvq.payloads.json_format:json_array_reader",
+            "streamlvq.payloads.formats:json_array_reader",
             "an array of numbers, named by columns",
         ),
-        "msgpack": ("streamlvq.payloads.msgpack_format:msgpack_reader", "a map"),
+        "msgpack": ("streamlvq.payloads.formats:msgpack_reader", "a map"),
         "float32": (
-            "streamlvq.payloads.float32_format:float32_reader",
+            "streamlvq.payloads.formats:float32_reader",
             "raw little-endian numbers, named by columns",
         ),
     },

@@ -277,6 +277,3 @@ def _overlap(first: list[str], second: list[str]) -> bool:
     longer = max(first, second, key=len)
     shorter = min(len(first), len(second))
     return len(longer) == shorter or (len(longer) == shorter + 1 and longer[-1] == "#")
-
-
-__all__ = ["MAX_TOPIC_BYTES", "MAX_VALUE_BYTES", "Template", "TemplateError", "clean", "original"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from naive import NaiveLVQ, NaivePairs
 from streamlvq.kernels import layout as at
-from streamlvq.state import ModelState
+from streamlvq.models.engine import ModelState
 
 
 def assert_close(actual: Any, expected: Any, what: str) -> None:
@@ -18,7 +18,7 @@ def assert_close(actual: Any, expected: Any, what: str) -> None:
 def assert_same_state(model: Any, oracle: NaiveLVQ) -> None:
     state = model._engine.state
     _assert_same_statistics(state, oracle)
-    assert state.size(at.PROTOTYPES) == len(oracle.units)
+    assert state.size(at.N_PROTOTYPES) == len(oracle.units)
     if oracle.units:
         _assert_same_prototypes(state, oracle)
     if oracle.metrics():

@@ -28,9 +28,9 @@ import yaml
 from brokers import BrokerProcess
 from streamlvq.config import Config, load
 from streamlvq.connect import Message
-from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
+from streamlvq.service.processor import MessageProcessor
 from streamlvq.snapshot import SnapshotFiles
 
 READINGS = "plant/{device}/readings"

@@ -14,12 +14,12 @@ from brokers import BrokerProcess
 from daemons import CLASSES, Daemon, settings, until
 from streamlvq.config import load
 from streamlvq.connect import Message
-from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.fleet import Envelope, parse_envelope
 from streamlvq.fleet.node import shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
+from streamlvq.service.processor import MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotFiles
 
 FLEET = "ovens"

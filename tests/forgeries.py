@@ -24,7 +24,7 @@ from samples import blobs, taught
 from streamlvq.fleet import Header, PrivateKey, Receipt, Roster, TrustedKeys, seal
 from streamlvq.fleet.envelope import (
     CONTEXT,
-    HEADER_MAX_BYTES,
+    ENVELOPE_HEADER_MAX_BYTES,
     MAGIC,
     NUMBER_MAX,
     VERSION,
@@ -116,7 +116,9 @@ def noise(world: World) -> Envelope:
 
 
 def noise_in_an_envelope(world: World) -> Envelope:
-    start = struct.pack(">7sBH", MAGIC, VERSION, world.random.randrange(HEADER_MAX_BYTES + 50))
+    start = struct.pack(
+        ">7sBH", MAGIC, VERSION, world.random.randrange(ENVELOPE_HEADER_MAX_BYTES + 50)
+    )
     return world.node(), start + world.noise(1500)
 
 

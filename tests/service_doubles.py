@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from streamlvq.config import Config
 from streamlvq.connect import Link, Message, Outgoing, Subscription
-from streamlvq.daemon.daemon import subscriptions
-from streamlvq.daemon.publisher import Publisher
 from streamlvq.role import Reload, RoleStatus, Session
+from streamlvq.service.daemon import subscriptions
+from streamlvq.service.publisher import Publisher
 
 
 def counted(registry: CollectorRegistry, name: str, **labels: str) -> float:

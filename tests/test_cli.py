@@ -18,8 +18,8 @@ import pytest
 
 import streamlvq
 from replays import FEATURES, rows, write_csv
-from streamlvq.cli import kinds, main
-from streamlvq.cli.parser import COMMANDS, make_parser
+from streamlvq.cli import arguments, main
+from streamlvq.cli.main import COMMANDS, make_parser
 from streamlvq.replay import Report
 from streamlvq.snapshot import Snapshot
 
@@ -85,7 +85,7 @@ def test_help_teaches_by_example(name: str, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_accepted(name: str) -> None:
     """Every example parses: none speaks of an option that is not there."""
-    text: str = importlib.import_module(f"streamlvq.cli.{name}").EXAMPLES
+    text: str = importlib.import_module(f"streamlvq.cli.commands.{name}").EXAMPLES
     for line in re.findall(r"^  streamlvq (.*)$", text, re.MULTILINE):
         words = re.split(r"\s{2,}|\s[>|]\s", line)[0]  # what follows two spaces is a comment
         given = shlex.split(words)
@@ -410,16 +410,16 @@ def test_run_with_a_bad_configuration(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (kinds.count, "1e6", 1_000_000),
-        (kinds.count, "10_000", 10_000),
-        (kinds.seconds, "90", 90.0),
-        (kinds.seconds, "2h", 7200.0),
-        (kinds.seconds, "1.5m", 90.0),
-        (kinds.speed, "10x", 10.0),
-        (kinds.speed, "MAX", float("inf")),
-        (kinds.share, "20%", 0.2),
-        (kinds.share, "0", 0.0),
-        (kinds.names, "a, b,c", ["a", "b", "c"]),
+        (arguments.count, "1e6", 1_000_000),
+        (arguments.count, "10_000", 10_000),
+        (arguments.seconds, "90", 90.0),
+        (arguments.seconds, "2h", 7200.0),
+        (arguments.seconds, "1.5m", 90.0),
+        (arguments.speed, "10x", 10.0),
+        (arguments.speed, "MAX", float("inf")),
+        (arguments.share, "20%", 0.2),
+        (arguments.share, "0", 0.0),
+        (arguments.names, "a, b,c", ["a", "b", "c"]),
     ],
 )
 def test_kinds(kind: object, text: str, value: object) -> None:
@@ -429,11 +429,20 @@ def test_kinds(kind: object, text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (kinds.count, "1.5"), (kinds.count, "-1"), (kinds.count, "inf"), (kinds.count, "x"),
-        (kinds.seconds, "0"), (kinds.seconds, "m"), (kinds.seconds, "nan"), (kinds.speed, "0x"),
-        (kinds.speed, "inf"), (kinds.share, "1"), (kinds.share, "-0.1"), (kinds.names, " , "),
+        (arguments.count, "1.5"),
+        (arguments.count, "-1"),
+        (arguments.count, "inf"),
+        (arguments.count, "x"),
+        (arguments.seconds, "0"),
+        (arguments.seconds, "m"),
+        (arguments.seconds, "nan"),
+        (arguments.speed, "0x"),
+        (arguments.speed, "inf"),
+        (arguments.share, "1"),
+        (arguments.share, "-0.1"),
+        (arguments.names, " , "),
     ],
-)  # fmt: skip
+)
 def test_kinds_say_what_they_expected(kind: object, text: str) -> None:
     with pytest.raises(Exception, match="expected") as error:
         kind(text)  # type: ignore[operator]

@@ -19,7 +19,7 @@ from pages import read
 from replays import plain_config, rows, write_csv
 from small_fleet import FEATURES, LABELS, OFF, accuracy, fleet, learnt
 from streamlvq.cli import main
-from streamlvq.cli.fuse import WEIGHTINGS, _file_name, add_arguments
+from streamlvq.cli.commands.fuse import WEIGHTINGS, _file_name, add_arguments
 from streamlvq.fusion import FusionReport, fuse
 from streamlvq.fusion.fuse import WEIGHTINGS as ALL_WEIGHTINGS
 from streamlvq.registry import AGGREGATORS, CORRECTIONS

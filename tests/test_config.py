@@ -39,16 +39,17 @@ from streamlvq.config import (
     minimal_sample,
     sample,
 )
-from streamlvq.config.document import (
-    TABLE_ENDS,
-    TABLE_STARTS,
+from streamlvq.config.documents import (
+    REQUIRED_VALUE,
+    TABLE_END,
+    TABLE_START,
+    all_keys,
     json_schema,
     key_table,
     publish,
     readme_with_table,
 )
-from streamlvq.config.keys import REQUIRED, all_keys
-from streamlvq.config.words import KEYS, SECTIONS
+from streamlvq.config.schema import KEY_DESCRIPTIONS, SECTION_DESCRIPTIONS
 
 FOLDER = Path(__file__).parent.parent / "configs"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))
@@ -274,26 +275,28 @@ def test_what_cannot_be_built_says_which_key() -> None:
 
 
 def test_every_key_is_documented_and_nothing_else() -> None:
-    assert {key.path for key in all_keys() if not key.section} == set(KEYS)
-    assert {key.path for key in all_keys() if key.section} == set(SECTIONS)
+    assert {key.path for key in all_keys() if not key.section} == set(KEY_DESCRIPTIONS)
+    assert {key.path for key in all_keys() if key.section} == set(SECTION_DESCRIPTIONS)
 
 
-@pytest.mark.parametrize("path", [*KEYS, *SECTIONS])
+@pytest.mark.parametrize("path", [*KEY_DESCRIPTIONS, *SECTION_DESCRIPTIONS])
 def test_words_are_sentences(path: str) -> None:
-    meaning = KEYS[path].meaning if path in KEYS else SECTIONS[path]
+    meaning = (
+        KEY_DESCRIPTIONS[path].meaning if path in KEY_DESCRIPTIONS else SECTION_DESCRIPTIONS[path]
+    )
     assert re.match(r"[A-Z0-9/a-z]", meaning)
     assert meaning.endswith(".")
     assert "  " not in meaning
 
 
-@pytest.mark.parametrize("path", KEYS)
+@pytest.mark.parametrize("path", KEY_DESCRIPTIONS)
 def test_every_example_works(path: str) -> None:
     """Alone in a configuration that has what it needs, each example is taken as it is."""
     config = with_example(path)
     value: Any = msgspec.to_builtins(config)
     for part in path.split("."):
         value = value[part]
-    assert value == KEYS[path].example
+    assert value == KEY_DESCRIPTIONS[path].example
 
 
 def with_example(path: str) -> Config:
@@ -318,7 +321,7 @@ def with_example(path: str) -> Config:
         inner["cert_file"] = "x"
     if path == "readings.columns":
         inner |= {"format": "json_array", "time": None, "sequence": None}
-    inner[name] = KEYS[path].example
+    inner[name] = KEY_DESCRIPTIONS[path].example
     if path in ("labels.topic", "status.home_assistant"):
         values["readings"]["topic"] = "sensors/{device}/readings"
         values["decisions"]["topic"] = "sensors/{device}/decision"
@@ -339,7 +342,10 @@ def test_the_sample_has_every_key_once() -> None:
 
 def test_the_sample_has_every_meaning() -> None:
     text = " ".join(re.sub(r"^ *# ?", "", sample(), flags=re.MULTILINE).split())
-    for meaning in [*SECTIONS.values(), *(word.meaning for word in KEYS.values())]:
+    for meaning in [
+        *SECTION_DESCRIPTIONS.values(),
+        *(word.meaning for word in KEY_DESCRIPTIONS.values()),
+    ]:
         assert meaning in text
 
 
@@ -404,7 +410,7 @@ def test_descriptions_show_no_password() -> None:
 
 # --- published files -----------------------------------------------------------------------------
 
-STALE = "stale; run: python -m streamlvq.config.document configs"
+STALE = "stale; run: python -m streamlvq.config.documents configs"
 
 
 def test_published_files_are_up_to_date() -> None:
@@ -415,12 +421,12 @@ def test_published_files_are_up_to_date() -> None:
 
 
 def test_publishing_writes_them(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text(f"a\n{TABLE_STARTS}\nold\n{TABLE_ENDS}\nb\n")
+    (tmp_path / "README.md").write_text(f"a\n{TABLE_START}\nold\n{TABLE_END}\nb\n")
     publish(tmp_path)
     assert load(tmp_path / "sample.yaml") == Config()
     assert (tmp_path / "schema.json").read_bytes() == (FOLDER / "schema.json").read_bytes()
     readme = (tmp_path / "README.md").read_text("utf-8")
-    assert readme == f"a\n{TABLE_STARTS}\n{key_table()}{TABLE_ENDS}\nb\n"
+    assert readme == f"a\n{TABLE_START}\n{key_table()}{TABLE_END}\nb\n"
     with pytest.raises(ValueError, match="expected the lines"):
         readme_with_table("no marks")
 
@@ -439,11 +445,11 @@ def test_the_schema_describes_every_key() -> None:
         for name in key.path.split("."):
             part = part["properties"][name]
         assert part["description"] == (
-            SECTIONS[key.path] if key.section else KEYS[key.path].meaning
+            SECTION_DESCRIPTIONS[key.path] if key.section else KEY_DESCRIPTIONS[key.path].meaning
         )
         if not key.section:
-            assert part["examples"] == [KEYS[key.path].example]
-            assert part.get("default", REQUIRED) == key.default
+            assert part["examples"] == [KEY_DESCRIPTIONS[key.path].example]
+            assert part.get("default", REQUIRED_VALUE) == key.default
 
 
 def validator() -> Any:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from streamlvq.config import Config, ConfigError, Problem, load, loads
-from streamlvq.config.keys import all_keys
+from streamlvq.config.documents import all_keys
 from streamlvq.errors import StreamLVQError
 
 MODELS = (

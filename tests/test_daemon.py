@@ -17,7 +17,7 @@ from brokers import Mosquitto, Proxy, mosquitto  # noqa: F401
 from daemons import Client, Daemon, readings, settings, undisturbed, until
 from streamlvq.config import Config
 from streamlvq.connect import Message
-from streamlvq.daemon.session import make_link
+from streamlvq.service.session import make_link
 from test_daemon_parts import parse
 
 POISON = [

@@ -32,21 +32,21 @@ from streamlvq.config import (
     StatusSection,
 )
 from streamlvq.connect import Message, Outgoing
-from streamlvq.daemon.daemon import MonitoringRole
-from streamlvq.daemon.health import MAX_REQUESTS, HealthServer, PortError
-from streamlvq.daemon.journal import DecodingHistory, JournalError, Received
-from streamlvq.daemon.metrics import Metrics
-from streamlvq.daemon.processor import BatchResult
-from streamlvq.daemon.publisher import Publisher, safe_name
-from streamlvq.daemon.service import Service
-from streamlvq.daemon.session import BrokerSession
-from streamlvq.daemon.state_store import StateStore
-from streamlvq.daemon.systemd import Signals
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Refused
 from streamlvq.monitor import Monitor
 from streamlvq.role import Health
-from streamlvq_connectors.memory import MemoryLink, Session
+from streamlvq.service.daemon import MonitoringRole
+from streamlvq.service.health import MAX_REQUESTS, HealthServer, PortError
+from streamlvq.service.journal import DecodingHistory, JournalError, Received
+from streamlvq.service.metrics import ServiceMetrics
+from streamlvq.service.processor import BatchResult
+from streamlvq.service.publisher import Publisher, safe_name
+from streamlvq.service.service import Service
+from streamlvq.service.session import BrokerSession
+from streamlvq.service.state_store import StateStore
+from streamlvq.service.systemd import Signals
+from streamlvq_connectors.memory import MemoryLink, MemorySession
 from test_daemon_parts import decisions, instruments
 
 # --- defects after the journal, before the acknowledgement -------------------------------------
@@ -130,7 +130,7 @@ def test_what_brings_out_a_defect_in_publishing_is_acknowledged(
     """Otherwise the broker would deliver it again after every start, for ever."""
     monkeypatch.setattr("streamlvq.connect.links", lambda: {"memory": Choosy})
     far = MemoryLink.broker_named(tmp_path.name)
-    session = far.sessions["streamlvq"] = Session({"r/+": 1})
+    session = far.sessions["streamlvq"] = MemorySession({"r/+": 1})
     for n in range(3):
         far.publish("r/d", b'{"x": 1, "y": "a", "n": %d}' % n)
     with Signals() as signals:
@@ -163,7 +163,7 @@ def simple(folder: Path, **sections: Any) -> Config:
 
 def kept(config: Config) -> StateStore:
     health = Health(config.health)
-    return StateStore(config, health, Metrics(health, 10))
+    return StateStore(config, health, ServiceMetrics(health, 10))
 
 
 def some(count: int, first: int = 0, topic: str = "r/d{}") -> list[Message]:
@@ -293,7 +293,7 @@ def test_the_file_is_written_when_something_changes_and_stays_small(tmp_path: Pa
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
-    monkeypatch.setattr("streamlvq.daemon.health.REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr("streamlvq.service.health.REQUEST_SECONDS", 1.0)
     running = HealthServer("127.0.0.1", 0, instruments().registry, Health(HealthSection()))
     yield running
     running.close()

@@ -43,28 +43,28 @@ from streamlvq.config import (
     StatusSection,
 )
 from streamlvq.connect import Message
-from streamlvq.daemon import logs
-from streamlvq.daemon.daemon import subscriptions
-from streamlvq.daemon.health import HealthServer, PortError
-from streamlvq.daemon.metrics import OTHER_DEVICES, STEP_SECONDS, Metrics
-from streamlvq.daemon.probe import Probe
-from streamlvq.daemon.processor import BatchResult, MessageProcessor
-from streamlvq.daemon.publisher import (
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Decisions, Event, Readings, Refused
+from streamlvq.monitor import Monitor, Outcome
+from streamlvq.payloads import Decoder
+from streamlvq.role import Health, RoleStatus, changed_keys
+from streamlvq.service import logs
+from streamlvq.service.daemon import subscriptions
+from streamlvq.service.health import HealthServer, PortError
+from streamlvq.service.metrics import OTHER_DEVICES, STEP_SECONDS, ServiceMetrics
+from streamlvq.service.probe import Probe
+from streamlvq.service.processor import BatchResult, MessageProcessor
+from streamlvq.service.publisher import (
     MAX_ANNOUNCED_DEVICES,
     MAX_LABEL_WARNINGS,
     DecisionFile,
     HomeAssistantDiscovery,
     Publisher,
 )
-from streamlvq.daemon.reload import needs_reconnect, restart_keys
-from streamlvq.daemon.session import BrokerSession, StatusWriter, make_link
-from streamlvq.daemon.state_store import FolderError, FolderLock, StateStore
-from streamlvq.daemon.systemd import Notifier
-from streamlvq.errors import StreamLVQError
-from streamlvq.events import Decisions, Event, Readings, Refused
-from streamlvq.monitor import Monitor, Outcome
-from streamlvq.payloads import Decoder
-from streamlvq.role import Health, RoleStatus, changed_keys
+from streamlvq.service.reload import needs_reconnect, restart_keys
+from streamlvq.service.session import BrokerSession, StatusWriter, make_link
+from streamlvq.service.state_store import FolderError, FolderLock, StateStore
+from streamlvq.service.systemd import Notifier
 from streamlvq_connectors.memory import MemoryLink
 
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
@@ -98,8 +98,8 @@ def _plain(text: str) -> str:
     return re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], text, flags=re.DOTALL)
 
 
-def instruments(max_devices: int = 100) -> Metrics:
-    return Metrics(Health(HealthSection()), max_devices)
+def instruments(max_devices: int = 100) -> ServiceMetrics:
+    return ServiceMetrics(Health(HealthSection()), max_devices)
 
 
 def decisions(devices: list[str], reasons: list[str | None] | None = None) -> Decisions:
@@ -508,7 +508,7 @@ def test_a_folder_has_one_user_and_the_dead_hold_nothing(tmp_path: Path) -> None
     folder = tmp_path / "a" / "b"
     script = (
         "import sys, time; from pathlib import Path;"
-        "from streamlvq.daemon.state_store import FolderLock;"
+        "from streamlvq.service.state_store import FolderLock;"
         f"FolderLock(Path({str(folder)!r})); print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as holder:
@@ -919,8 +919,8 @@ def _odd_message(n: int, kind: str, device: str, label: str | None) -> Message:
 
 
 def test_spawned_processes_find_the_daemon_without_loading_it() -> None:
-    """`streamlvq.daemon` is imported by the command line; only running it may load the rest."""
-    script = "import streamlvq.daemon, sys; print('numba' in sys.modules, 'paho' in sys.modules)"
+    """`streamlvq.service` is imported by the command line; only running it may load the rest."""
+    script = "import streamlvq.service, sys; print('numba' in sys.modules, 'paho' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert answer.stdout == b"False False\n"
     assert multiprocessing.active_children() == []

@@ -18,7 +18,7 @@ from daemons import Client, readings, until
 from streamlvq.config import Broker, Config, ReadingsSection
 from streamlvq.connect import Message, open_log
 from streamlvq.replay import record
-from streamlvq.replay.recording import Recorded
+from streamlvq.replay.live import Recorded
 
 
 def recorded(path: Path, config: Config) -> list[tuple[str, bytes]]:

@@ -17,14 +17,14 @@ from brokers import Mosquitto, mosquitto  # noqa: F401
 from daemons import Client, Daemon, readings, settings, until
 from streamlvq.config import Config, ModelSection, ReadingsSection
 from streamlvq.connect import Message
-from streamlvq.daemon.metrics import Metrics
-from streamlvq.daemon.processor import (
+from streamlvq.role import Health
+from streamlvq.service.metrics import ServiceMetrics
+from streamlvq.service.processor import (
     GIVE_UP_AFTER_READINGS,
     WARN_AFTER_READINGS,
     MessageProcessor,
 )
-from streamlvq.daemon.state_store import StateStore
-from streamlvq.role import Health
+from streamlvq.service.state_store import StateStore
 from streamlvq.snapshot import Snapshot
 
 # Compiling as the real thing does it, in the main thread: here in C, where no handler can run, or
@@ -41,7 +41,7 @@ def compile(self):
     exec({slow!r})
 Monitor.compile = compile
 from streamlvq import daemon
-import streamlvq.daemon.systemd as systemd
+import streamlvq.service.systemd as systemd
 systemd.StartupGuard.__init__.__defaults__ = (0.2,)
 sys.exit(daemon.run({path!r}, test={test!r}))
 """
@@ -133,7 +133,7 @@ def meeting(folder: Path, *features: str) -> MessageProcessor:
         state=type(Config().state)(folder=str(folder / "state")),
     )
     health = Health(config.health)
-    store = StateStore(config, health, Metrics(health, 10))
+    store = StateStore(config, health, ServiceMetrics(health, 10))
     processor = store.restore(config, print)
     store.close()
     return processor

@@ -27,9 +27,13 @@ from streamlvq.config import (
 from streamlvq.connect import Message
 from streamlvq.events import DedupWindow, LateLabel, Readings, Refused
 from streamlvq.payloads import Decoded, Decoder, FieldsError, group_of
-from streamlvq.payloads.identity import Identity
-from streamlvq.payloads.keys import message_keys, stable_hash
-from streamlvq.payloads.routes import REMEMBERED, Routes
+from streamlvq.payloads.routing import (
+    TOPIC_CACHE_SIZE,
+    DeviceIdentity,
+    Routes,
+    message_keys,
+    stable_hash,
+)
 
 LABELS = LabelsSection(topic="plant/{site}/{device}/label", sequence="n", time="t")
 
@@ -272,7 +276,7 @@ names = st.text(st.sampled_from("a/%2F5"), max_size=4)
 
 @given(names, names, names, names)
 def test_different_devices_have_different_identities(a: str, b: str, c: str, d: str) -> None:
-    identity = Identity("x/{site}/{device}")
+    identity = DeviceIdentity("x/{site}/{device}")
     first, second = {"site": a, "device": b}, {"site": c, "device": d}
     assert (identity.join(first) == identity.join(second)) == (first == second)
     assert identity.split(identity.join(first)) == first
@@ -389,7 +393,7 @@ def test_keys_are_the_same_in_every_process() -> None:
     known = message_keys([stable_hash("a"), stable_hash("b")], [b"x", b"y"], [1, None], None)
     assert known == [6249746323957794118, -1667729327528145674]
     code = (
-        "from streamlvq.payloads.keys import *;"
+        "from streamlvq.payloads.routing import *;"
         "print(message_keys([stable_hash('a'), stable_hash('b')], [b'x', b'y'], [1, None], None))"
     )
     for seed in ("1", "2"):
@@ -515,7 +519,7 @@ def test_fields_that_cannot_be_meant_are_said_at_once() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert REMEMBERED <= 10**6
+    assert TOPIC_CACHE_SIZE <= 10**6
     for name in ("routes", "decoder"):
         monkeypatch.setattr(f"streamlvq.payloads.{name}.REMEMBERED", 100)
     by_topic = Decoder(config_of(features=["x"]))

@@ -11,7 +11,7 @@ import pytest
 import streamlvq
 from streamlvq.models.batch import KernelBatch
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline
-from streamlvq.wrappers.rejector import Rejector
+from streamlvq.wrappers.rejectors import Rejector
 from streams import cut, readings
 
 MODELS: dict[str, Callable[[], Any]] = {

@@ -20,10 +20,9 @@ from river import checks, naive_bayes, preprocessing
 import streamlvq
 from samples import described, frozen, knowledge, rebuilt
 from streamlvq import FeatureTransform, ProbabilityRejector, RelSimRejector, TimeIntegrator
-from streamlvq.kernels.layout import LARGEST
+from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.snapshot import Snapshot, SnapshotError, inspect_text
-from streamlvq.wrappers.monotone import MONOTONE
-from streamlvq.wrappers.transform import Transform
+from streamlvq.wrappers.feature_transform import MONOTONE, Transform
 
 steady = settings(derandomize=True, max_examples=150, deadline=None, database=None)
 Make = Callable[[], Any]
@@ -43,8 +42,8 @@ OUTSIDE = [
     ("log1p", -7.0, "a number above -1"),
     ("sqrt", -1e-300, "a number of at least 0"),
     *((name, value, "a finite number") for name in ORACLES for value in (math.inf, -math.inf)),
-    *((name, 1.1 * LARGEST, "a finite number") for name in ORACLES),
-    ("asinh", -1.1 * LARGEST, "a finite number"),
+    *((name, 1.1 * LARGEST_VALUE, "a finite number") for name in ORACLES),
+    ("asinh", -1.1 * LARGEST_VALUE, "a finite number"),
 ]
 
 
@@ -118,7 +117,7 @@ def test_river_check(make: Make, check: Callable[[Any], None]) -> None:
 
 def numbers_for(title: str) -> st.SearchStrategy[float]:
     low = MONOTONE[title].low
-    return st.floats(low, LARGEST, allow_nan=False) | st.floats(max(low, -9.0), 9.0)
+    return st.floats(low, LARGEST_VALUE, allow_nan=False) | st.floats(max(low, -9.0), 9.0)
 
 
 @steady
@@ -176,7 +175,7 @@ def test_nothing_warns(name: str) -> None:
 
 def test_prototypes_beyond_all_readings_are_shown_at_the_edge() -> None:
     assert Transform("sqrt").inverse_one({"a": -0.5, "b": 3.0}) == {"a": 0.0, "b": 9.0}
-    assert Transform("log").inverse_one({"a": 1e5}) == {"a": LARGEST}
+    assert Transform("log").inverse_one({"a": 1e5}) == {"a": LARGEST_VALUE}
 
 
 def test_bits_do_not_depend_on_how_readings_come(name: str) -> None:

@@ -21,7 +21,7 @@ from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError
 from streamlvq.replay import inspect, load_monitor, save_monitor, train
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.monotone import MONOTONE
+from streamlvq.wrappers.feature_transform import MONOTONE
 from streams import cut, facts, readings
 
 TEXT = """

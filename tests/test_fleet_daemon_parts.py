@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from daemons import CLASSES
 from fleets import FLEET, NAMES, ROOT, fused_in_memory, node_readings
 from service_doubles import OneLink, counted, exposition
-from streamlvq.cli.fleet import words
+from streamlvq.cli.commands.fleet import words
 from streamlvq.config import (
     Broker,
     Config,
@@ -27,14 +27,6 @@ from streamlvq.config import (
 )
 from streamlvq.config.fleet_topics import Place
 from streamlvq.connect import Link, Message, Subscription
-from streamlvq.daemon.daemon import subscriptions
-from streamlvq.daemon.journal import Received, Record, Serve
-from streamlvq.daemon.metrics import Metrics
-from streamlvq.daemon.probe import as_guest
-from streamlvq.daemon.processor import MessageProcessor
-from streamlvq.daemon.reload import restart_keys
-from streamlvq.daemon.session import SessionTracker, StatusWriter, make_link
-from streamlvq.daemon.state_store import StateStore
 from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, parse_envelope, seal
 from streamlvq.fleet.checks import TrustError, load_trusted_keys
 from streamlvq.fleet.fusion_worker import FusionResult, FusionWorker, fuse_members, fusion_key
@@ -50,6 +42,14 @@ from streamlvq.models import GLVQ, GMLVQ
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus
+from streamlvq.service.daemon import subscriptions
+from streamlvq.service.journal import Received, Record, Serve
+from streamlvq.service.metrics import ServiceMetrics
+from streamlvq.service.probe import as_guest
+from streamlvq.service.processor import MessageProcessor
+from streamlvq.service.reload import restart_keys
+from streamlvq.service.session import SessionTracker, StatusWriter, make_link
+from streamlvq.service.state_store import StateStore
 from streamlvq.snapshot import Snapshot
 from streamlvq_connectors.memory import MemoryBroker, MemoryLink
 
@@ -948,7 +948,7 @@ def test_a_crash_changes_no_bit_of_what_was_served(
     ]
     processor = MessageProcessor(Decoder(settings), Monitor(settings))
     health = Health(settings.health)
-    store = StateStore(settings, health, Metrics(health, 10))
+    store = StateStore(settings, health, ServiceMetrics(health, 10))
     for k, record in enumerate(records):
         store.append(record)
         if isinstance(record, Serve):
@@ -960,7 +960,7 @@ def test_a_crash_changes_no_bit_of_what_was_served(
             assert store.save(processor.monitor)  # a snapshot while it is served
     store.close()
     health = Health(settings.health)
-    store = StateStore(settings, health, Metrics(health, 10))
+    store = StateStore(settings, health, ServiceMetrics(health, 10))
     restored = store.restore(settings, lambda _: None).monitor
     store.close()
     assert restored.checkpoint() == processor.monitor.checkpoint()

@@ -12,8 +12,6 @@ from prometheus_client import CollectorRegistry
 
 from fleets import ROOT, node_readings
 from service_doubles import Silent
-from streamlvq.daemon.metrics import Metrics
-from streamlvq.daemon.session import BrokerSession
 from streamlvq.fleet import PrivateKey, TrustedKeys
 from streamlvq.fleet.checks import TrustError, introduction, key_changes, load_trusted_keys
 from streamlvq.fleet.metrics import FleetMetrics
@@ -21,6 +19,8 @@ from streamlvq.fleet.node import ServingReporter
 from streamlvq.fleet.publication import EnvelopeWriter, Schedule
 from streamlvq.models import GLVQ
 from streamlvq.role import Health, RoleStatus
+from streamlvq.service.metrics import ServiceMetrics
+from streamlvq.service.session import BrokerSession
 from streamlvq.snapshot import Snapshot
 from test_fleet_daemon_parts import (
     SECTION,
@@ -279,7 +279,7 @@ def test_news_are_said_at_once(tmp_path: Path) -> None:
     vitals = Health(wanted.health)
     figures = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
     role = Silent(RoleStatus(fleet=figures.record()))
-    connection = BrokerSession(wanted, role, vitals, Metrics(vitals, 10))
+    connection = BrokerSession(wanted, role, vitals, ServiceMetrics(vitals, 10))
 
     def count() -> int:
         return sum(message.topic.endswith("/status") for message in broker.published)

@@ -21,7 +21,13 @@ from streamlvq.fleet import (
     parse_envelope,
     seal,
 )
-from streamlvq.fleet.envelope import CONTEXT, CREATED_MAX, HEADER_MAX_BYTES, NUMBER_MAX, digest_of
+from streamlvq.fleet.envelope import (
+    CONTEXT,
+    CREATED_MAX,
+    ENVELOPE_HEADER_MAX_BYTES,
+    NUMBER_MAX,
+    digest_of,
+)
 from streamlvq.topics import MAX_VALUE_BYTES, clean, original
 
 LIMIT = 10_000
@@ -61,7 +67,7 @@ def test_a_header_comes_back_from_its_bytes(header: Header) -> None:
     data = header.to_bytes()
     assert Header.from_bytes(data) == header
     assert Header.from_bytes(data).to_bytes() == data
-    assert len(data) <= HEADER_MAX_BYTES
+    assert len(data) <= ENVELOPE_HEADER_MAX_BYTES
 
 
 @given(headers, headers)

@@ -11,10 +11,9 @@ import pytest
 
 from fleets import FLEET, NAMES, ROOT, fused_in_memory
 from streamlvq.cli import main
-from streamlvq.cli.fleet import words
+from streamlvq.cli.commands.fleet import words
 from streamlvq.config import StatusSection
 from streamlvq.connect import Message
-from streamlvq.daemon.session import StatusWriter
 from streamlvq.fleet import Header, seal
 from streamlvq.fleet.metrics import FleetRecord
 from streamlvq.fleet.status import (
@@ -27,6 +26,7 @@ from streamlvq.fleet.status import (
     status_filter,
 )
 from streamlvq.role import RoleStatus
+from streamlvq.service.session import StatusWriter
 from streamlvq.snapshot import Snapshot
 from test_fleet_daemon_parts import config, learnt, sealed
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from small_fleet import fleet
+from streamlvq.arrays import Floats
 from streamlvq.fusion import FusionError, fuse
 from streamlvq.fusion.aggregators import Mean, Median, get_aggregator
 from streamlvq.fusion.class_tables import Alignment, ClassTables
 from streamlvq.fusion.corrections import LeastSquaresShift, NoCorrection, get_correction
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.report.fusion_page import fusion_html
-from streamlvq.state import Floats
 
 
 class HalfShift(LeastSquaresShift):

@@ -49,8 +49,8 @@ from streamlvq.connect import Message
 
 # --- the names that a refactoring may change: everything internal is in this section --------------
 
-from streamlvq.daemon.journal import Journal, Received, Serve  # isort: skip
-from streamlvq.daemon.processor import MessageProcessor  # isort: skip
+from streamlvq.service.journal import Journal, Received, Serve  # isort: skip
+from streamlvq.service.processor import MessageProcessor  # isort: skip
 from streamlvq.events import Refused  # isort: skip
 from streamlvq.fleet import Header, PrivateKey, TrustedKeys, parse_envelope, seal  # isort: skip
 from streamlvq.payloads import Decoder, Encoder, dead_letter  # isort: skip

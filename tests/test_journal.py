@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import (
+from streamlvq.service.journal import (
     RECORD_MAGIC,
     Journal,
     JournalError,
@@ -256,7 +256,7 @@ def test_a_file_size_limit_counts_as_full(tmp_path: Path) -> None:
 import resource, signal
 from pathlib import Path
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import Journal, JournalError, Received
+from streamlvq.service.journal import Journal, JournalError, Received
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 journal = Journal(Path({str(tmp_path)!r}))
@@ -279,7 +279,7 @@ def test_survives_kill_at_any_moment(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import Journal, Received
+from streamlvq.service.journal import Journal, Received
 journal = Journal(Path({str(tmp_path)!r}), sync=False)
 n = journal.next
 while True:

@@ -18,8 +18,8 @@ import streamlvq
 from agreement import assert_close, assert_same_state
 from naive import Array, NaiveLVQ, oracle_of
 from samples import MODELS, blobs, build, knowledge, readings
-from streamlvq.engine import Engine, ModelSpec, kernels
 from streamlvq.kernels import layout as at
+from streamlvq.models.engine import Engine, ModelSpec, kernels
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 SAMPLES = 60 if INTERPRETED else 300
@@ -275,7 +275,7 @@ class Snapshot:
 
     def __init__(self, model: Any) -> None:
         state = model._engine.state
-        self.n = state.size(at.PROTOTYPES)
+        self.n = state.size(at.N_PROTOTYPES)
         self.inverse = state["inverse"].copy()
         self.V = state["w"][: self.n] * self.inverse
         self.labels = state["label"][: self.n].copy()
@@ -325,7 +325,7 @@ def test_constant_step_goes_down_the_cost(name: str, c: int) -> None:
     after = Snapshot(model)
     # The scales moved on after the step: compare in the old ones.
     moved = after.V / after.inverse * before.inverse - before.V
-    rows = model._engine.state.size(at.RANK) if before.kind == naive.MATRIX else D
+    rows = model._engine.state.size(at.METRIC_RANK) if before.kind == naive.MATRIX else D
     slope = numeric(lambda V: before.cost(reading, c, V, before.omegas), before.V)
     assert np.abs(slope).max() > 1e-3
     np.testing.assert_allclose(moved / RATE / rows, -slope, rtol=1e-4, atol=1e-5)
@@ -446,7 +446,7 @@ def test_learning_takes_over_the_answer_of_a_prediction(name: str) -> None:
         model.learn_array(X[:-1], y[:-1], features=[f"f{i:02}" for i in range(D)])
         model.predict_proba_one(readings(X)[-1])
     engine = deceived._engine
-    room, known = engine.state.size(at.CLASSES), engine.known
+    room, known = engine.state.size(at.CLASS_CAPACITY), engine.known
     engine.work[D + 3 * room : D + 3 * room + known] = [5.0, -5.0, 0.0]  # the scores of the classes
     for model in (honest, deceived):
         model.learn_one(readings(X)[-1], int(y[-1]))

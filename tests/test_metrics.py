@@ -27,7 +27,7 @@ import naive
 import streamlvq
 from streamlvq import metrics
 from streamlvq.errors import MissingExtraError
-from streamlvq.metrics.accuracy_reject_curve import _borders
+from streamlvq.metrics.selective import _borders
 from streamlvq.records import Decision
 
 modest = settings(derandomize=True, max_examples=60, deadline=None, database=None)

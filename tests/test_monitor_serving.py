@@ -37,7 +37,7 @@ from streamlvq.models.batch import KernelBatch
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import same
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 
 # --- the local model stays local -----------------------------------------------------------------
 

@@ -21,9 +21,10 @@ from samples import blobs, readings
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.layout import COUPLINGS
-from streamlvq.kernels.rules import move, move_both
-from streamlvq.kernels.steps import (
+from streamlvq.kernels.learning import (
     clear,
+    move,
+    move_both,
     step_collected,
     step_metric_adaptive,
     step_metric_both,
@@ -270,4 +271,4 @@ def test_moving_two_prototypes_together_is_moving_both(name: str, rank: int, mis
         answers.append(floats)
     assert missing == D or not np.array_equal(answers[0], engine.floats)
     np.testing.assert_allclose(answers[0], answers[1], rtol=1e-11, atol=1e-13)
-    assert engine.state.size(at.PROTOTYPES) > 3
+    assert engine.state.size(at.N_PROTOTYPES) > 3

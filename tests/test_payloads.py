@@ -17,11 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamlvq.config import Fields
-from streamlvq.events import REFUSALS
-from streamlvq.kernels.layout import LARGEST
+from streamlvq.events import REFUSAL_REASONS
+from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads import FieldsError, join_path, parse_path, plans
-from streamlvq.payloads.plans import MOST_FIELDS, MOST_SEEN, MOST_SHAPES, PATIENCE
+from streamlvq.payloads.plans import MAX_FIELDS, MAX_PLANS, MAX_SHAPES_SEEN, REPLACEMENT_PAYLOADS
 from streamlvq.payloads.reader import Reader, Reading, Table
 from streamlvq.payloads.values import RefusedError, shorten, to_label, to_sequence, to_time
 from streamlvq.registry import FORMATS
@@ -398,7 +398,7 @@ BAD_JSON = [
 
 @pytest.mark.parametrize(("payload", "reason", "text"), BAD_JSON)
 def test_bad_json_is_refused_in_these_words(payload: bytes, reason: str, text: str) -> None:
-    assert reason in REFUSALS
+    assert reason in REFUSAL_REASONS
     assert read_one(reader_of(features=["x", "m.y"], **ROLES), payload) == (reason, text)
 
 
@@ -559,7 +559,7 @@ def check_agreement(reader: Reader, payloads: list[bytes]) -> None:
         try:
             expected.append(reader.careful(payload))
         except RefusedError as error:
-            assert error.reason in REFUSALS
+            assert error.reason in REFUSAL_REASONS
             expected.append((error.reason, error.text))
     for batches in ([payloads], [payloads[:1], payloads[1:]], [[p] for p in payloads]):
         found: list[Reading | tuple[str, str]] = []
@@ -575,7 +575,7 @@ def answers(reader: Reader, payloads: list[bytes]) -> list[Reading | tuple[str, 
     }
     for table in read.tables:
         sizes = np.abs(table.rows)
-        assert (np.isnan(sizes) | (sizes <= LARGEST)).all()
+        assert (np.isnan(sizes) | (sizes <= LARGEST_VALUE)).all()
         for position, source in enumerate(table.sources):
             assert source not in found
             found[source] = reading_at(table, position)
@@ -635,7 +635,9 @@ def test_random_bytes_are_refused_or_read(key: Any, payloads: list[bytes]) -> No
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.dictionaries(st.text(max_size=4), st.floats(-LARGEST, LARGEST), min_size=1, max_size=6),
+    st.dictionaries(
+        st.text(max_size=4), st.floats(-LARGEST_VALUE, LARGEST_VALUE), min_size=1, max_size=6
+    ),
     st.sampled_from(["json", "msgpack"]),
 )
 def test_what_is_written_is_read(values: dict[str, float], format: str) -> None:
@@ -659,20 +661,20 @@ def test_shapes_seen_twice_have_a_fast_way_and_there_are_only_so_many() -> None:
     assert table.features == ("m.y", "x")
     for i in range(1000):
         reader.read([f'{{"x{i}": 1}}'.encode()] * 2)
-    assert len(reader._plans) <= MOST_SHAPES  # type: ignore[attr-defined]
-    assert len(reader._plans._seen) <= MOST_SEEN  # type: ignore[attr-defined]
+    assert len(reader._plans) <= MAX_PLANS  # type: ignore[attr-defined]
+    assert len(reader._plans._seen) <= MAX_SHAPES_SEEN  # type: ignore[attr-defined]
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The features of every plan that is made from now on."""
     made: list[tuple[str, ...]] = []
-    make = plans.Plan
+    make = plans.BatchDecoder
 
     def counting(reader: Any, shape: Any, names: tuple[str, ...]) -> Any:
         made.append(names)
         return make(reader, shape, names)
 
-    monkeypatch.setattr(plans, "Plan", counting)
+    monkeypatch.setattr(plans, "BatchDecoder", counting)
     return made
 
 
@@ -694,24 +696,24 @@ def test_more_shapes_than_plans_are_not_made_again_and_again(
 ) -> None:
     made = compiled(monkeypatch)
     reader = reader_of()
-    count = 2 * MOST_SHAPES
+    count = 2 * MAX_PLANS
     payloads = [f'{{"x{i % count}": {i}}}'.encode() for i in range(2000)]
     for _ in range(3):
         read = reader.read(payloads)
         assert not read.refused
         assert sum(len(table.rows) for table in read.tables) == 2000
-    assert MOST_SHAPES <= len(made) <= MOST_SHAPES + 6000 // PATIENCE
+    assert MAX_PLANS <= len(made) <= MAX_PLANS + 6000 // REPLACEMENT_PAYLOADS
 
 
 def test_large_payloads_get_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     made = compiled(monkeypatch)
     reader = reader_of()
-    for count in (MOST_FIELDS, MOST_FIELDS + 1):
+    for count in (MAX_FIELDS, MAX_FIELDS + 1):
         payload = json.dumps({f"x{i}": i for i in range(count)}).encode()
         for _ in range(3):
             [table] = reader.read([payload]).tables
             assert len(table.features) == count
-    assert [len(names) for names in made] == [MOST_FIELDS]
+    assert [len(names) for names in made] == [MAX_FIELDS]
 
 
 def test_a_bad_one_among_shapes_that_take_turns_is_alone() -> None:

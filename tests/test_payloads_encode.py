@@ -247,7 +247,7 @@ def test_changes_are_said_again_where_they_may_have_been_lost() -> None:
 
 
 def test_what_was_said_last_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamlvq.payloads.encode.REMEMBERED", 100)
+    monkeypatch.setattr("streamlvq.payloads.encoder.TOPIC_CACHE_SIZE", 100)
     encoder = encoder_of(when="change")
     for i in range(1000):
         assert len(encoder.encode(decisions_of([f"pump{i}"]))) == 1

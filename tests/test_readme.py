@@ -14,7 +14,7 @@ matplotlib.use("Agg")  # no window
 
 import streamlvq
 from streamlvq import config, coupling, metrics, plot, robustness
-from streamlvq.cli.parser import chosen_command, make_parser
+from streamlvq.cli.main import chosen_command, make_parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

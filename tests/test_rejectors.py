@@ -32,7 +32,7 @@ import streamlvq
 from samples import MODELS, blobs, frozen, image_segments, readings
 from streamlvq import Decision, ProbabilityRejector, RelSimRejector, TimeIntegrator
 from streamlvq.models.base import LVQClassifier
-from streamlvq.wrappers.rejector import Rejector
+from streamlvq.wrappers.rejectors import Rejector
 
 steady = settings(derandomize=True, max_examples=40, deadline=None, database=None)
 Make = Callable[..., Any]

@@ -26,7 +26,6 @@ from replays import (
 )
 from streamlvq.config import Config, LabelsSection, ModelSection, ReadingsSection
 from streamlvq.connect import Message, UnknownConnectorError, open_log
-from streamlvq.daemon.processor import MessageProcessor
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import DecisionRecord, Readings
 from streamlvq.monitor import Monitor
@@ -40,9 +39,9 @@ from streamlvq.replay import (
     summary,
     train,
 )
-from streamlvq.replay.core import DecisionFile, Replay
-from streamlvq.replay.feed import Feed, Portion
-from streamlvq.replay.recording import open_writer
+from streamlvq.replay.live import open_writer
+from streamlvq.replay.replay import DecisionWriter, LogBatch, LogReader, ReplayRun
+from streamlvq.service.processor import MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 
 WRITERS = {"csv": write_csv, "jsonl": write_jsonl}
@@ -63,10 +62,10 @@ def test_replay_decides_like_a_plain_loop(
 ) -> None:
     log, config = rows(600, labelled=labelled), chain_config(model)
     path = WRITERS[kind](tmp_path / f"log.{kind}", log)
-    run = Replay(config)
+    run = ReplayRun(config)
     made = [
         record
-        for portion in Feed(path, config)
+        for portion in LogReader(path, config)
         for decisions in run.step(portion)
         for record in decisions.records()
     ]
@@ -103,7 +102,7 @@ def test_replay_writes_what_the_daemon_publishes(tmp_path: Path) -> None:
     encoder = Encoder(config)
     published = [
         outgoing.payload
-        for batch in Feed(path, config).batches()
+        for batch in LogReader(path, config).batches()
         for decisions in processor.process(batch).decisions
         for outgoing in encoder.encode(decisions)
     ]
@@ -115,8 +114,8 @@ def test_replay_writes_what_the_daemon_publishes(tmp_path: Path) -> None:
 
 def test_decisions_about_devices_that_utf8_cannot_say_are_written(tmp_path: Path) -> None:
     found = Readings.of(["x"], [[1.0]], devices=["p\udcff"], labels=["a"])
-    with DecisionFile(tmp_path / "decisions.jsonl") as file:
-        for made in Replay(plain_config()).step(Portion([found], [])):
+    with DecisionWriter(tmp_path / "decisions.jsonl") as file:
+        for made in ReplayRun(plain_config()).step(LogBatch([found], [])):
             file.write(made)
     assert [one["device"] for one in decisions_of(tmp_path / "decisions.jsonl")] == ["p?"]
 
@@ -466,7 +465,7 @@ def test_train_without_labels_says_so(tmp_path: Path, epochs: int) -> None:
 
 
 def test_a_feed_closes_its_log(tmp_path: Path) -> None:
-    feed = Feed(write_csv(tmp_path / "log.csv", rows(10)), plain_config())
+    feed = LogReader(write_csv(tmp_path / "log.csv", rows(10)), plain_config())
     (portion,) = feed
     (readings,) = portion.events
     assert isinstance(readings, Readings)

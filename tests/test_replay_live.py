@@ -27,9 +27,8 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
 from streamlvq.replay import publish, record, replay
-from streamlvq.replay.live import NotConnectedError
-from streamlvq.replay.recording import filters, open_writer
-from streamlvq.replay.rows import Payloads
+from streamlvq.replay.live import NotConnectedError, filters, open_writer
+from streamlvq.replay.rows import ReadingEncoder
 
 PATIENCE = 30.0
 
@@ -213,7 +212,7 @@ def test_payloads_of_every_format_and_unit(format: str, unit: str) -> None:
         times=[1.7e9 + 0.25, 1.7e9],
         sequences=[1, 2],
     )
-    payloads = Payloads(fields).encode(readings)
+    payloads = ReadingEncoder(fields).encode(readings)
     messages = [Message("sensors/p1/readings", payload, 0.0) for payload in payloads]
     decoded = Decoder(Config(readings=fields)).decode(messages)
     assert decoded.refused == []

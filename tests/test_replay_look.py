@@ -14,11 +14,17 @@ from streamlvq.config import Config, Fields, ModelSection, ReadingsSection
 from streamlvq.connect import Message
 from streamlvq.events import Hint, Readings
 from streamlvq.metrics import AccuracyRejectCurve
-from streamlvq.replay import nothing, replay, summary, train
-from streamlvq.replay.look import FIRST, Look
-from streamlvq.replay.recording import open_writer
-from streamlvq.replay.report import Curve
-from streamlvq.replay.text import ADVICE, CURVE, attainable, feature_lines, refused_lines
+from streamlvq.replay import explain_empty, replay, summary, train
+from streamlvq.replay.live import open_writer
+from streamlvq.replay.replay import INSPECTED_READINGS, LogInspector
+from streamlvq.replay.report import (
+    ADVICE,
+    CURVE_RATES,
+    Curve,
+    attainable,
+    feature_lines,
+    refused_lines,
+)
 
 
 def readings(columns: dict[str, Any], devices: list[str] | None = None) -> Readings:
@@ -71,17 +77,17 @@ def test_a_clock_that_is_learnt_is_noticed(tmp_path: Path, write: Any) -> None:
     ],
 )
 def test_what_to_do_about_a_counter(fields: Fields, words: str) -> None:
-    look = Look(fields)
+    look = LogInspector(fields)
     look.see(readings({"n": range(30), "x": np.sin(range(30))}))
     assert words in look.notes()[-1]
 
 
 def test_clocks_of_several_devices() -> None:
     clocks = [t + 1000 * (k % 2) for k, t in enumerate(range(60))]
-    look = Look(Fields(device="who"))
+    look = LogInspector(Fields(device="who"))
     look.see(readings({"t": clocks}, ["a", "b"] * 30))
     assert look.rising() == ["t"]
-    look = Look(Fields())
+    look = LogInspector(Fields())
     look.see(readings({"t": clocks}))
     assert look.rising() == []
 
@@ -94,21 +100,21 @@ def test_clocks_of_several_devices() -> None:
         ([k // 3 for k in range(90)], True),  # three devices that nobody tells apart
         ([k // 50 for k in range(1000)], False),  # a setting that is raised now and then
         ([*range(500), 3, *range(500, 600)], False),
-        ([*range(FIRST), 0, 0], True),  # what comes later does not matter
+        ([*range(INSPECTED_READINGS), 0, 0], True),  # what comes later does not matter
         ([5.0] * 100, False),
         ([k if k % 7 else np.nan for k in range(100)], True),
     ],
 )
 def test_what_rises(column: list[float], rising: bool) -> None:
     for size in (7, len(column)):
-        look = Look(Fields())
+        look = LogInspector(Fields())
         for start in range(0, len(column), size):
             look.see(readings({"x": column[start : start + size]}))
         assert look.rising() == ["x"] * rising
 
 
 def test_features_that_were_named_are_meant() -> None:
-    look = Look(Fields(features=["n"]))
+    look = LogInspector(Fields(features=["n"]))
     look.see(readings({"n": range(30)}))
     assert look.notes() == []
 
@@ -159,13 +165,13 @@ def test_refusals_in_words() -> None:
 
 
 def test_why_nothing_was_read() -> None:
-    assert "--config" in nothing({"topic": 3}, ["line 1: expected a topic like a, got b"], [])
-    assert "--time-unit iso" in nothing({"field": 3}, ["line 1: t: ..."], [], ["iso_time"])
-    assert nothing({"row": 3, "topic": 1}, ["line 1: x"], []) == (
+    assert "--config" in explain_empty({"topic": 3}, ["line 1: expected a topic like a, got b"], [])
+    assert "--time-unit iso" in explain_empty({"field": 3}, ["line 1: t: ..."], [], ["iso_time"])
+    assert explain_empty({"row": 3, "topic": 1}, ["line 1: x"], []) == (
         "all 4 were refused; the first: line 1: x"
     )
-    assert nothing({}, [], ["the file is empty"]) == "the file is empty"
-    assert "--format" in nothing({}, [], [])
+    assert explain_empty({}, [], ["the file is empty"]) == "the file is empty"
+    assert "--format" in explain_empty({}, [], [])
 
 
 def test_times_as_text_have_a_hint_though_some_were_read(tmp_path: Path) -> None:
@@ -215,7 +221,7 @@ def test_promises_can_be_kept() -> None:
     points = attainable(curve_of(right.tolist(), certainties.tolist()))
     assert points
     for rate, accuracy in points:
-        assert rate <= max(CURVE)
+        assert rate <= max(CURVE_RATES)
         matches = [
             threshold
             for threshold in np.unique(certainties)

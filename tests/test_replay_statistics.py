@@ -15,9 +15,7 @@ from streamlvq import metrics
 from streamlvq.events import Decisions, LateLabel, Refused
 from streamlvq.records import Decision
 from streamlvq.replay import Report, Statistics, make_report, summary
-from streamlvq.replay.cells import Cells
-from streamlvq.replay.numbering import Numbering
-from streamlvq.replay.statistics import DEVICES, EXAMPLES, LABELS
+from streamlvq.replay.statistics import MAX_DEVICES, MAX_EXAMPLES, MAX_LABELS, IndexMap, TimeBins
 
 ABOUT: dict[str, Any] = {
     "streamlvq": "0", "log": "x.csv", "format": "csv", "model": "GLVQ()", "learning": True,
@@ -177,8 +175,8 @@ def test_classes_in_another_order_are_the_same_classes() -> None:
 
 
 def test_more_labels_and_devices_than_are_told_apart() -> None:
-    classes = tuple(range(LABELS + 50))
-    count = DEVICES + 300
+    classes = tuple(range(MAX_LABELS + 50))
+    count = MAX_DEVICES + 300
     rows = [
         {"device": f"d{k}", "code": k % len(classes), "truth": k % len(classes), "p": 0.9,
          "certainty": 0.5, "accepted": True}
@@ -189,13 +187,13 @@ def test_more_labels_and_devices_than_are_told_apart() -> None:
     report = report_of(statistics)
     assert report.labelled == count
     assert report.confusion.labels[-1] == "(others)"
-    assert len(report.confusion.labels) == LABELS + 1
+    assert len(report.confusion.labels) == MAX_LABELS + 1
     assert sum(map(sum, report.confusion.counts)) == count
     assert report.devices[-1].device == "(others)"
     assert report.devices[-1].readings == 300
     assert len(report.tracks) == 24
     # Whether those were right is not known, so they are not counted as right.
-    assert report.accuracy == sum(k % len(classes) < LABELS for k in range(count)) / count
+    assert report.accuracy == sum(k % len(classes) < MAX_LABELS for k in range(count)) / count
     assert Report.from_json(report.to_json()) == report
     assert "devices or more" in summary(report)
 
@@ -205,17 +203,17 @@ def test_few_examples_of_what_was_refused() -> None:
     for k in range(20):
         statistics.refuse([Refused(k, "value", f"row {k}"), Refused(k, "field", "no x")])
     assert statistics.refused == {"value": 20, "field": 20}
-    assert len(statistics.examples) == EXAMPLES
+    assert len(statistics.examples) == MAX_EXAMPLES
     assert not statistics.hints
 
 
 def test_hints_are_counted_beyond_the_examples() -> None:
     statistics = Statistics()
     for k in range(20):
-        hint = "iso_time" if k >= EXAMPLES else None
+        hint = "iso_time" if k >= MAX_EXAMPLES else None
         statistics.refuse([Refused(k, "field", "no time", hint=hint)])
-    assert statistics.hints == {"iso_time": 20 - EXAMPLES}
-    assert report_of(statistics).hints == {"iso_time": 20 - EXAMPLES}
+    assert statistics.hints == {"iso_time": 20 - MAX_EXAMPLES}
+    assert report_of(statistics).hints == {"iso_time": 20 - MAX_EXAMPLES}
 
 
 def test_nothing_at_all() -> None:
@@ -263,7 +261,7 @@ def test_late_labels_wait_only_so_long() -> None:
 
 
 def test_numbering() -> None:
-    numbering = Numbering(limit=2)
+    numbering = IndexMap(limit=2)
     assert numbering.numbers(["x", None, "y", "z", "x"]).tolist() == [0, -1, 1, 2, 0]
     assert numbering.names == ["x", "y"]
 
@@ -275,7 +273,7 @@ def test_numbering() -> None:
     st.sampled_from([2, 4, 10]),
 )
 def test_cells_count_everything(events: list[tuple[int, int]], batch: int, size: int) -> None:
-    cells = Cells(tracks=3, cells=size)
+    cells = TimeBins(tracks=3, cells=size)
     for start in range(0, len(events), batch):
         part = events[start : start + batch]
         tracks, columns = (np.array(values, np.int64) for values in zip(*part, strict=True))

@@ -23,10 +23,11 @@ from river import preprocessing
 import streamlvq
 from samples import GROWING, blobs, build, described, frozen, knowledge, readings, rebuilt, taught
 from streamlvq import config
-from streamlvq.config.schema import MOST, MOST_MODELS
+from streamlvq.config.schema import MAX_MODELS, MAX_VALUES
 from streamlvq.estimator import TRUSTED_LIMITS, StateLimits
 from streamlvq.kernels import layout as at
 from streamlvq.models import validation
+from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES
 from streamlvq.models.validation import BOUNDS, NAMES, class_sizes, pair_labels
 from streamlvq.snapshot import (
     TRUSTED_MAX_BYTES,
@@ -49,9 +50,8 @@ from streamlvq.snapshot.state import (
     prefixed,
     split,
 )
-from streamlvq.state import FIXED, SECTIONS
 from streamlvq.text import display_width
-from streamlvq.wrappers.windows import NONE, Windows
+from streamlvq.wrappers.time_integrator import NO_WINDOW, Windows
 
 # --- the container --------------------------------------------------------------------------------
 
@@ -626,21 +626,21 @@ def maxima_of_schema() -> dict[str, int]:
 
 
 def test_maxima_of_a_configuration_are_those_of_snapshots() -> None:
-    assert maxima_of_schema() == {k: MOST[k] for k in ("window", "max_devices", "memory")}
+    assert maxima_of_schema() == {k: MAX_VALUES[k] for k in ("window", "max_devices", "memory")}
 
 
 def test_all_that_a_configuration_allows_can_be_kept() -> None:
-    chain = config.build_classifier(config.loads(MAXIMA % MOST))
+    chain = config.build_classifier(config.loads(MAXIMA % MAX_VALUES))
     twin = through_bytes(chain)
     integrator, model = twin.classifier, twin.classifier.classifier
     assert (twin.memory, integrator.window, integrator.max_devices) == (10**6, 10**5, 10**8)
     assert (model.rehearsal, model.buffer_size) == (10**4, 10**8)
 
 
-@pytest.mark.parametrize("name", MOST)
+@pytest.mark.parametrize("name", MAX_VALUES)
 def test_more_than_can_be_kept_is_refused_by_configurations(name: str) -> None:
-    with pytest.raises(config.ConfigError, match=rf"{name}: expected .*{MOST[name]}"):
-        config.loads(MAXIMA % {**MOST, name: MOST[name] + 1})
+    with pytest.raises(config.ConfigError, match=rf"{name}: expected .*{MAX_VALUES[name]}"):
+        config.loads(MAXIMA % {**MAX_VALUES, name: MAX_VALUES[name] + 1})
 
 
 def test_members_of_committees_have_the_same_limits() -> None:
@@ -659,13 +659,13 @@ def test_as_many_models_as_a_configuration_allows_fit_into_a_file() -> None:
     run_chain(chain, 20, seed=0)
     arrays, _ = described(chain)
     tiny = {name: np.zeros(1) for name in arrays}
-    groups = range(MOST_MODELS - 20, MOST_MODELS)  # the longest names
+    groups = range(MAX_MODELS - 20, MAX_MODELS)  # the longest names
     one = encode({}, {}, limit=TRUSTED_MAX_BYTES)
     data = encode({k: v for n in groups for k, v in prefixed(f"group{n}", tiny).items()}, {})
     header = int.from_bytes(data[:8], "little") - int.from_bytes(one[:8], "little")
-    room = 10 * MOST_MODELS * len(arrays)  # offsets may have ten digits more
-    assert header / 20 * MOST_MODELS + 2 * room < TRUSTED_MAX_HEADER_BYTES
-    assert MOST_MODELS * len(arrays) < MAX_ARRAYS
+    room = 10 * MAX_MODELS * len(arrays)  # offsets may have ten digits more
+    assert header / 20 * MAX_MODELS + 2 * room < TRUSTED_MAX_HEADER_BYTES
+    assert MAX_MODELS * len(arrays) < MAX_ARRAYS
 
 
 # --- committees and wrappers ----------------------------------------------------------------------
@@ -873,7 +873,7 @@ def test_lies_about_windows_are_found(case: str) -> None:
 def test_many_windows_are_captured_quickly() -> None:
     windows = Windows(4, 1, None, 100_000)
     for k in range(100_000):
-        windows.advance(f"device {k}", float(k), NONE, np.array([0.3, 0.7]))
+        windows.advance(f"device {k}", float(k), NO_WINDOW, np.array([0.3, 0.7]))
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -914,9 +914,11 @@ def test_every_model_and_wrapper_is_known() -> None:
 
 def test_every_section_is_kept_or_follows() -> None:
     floats = {
-        n for n in (*FIXED, *SECTIONS) if (FIXED.get(n) or SECTIONS[n])[0] < at.FLOAT_SECTIONS
+        n
+        for n in (*FIXED_SIZES, *ARRAY_SECTIONS)
+        if (FIXED_SIZES.get(n) or ARRAY_SECTIONS[n])[0] < at.FLOAT_SECTIONS
     }
-    assert set(NAMES) | {"parameters", "class_size"} == {*FIXED, *SECTIONS}
+    assert set(NAMES) | {"parameters", "class_size"} == {*FIXED_SIZES, *ARRAY_SECTIONS}
     assert set(BOUNDS) == floats - {"parameters"}
 
 
@@ -931,7 +933,7 @@ def test_arrays_in_folders() -> None:
 def test_order_of_pairs_is_that_of_the_kernels() -> None:
     model = learnt(build("PairwiseLVQ"), *blobs(100, classes=5))
     state = model._engine.state
-    labels = state["label"][: state.size(at.PROTOTYPES)]
+    labels = state["label"][: state.size(at.N_PROTOTYPES)]
     np.testing.assert_array_equal(labels, pair_labels(5))
     np.testing.assert_array_equal(
         class_sizes(state["label"], len(state["class_size"])), state["class_size"]

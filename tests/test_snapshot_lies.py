@@ -26,8 +26,8 @@ import pytest
 
 import streamlvq
 from samples import MODELS, blobs, build, described, readings, rebuilt, taught
-from streamlvq.engine import Engine
 from streamlvq.kernels import layout as at
+from streamlvq.models.engine import Engine
 from streamlvq.models.validation import BOUNDS
 from streamlvq.snapshot import Snapshot, SnapshotError, decode, encode, from_arrays
 from streamlvq.snapshot.state import check
@@ -321,7 +321,7 @@ def test_what_is_accepted_can_be_kept_again(name: str, everywhere: bool) -> None
     accepted = 0
     for array, bounds in BOUNDS.items():
         # A prototype beyond its bound is refused; LVQ1 would push those right at it over it.
-        for value in (-at.LARGEST, at.LARGEST) if array == "w" else bounds:
+        for value in (-at.LARGEST_VALUE, at.LARGEST_VALUE) if array == "w" else bounds:
             if array not in truth:
                 continue
             changed = truth[array].copy()
@@ -344,14 +344,16 @@ def test_places_of_sections_are_not_read_from_a_file() -> None:
     assert "parameters" not in arrays
     assert len(meta["memory"]) == 8
     twin = rebuilt(arrays, meta)
-    np.testing.assert_array_equal(twin._engine.ints[: at.HEADER], model._engine.ints[: at.HEADER])
+    np.testing.assert_array_equal(
+        twin._engine.ints[: at.HEADER_SIZE], model._engine.ints[: at.HEADER_SIZE]
+    )
 
 
 def test_gaps_are_counted_not_believed() -> None:
     arrays, meta = described(sample_model("GLVQ"))
     arrays["w"][0, :2] = np.nan
     twin = rebuilt(arrays, meta)
-    used = twin._engine.state["w"][: twin._engine.state.size(at.PROTOTYPES)]
+    used = twin._engine.state["w"][: twin._engine.state.size(at.N_PROTOTYPES)]
     assert twin._engine.state.size(at.GAPS) == np.isnan(used).sum() > 0
     use(twin)
 

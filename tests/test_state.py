@@ -8,34 +8,36 @@ import numpy as np
 import pytest
 
 from streamlvq.kernels import layout as at
-from streamlvq.state import FIXED, SECTIONS, ModelState
+from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES, ModelState
 
 SIZES = {
-    at.FEATURES: 3,
-    at.RANK: 2,
+    at.N_FEATURES: 3,
+    at.METRIC_RANK: 2,
     at.METRICS: 4,
-    at.SLOTS: 4,
-    at.CLASSES: 5,
+    at.PROTOTYPE_CAPACITY: 4,
+    at.CLASS_CAPACITY: 5,
     at.BUFFER: 6,
     at.PAIRS: 2,
 }
-NAMES = (*FIXED, *SECTIONS)
+NAMES = (*FIXED_SIZES, *ARRAY_SECTIONS)
 
 
 def make(sizes: dict[int, int] | None = None) -> ModelState:
-    header = np.zeros(at.SECTIONS, np.int64)
+    header = np.zeros(at.SECTION_STARTS, np.int64)
     for which, value in (sizes or SIZES).items():
         header[which] = value
     return ModelState(header)
 
 
 def is_float(name: str) -> bool:
-    number = FIXED[name][0] if name in FIXED else SECTIONS[name].number
+    number = FIXED_SIZES[name][0] if name in FIXED_SIZES else ARRAY_SECTIONS[name].number
     return number < at.FLOAT_SECTIONS
 
 
 def test_every_section_of_the_layout_has_a_name() -> None:
-    numbers = [number for number, _ in FIXED.values()] + [s.number for s in SECTIONS.values()]
+    numbers = [number for number, _ in FIXED_SIZES.values()] + [
+        s.number for s in ARRAY_SECTIONS.values()
+    ]
     assert sorted(numbers) == list(range(at.ALL_SECTIONS))
 
 
@@ -48,7 +50,7 @@ def test_sections_fill_the_memory_without_overlap() -> None:
     floats = sum(state[n].size for n in NAMES if is_float(n))
     ints = sum(state[n].size for n in NAMES if not is_float(n))
     assert floats == state.floats.size
-    assert at.HEADER + ints == state.ints.size
+    assert at.HEADER_SIZE + ints == state.ints.size
     for which, value in SIZES.items():
         assert state.size(which) == value, "a section overlaps the header"
 
@@ -73,11 +75,11 @@ def test_new_memory_has_starting_values() -> None:
 @pytest.mark.parametrize(
     "growth",
     [
-        {at.SLOTS: 8, at.METRICS: 8},
-        {at.CLASSES: 9},
-        {at.FEATURES: 5, at.RANK: 3},
-        {at.FEATURES: 4},
-        {at.CLASSES: 9, at.PAIRS: 36, at.SLOTS: 72, at.METRICS: 36},
+        {at.PROTOTYPE_CAPACITY: 8, at.METRICS: 8},
+        {at.CLASS_CAPACITY: 9},
+        {at.N_FEATURES: 5, at.METRIC_RANK: 3},
+        {at.N_FEATURES: 4},
+        {at.CLASS_CAPACITY: 9, at.PAIRS: 36, at.PROTOTYPE_CAPACITY: 72, at.METRICS: 36},
     ],
     ids=["slots", "classes", "features and rank", "features", "pairs"],
 )
@@ -93,8 +95,8 @@ def test_growth_keeps_everything(growth: dict[int, int]) -> None:
         np.testing.assert_array_equal(new[inside], old)
         rest = np.ones(new.shape, bool)
         rest[inside] = False
-        if name in SECTIONS:
-            np.testing.assert_array_equal(new[rest], SECTIONS[name].start)
+        if name in ARRAY_SECTIONS:
+            np.testing.assert_array_equal(new[rest], ARRAY_SECTIONS[name].start)
     for which, value in growth.items():
         assert larger.size(which) == value
     assert not np.shares_memory(larger.floats, state.floats)
@@ -118,6 +120,6 @@ def test_pickling_keeps_memory_but_not_scratch() -> None:
 
 
 def test_euclidean_models_need_no_room_for_metrics() -> None:
-    state = make({**SIZES, at.RANK: 0, at.METRICS: 0})
+    state = make({**SIZES, at.METRIC_RANK: 0, at.METRICS: 0})
     assert state["omega"].size == 0
     assert state["start"].size == 0

@@ -11,14 +11,14 @@ import pytest
 
 from streamlvq.config import Config, ModelSection, ReadingsSection, StateSection
 from streamlvq.connect import Message
-from streamlvq.daemon.journal import DecodingHistory, Journal, JournalError, Received
-from streamlvq.daemon.metrics import Metrics
-from streamlvq.daemon.probe import newest_monitor
-from streamlvq.daemon.state_store import FolderError, StateStore
 from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import inspect, load_monitor, load_snapshots
 from streamlvq.role import Health
+from streamlvq.service.journal import DecodingHistory, Journal, JournalError, Received
+from streamlvq.service.metrics import ServiceMetrics
+from streamlvq.service.probe import newest_monitor
+from streamlvq.service.state_store import FolderError, StateStore
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 from streamlvq.snapshot import container as containers
 
@@ -36,7 +36,7 @@ def config_for(folder: Path, **readings: Any) -> Config:
 
 def opened(config: Config) -> StateStore:
     health = Health(config.health)
-    return StateStore(config, health, Metrics(health, 10))
+    return StateStore(config, health, ServiceMetrics(health, 10))
 
 
 def readings(first: int, count: int) -> Received:
@@ -326,7 +326,7 @@ def test_a_record_of_a_newer_version_is_not_cut_off(
 ) -> None:
     journal = Journal(tmp_path)
     with monkeypatch.context() as newer:
-        newer.setattr("streamlvq.daemon.journal._RECEIVED", 9)
+        newer.setattr("streamlvq.service.journal._RECEIVED", 9)
         journal.append(readings(0, 1))
     with pytest.raises(JournalError, match=r"got an intact one of kind 9: .* newer streamlvq"):
         Journal(tmp_path)

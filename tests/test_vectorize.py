@@ -12,7 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from streamlvq.vectorize import Vectorizer, name_order, refuse_infinities, to_number, to_rows
+from streamlvq.models.vectorizer import (
+    Vectorizer,
+    name_order,
+    refuse_infinities,
+    to_number,
+    to_rows,
+)
 
 
 def filled(vectorizer: Vectorizer, x: dict[Any, Any]) -> list[float]:

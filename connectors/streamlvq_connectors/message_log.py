@@ -31,6 +31,7 @@ from streamlvq_connectors.files import (
 if TYPE_CHECKING:
     from streamlvq.config import Fields
 
+
 RECORDING_VERSION = 1
 
 

@@ -26,6 +26,7 @@ from streamlvq.snapshot.files import UNFINISHED_SUFFIX, write_atomically
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+
 KEY_BYTES = 32
 PRIVATE_KEY_MODE = 0o600  # for its owner alone
 KEY_FILE_MAX_BYTES = 2**20

@@ -296,12 +296,3 @@ class Schedule:
     def failed(self, now: float) -> None:
         """It could not be published; another try comes after the pause."""
         self._last = now
-
-
-__all__ = [
-    "RENEWALS_PER_MAX_AGE",
-    "EnvelopeWriter",
-    "Schedule",
-    "SequenceNumbers",
-    "TooLargeError",
-]

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from streamlvq.fleet.envelope import (
     DIGEST_BYTES,
-    HEADER_MAX_BYTES,
+    ENVELOPE_HEADER_MAX_BYTES,
     Envelope,
     EnvelopeRefused,
     Header,
@@ -141,7 +141,7 @@ class EnvelopeStore:
 
     def _parse(self, path: Path) -> StoredEnvelope:
         with path.open("rb") as file:
-            start = file.read(_STORE_START.size + HEADER_MAX_BYTES)
+            start = file.read(_STORE_START.size + ENVELOPE_HEADER_MAX_BYTES)
         if len(start) < _STORE_START.size:
             raise EnvelopeRefused(
                 "truncated", f"expected {_STORE_START.size} bytes, got {len(start)}"

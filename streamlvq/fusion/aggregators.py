@@ -11,8 +11,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from streamlvq.arrays import Floats
 from streamlvq.registry import AGGREGATORS
-from streamlvq.state import Floats
 
 TRIMMED_SHARE = 0.25  # of the weight, at either end
 WEISZFELD_STEPS = 60  # of the geometric median

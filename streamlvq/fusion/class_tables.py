@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.arrays import Bools, Floats, Ints, Label
 from streamlvq.fusion.aggregators import Aggregator, assumed_byzantine, capped_weights
 from streamlvq.fusion.node_models import Model, NodeModel
 from streamlvq.kernels import layout as at
-from streamlvq.models.array_classifier import Label
 from streamlvq.models.validation import MAX_SAMPLES
-from streamlvq.state import Floats, Ints
-from streamlvq.vectorize import name_order
-
-Bools = npt.NDArray[np.bool_]
+from streamlvq.models.vectorizer import name_order
 
 RELIABLE_COUNT = 100.0  # readings of a class after which more make its mean hardly more reliable
 CHECKABLE_NODES = 3  # that have a class: of one that fewer have, nobody knows whether it is true

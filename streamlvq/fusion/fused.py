@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.estimator import EstimatorState
 from streamlvq.fusion.assemble import Coordinates, assemble
-from streamlvq.fusion.class_tables import Axes, Bools, ClassStatistics, CommonTable, NodeTable
+from streamlvq.fusion.class_tables import Axes, ClassStatistics, CommonTable, NodeTable
 from streamlvq.fusion.combine import CombinedModel
 from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
 from streamlvq.fusion.report import FusionReport
+from streamlvq.models.vectorizer import to_rows
 from streamlvq.snapshot import Snapshot
-from streamlvq.state import Floats, Ints
-from streamlvq.vectorize import to_rows
 
 COMMON_NODE = "fused"  # the node of a snapshot in common coordinates
 

@@ -9,13 +9,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamlvq.arrays import Array, Label
 from streamlvq.errors import StreamLVQError
-from streamlvq.estimator import Array, EstimatorState, estimator_class
+from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.kernels import layout as at
-from streamlvq.models.array_classifier import Label
+from streamlvq.models.engine import ARRAY_SECTIONS
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.state import COMMITTEE
-from streamlvq.state import SECTIONS
 
 TRANSFORM = "FeatureTransform"
 MAX_FEATURES = 64  # of all nodes together: up to here none has to be left out
@@ -188,11 +188,11 @@ def _without(node: NodeModel, lone: set[Hashable]) -> NodeModel:
 def _narrow(model: Model, lone: set[Hashable]) -> Model:
     keep = [k for k, name in enumerate(model.features) if name not in lone]
     arrays = {
-        name: array[..., keep] if SECTIONS[name].sizes[-1] == at.FEATURES else array
+        name: array[..., keep] if ARRAY_SECTIONS[name].sizes[-1] == at.N_FEATURES else array
         for name, array in model.arrays.items()
-        if name in SECTIONS
+        if name in ARRAY_SECTIONS
     }
-    fixed = {name: array for name, array in model.arrays.items() if name not in SECTIONS}
+    fixed = {name: array for name, array in model.arrays.items() if name not in ARRAY_SECTIONS}
     return replace(model, arrays=arrays | fixed, features=[model.features[k] for k in keep])
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Floats, Ints
 from streamlvq.fusion.aggregators import get_aggregator
 from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
 from streamlvq.fusion.corrections import get_correction
@@ -19,7 +20,6 @@ from streamlvq.fusion.screening import (
     class_distances,
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.state import Floats, Ints
 from streamlvq.text import aligned, entry, number
 
 MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported

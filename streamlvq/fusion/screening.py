@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats
 from streamlvq.fusion.aggregators import weighted_mean, weighted_median
-from streamlvq.fusion.class_tables import Alignment, Bools, ClassTables
-from streamlvq.state import Floats
+from streamlvq.fusion.class_tables import Alignment, ClassTables
 
 QUORUM = 3  # nodes that must have a class before one of them can be said to contradict the others
 MIN_DISTANCE = 0.3  # deviations from the others: less is never suspicious

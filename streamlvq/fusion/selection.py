@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import assumed_byzantine, weighted_median
-from streamlvq.fusion.class_tables import Bools, ClassTables, CommonTable
+from streamlvq.fusion.class_tables import ClassTables, CommonTable
 from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.sharing import components
 from streamlvq.registry import CORRECTIONS
-from streamlvq.state import Floats, Ints
 
 UNCORRECTED = "none"  # the correction that all others are compared with
 REQUIRED_RATIO = 0.9  # a more complicated one must reduce the squared error to this
@@ -22,7 +22,7 @@ MAX_ERROR = 25.0  # squared deviations that one mean may be off: one node shall 
 ODD_ERROR, ODD_RATIO = 1.0, 10.0  # squared deviations, times the usual: no correction explains it
 HALF_TRUSTED_COUNT = 10.0  # readings of a class: a mean of so few is hard to predict, counts half
 FOLDS = 8  # of nodes that are left out together, if there are more
-MAX_NODES = 32  # that are asked; more would not change the answer
+TRIAL_MAX_NODES = 32  # that are asked; more would not change the answer
 
 
 def candidates(*, scaled: bool) -> dict[str, Correction]:
@@ -76,10 +76,10 @@ def _unexplained(errors: Floats, trust: Floats) -> Bools:
 
 def _asked(tables: ClassTables) -> ClassTables:
     """Limit the tables to the nodes with the most classes, if there are very many."""
-    if len(tables.nodes) <= MAX_NODES:
+    if len(tables.nodes) <= TRIAL_MAX_NODES:
         return tables
     known = tables.held.sum(axis=1)
-    chosen = np.sort(np.lexsort((np.arange(len(known)), -known))[:MAX_NODES])
+    chosen = np.sort(np.lexsort((np.arange(len(known)), -known))[:TRIAL_MAX_NODES])
     return replace(
         tables,
         nodes=[tables.nodes[i] for i in chosen],

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamlvq.fusion.class_tables import Bools
-from streamlvq.state import Floats, Ints
+from streamlvq.arrays import Bools, Floats, Ints
 
 
 def components(held: Bools) -> Ints:

@@ -11,22 +11,20 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamlvq.arrays import Array, Label, Reading, Rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
-    Array,
     EstimatorState,
     StateLimits,
     check_ours,
     estimator_class,
 )
-from streamlvq.models.array_classifier import ArrayClassifier, Label
-from streamlvq.models.base import LVQClassifier
-from streamlvq.models.glvq import GLVQ
-from streamlvq.models.lgmlvq import LGMLVQ
+from streamlvq.models.base import ArrayClassifier, LVQClassifier
+from streamlvq.models.glvq import GLVQ, LGMLVQ
 from streamlvq.models.parameters import documented
+from streamlvq.models.vectorizer import dictionary_maker, to_rows
 from streamlvq.records import Explanation
-from streamlvq.vectorize import Reading, Rows, dictionary_maker, to_rows
 
 
 @functools.cache

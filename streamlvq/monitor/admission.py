@@ -8,10 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from streamlvq.arrays import Label
 from streamlvq.config import Config, ModelSection
-from streamlvq.events import Label, Readings, Refused
-from streamlvq.kernels.layout import LARGEST
-from streamlvq.wrappers.transform import Transform
+from streamlvq.events import Readings, Refused
+from streamlvq.kernels.layout import LARGEST_VALUE
+from streamlvq.wrappers.feature_transform import Transform
 
 
 class Learner(Protocol):
@@ -46,7 +47,7 @@ def check_admission(
 def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> bool:
     """Return True if the batch needs no per-reading checks (the common case)."""
     section = config.model
-    if (np.abs(readings.rows) > LARGEST).any() or not _have_times(config, readings):
+    if (np.abs(readings.rows) > LARGEST_VALUE).any() or not _have_times(config, readings):
         return False
     groups = set(readings.groups)
     if len(groups.union(learners)) > section.limit:
@@ -134,8 +135,8 @@ class AdmissionCheck:
 
 def _values(readings: Readings, k: int) -> tuple[str, str, str] | None:
     for name, value in zip(readings.features, readings.rows[k].tolist(), strict=True):
-        if abs(value) > LARGEST:
-            text = f"expected a finite number of at most {LARGEST:g}, got {value}"
+        if abs(value) > LARGEST_VALUE:
+            text = f"expected a finite number of at most {LARGEST_VALUE:g}, got {value}"
             return "value", f"feature {name!r}: {text}", "range"
     return None
 

@@ -192,13 +192,3 @@ def _checked(data: bytes) -> bytes:
 
 def _kind(data: bytes) -> str:
     return kind_of(data, limit=TRUSTED_MAX_BYTES)
-
-
-__all__ = [
-    "inspect",
-    "load_monitor",
-    "load_snapshots",
-    "load_start_model",
-    "restore_newest",
-    "save_monitor",
-]

@@ -9,8 +9,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import NO_KEY, Decisions, LateLabel, Readings, Rows
-from streamlvq.kernels.layout import LARGEST
+from streamlvq.arrays import Rows
+from streamlvq.events import NO_KEY, Decisions, LateLabel, Readings
+from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.monitor.pipeline import Answer, Answers, ServedAnswer
 
 Keys = npt.NDArray[np.int64]
@@ -197,7 +198,7 @@ class PendingReadings(LabelMatcher[PendingReading]):
         items: OrderedDict[ReadingKey, PendingReading] = OrderedDict()
         start = 0
         values, certainties = arrays["values"], arrays["certainty"].tolist()
-        if values.ndim != 1 or np.any(np.abs(values) > LARGEST):
+        if values.ndim != 1 or np.any(np.abs(values) > LARGEST_VALUE):
             raise ValueError("expected values of ordinary size in one row")
         fused = {
             k: ServedAnswer(_answer(label, float(certainty)), int(version))

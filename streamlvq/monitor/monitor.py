@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from streamlvq.arrays import Label
 from streamlvq.config import Config
 from streamlvq.config.build import build_full_classifier, build_transform
 from streamlvq.events import (
     Decisions,
     DedupWindow,
     Event,
-    Label,
     LateLabel,
     Readings,
     Refused,
-    failure,
+    internal_error,
 )
 from streamlvq.monitor import checkpoint
 from streamlvq.monitor.admission import check_admission, check_late_label
@@ -27,8 +27,8 @@ from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, by_group, without_label
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.chain import unwrap
-from streamlvq.wrappers.transform import Transform
+from streamlvq.wrappers.base import unwrap
+from streamlvq.wrappers.feature_transform import Transform
 
 _LOG = logging.getLogger(__name__)
 
@@ -320,4 +320,4 @@ class Monitor:
 
 def _failure(source: int, error: Exception) -> Refused:
     _LOG.error("a reading or a label brought out a defect", exc_info=error)
-    return failure(source, error)
+    return internal_error(source, error)

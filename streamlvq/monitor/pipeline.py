@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Decisions, Label, Model, Readings, Rows
+from streamlvq.arrays import Ints, Label, Rows
+from streamlvq.events import Decisions, Model, Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.batch import Arrays, BatchPart, KernelBatch, kernels, no_rejection, no_window
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
-from streamlvq.wrappers.rejector import Rejector, no_model
-
-Ints = npt.NDArray[np.int64]
+from streamlvq.wrappers.rejectors import Rejector, no_model
 
 
 class Answer(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Label, Readings
+from streamlvq.arrays import Label
+from streamlvq.events import Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.memory import PendingReading

@@ -11,6 +11,7 @@ from streamlvq.plot.style import new_axes, next_colour
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 SMALLEST_BIN, LARGEST_BIN = 12, 120
 
 

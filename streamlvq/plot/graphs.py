@@ -11,6 +11,7 @@ from streamlvq.plot.style import COLOURS, new_axes, short
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 Spot = tuple[float, float]
 RING_SPACE = 1.5  # around a ring, for names, in distances between neighbours
 AGREEMENT_COLOUR, DISAGREEMENT_COLOUR = COLOURS[0], COLOURS[3]

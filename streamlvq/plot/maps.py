@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.vectorizer import to_rows
 from streamlvq.plot.style import (
     NO_ANSWER,
-    Floats,
-    Label,
     Styles,
     corners_of,
     draw_background,
@@ -23,11 +23,11 @@ from streamlvq.plot.style import (
     no_answer_patches,
     styles_of,
 )
-from streamlvq.vectorize import Reading, to_rows
-from streamlvq.wrappers.chain import is_pipeline, unwrap
+from streamlvq.wrappers.base import is_pipeline, unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 Answer = tuple[bool, Any]  # whether there is a label; the label, or why there is none
 HATCH_COLOUR = "0.75"

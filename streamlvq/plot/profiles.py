@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamlvq.arrays import Floats, Label
 from streamlvq.errors import NotLearntYetError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.plot.style import COLOURS, Floats, Label, legend, new_axes, short, styles_of
-from streamlvq.vectorize import Vectorizer, to_rows
+from streamlvq.models.vectorizer import Vectorizer, to_rows
+from streamlvq.plot.style import COLOURS, legend, new_axes, short, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 NAMED_FEATURES = 40  # more names than this cannot be read along an axis
 

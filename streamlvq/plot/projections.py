@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamlvq.arrays import Floats, Ints
 from streamlvq.models.base import LVQClassifier
 from streamlvq.plot.profiles import inverse_scales, prototype_rows, reading_rows
 from streamlvq.plot.style import (
-    Floats,
-    Ints,
     corners_of,
     draw_background,
     draw_prototypes,

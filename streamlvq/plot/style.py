@@ -7,17 +7,15 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from streamlvq.arrays import Floats, Ints, Label
 from streamlvq.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Label = Hashable
+
 Styles = dict[Label, tuple[str, str]]
 
 COLOURS = (

@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamlvq.plot.style import (
-    NO_ANSWER,
-    Floats,
-    Ints,
-    Label,
-    Styles,
-    legend,
-    new_axes,
-    no_answer_patches,
-    styles_of,
-)
+from streamlvq.arrays import Floats, Ints, Label
+from streamlvq.plot.style import NO_ANSWER, Styles, legend, new_axes, no_answer_patches, styles_of
 from streamlvq.records import Decision, Integrated
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+
 
 DECIDED, TRUE = (1.06, 1.22), (1.26, 1.42)  # from where to where, above the probabilities
 READING_GAP_RATIO = 3.0  # a gap is this many times the usual time between two readings

@@ -15,6 +15,7 @@ from streamlvq.report.html import DRAWING_WIDTH
 if TYPE_CHECKING:
     from streamlvq.fusion import Edge, FusionReport, NodeReport
 
+
 # Lengths are in units of the drawing (SVG).
 MAX_NODE_DISTANCE, MAX_RINGS_HEIGHT = 190.0, 620.0  # of neighbours; of all, without margins
 VERTICAL_MARGIN, SIDE_MARGIN = 75.0, 130.0  # for names: above and below, left and right

@@ -12,8 +12,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from streamlvq.arrays import Floats
 from streamlvq.plot.style import short
 from streamlvq.report.html import DRAWING_WIDTH
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamlvq.fusion import FusionReport, NodeReport
     from streamlvq.snapshot import Snapshot
 
-Floats = npt.NDArray[np.float64]
+
 Offsets = dict[str, Floats]  # of each node, a number per feature of the report
 
 TOP_MARGIN = 4

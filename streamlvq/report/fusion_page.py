@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
+
 FUSION_CSS = Path(__file__).with_name("fusion.css")
 MAX_WEIGHT_NODES, MAX_WEIGHT_CLASSES = 60, 40  # a larger table of weights is left out
 MAX_BAR_REM = 20.0

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streamlvq.arrays import Floats
 from streamlvq.plot.style import colours_of
-from streamlvq.report.fusion_maps import Floats, column_names, deviations, of_features
+from streamlvq.report.fusion_maps import column_names, deviations, of_features
 from streamlvq.report.html import DRAWING_WIDTH
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
+
 
 MAX_DRAWN_CLASSES, MAX_DRAWN_NODES = 12, 24
 MAX_LINE_POINTS = 200  # of more features, neighbours are averaged

@@ -14,15 +14,15 @@ import numpy as np
 from streamlvq import plot
 from streamlvq.errors import MissingExtraError, NotLearntYetError
 from streamlvq.plot.style import colours_of
-from streamlvq.replay.report import Calibration, Curve, Report
-from streamlvq.replay.text import feature_lines
+from streamlvq.replay.report import Calibration, Curve, Report, feature_lines
 from streamlvq.report.html import document, section, table, tiles
 from streamlvq.report.timeline import course_drawing, moment, track_drawing
 from streamlvq.text import number, percent
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 Draw = Callable[["Axes"], object]
 MAX_DRAWN_RELEVANCES = 20

@@ -11,7 +11,7 @@ from streamlvq.snapshot.snapshot import Snapshot
 from streamlvq.text import COLUMN_GAP, aligned, display_width
 
 BAR_COLUMNS = 30  # of the longest bar
-MAX_NAME_CHARACTERS = 24
+SHOWN_NAME_CHARACTERS = 24
 MAX_LISTED_FEATURES = 4  # of a transform
 FUSED_NODE = "fused"  # node name that `streamlvq.fusion` gives to common models
 
@@ -185,7 +185,7 @@ def _name(name: Hashable) -> str:
     """Return a name on one line: shortened, unprintable characters replaced."""
     text = name if isinstance(name, str) else str(name)
     text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= MAX_NAME_CHARACTERS else text[: MAX_NAME_CHARACTERS - 1] + "…"
+    return text if len(text) <= SHOWN_NAME_CHARACTERS else text[: SHOWN_NAME_CHARACTERS - 1] + "…"
 
 
 def _number(value: float) -> str:

@@ -11,23 +11,17 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Array, Label
 from streamlvq.errors import SnapshotError
-from streamlvq.estimator import (
-    DEFAULT_LIMITS,
-    Array,
-    EstimatorState,
-    StateLimits,
-    build_estimator,
-)
-from streamlvq.models.array_classifier import Label
+from streamlvq.estimator import DEFAULT_LIMITS, EstimatorState, StateLimits, build_estimator
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.vectorizer import name_order
 from streamlvq.records import Prototype
 from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
 from streamlvq.snapshot.files import read, write_atomically
 from streamlvq.snapshot.state import COMMITTEE, Meta, capture, check, from_arrays, to_arrays
-from streamlvq.vectorize import name_order
 from streamlvq.wrappers import FeatureTransform
-from streamlvq.wrappers.chain import innermost_model
+from streamlvq.wrappers.base import innermost_model
 
 MAX_NODE_LENGTH = 200
 ByFeature = dict[Hashable, float]

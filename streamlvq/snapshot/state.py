@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamlvq.config.schema import MOST as MAX_PARAMETERS
+from streamlvq.arrays import Array
+from streamlvq.config.schema import MAX_VALUES as MAX_PARAMETERS
 from streamlvq.errors import SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
-    Array,
     EstimatorState,
     StateLimits,
     build_estimator,
