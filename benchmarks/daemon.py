@@ -29,10 +29,10 @@ import contextlib
 import numpy as np
 import paho.mqtt.client as mqtt
 
-from brokers import LOOPBACK, BrokerProcess, Mosquitto
 from common import Figure, Table, figure_table, show
-from daemons import Daemon, until
 from streamlvq_connectors.mqtt.fast_client import varint
+from support.brokers import LOOPBACK, BrokerProcess, Mosquitto
+from support.daemons import Daemon, until
 
 FEATURES, CLASSES, DEVICES = 18, 7, 100
 DISTINCT = 2000  # payloads

@@ -26,10 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import numpy as np
 
-from brokers import Mosquitto
 from common import Figure, Table, figure_table, progress, show
 from daemon import greet, packet
-from daemons import Client, Daemon, until
 from fusion_fleets import Floats, Node, accuracy
 from fusion_stream import (
     FEATURES,
@@ -44,6 +42,8 @@ from fusion_stream import (
     streams,
 )
 from streamlvq.fleet import PrivateKey, TrustedKeys
+from support.brokers import Mosquitto
+from support.daemons import Client, Daemon, until
 
 FLEET = "benchmark"
 WINDOW = 200  # messages that the broker has not confirmed yet

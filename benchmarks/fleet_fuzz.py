@@ -24,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import numpy as np
 
 from common import Figure, Table, figure_table, our_model, progress, show
-from forgeries import (
+from streamlvq.fleet import Header, PrivateKey, Roster, TrustedKeys, seal
+from streamlvq.snapshot import Snapshot
+from support.forgeries import (
     ALL,
     FLEET,
     INSIDE,
@@ -37,8 +39,6 @@ from forgeries import (
     files_of,
     let_in,
 )
-from streamlvq.fleet import Header, PrivateKey, Roster, TrustedKeys, seal
-from streamlvq.snapshot import Snapshot
 
 COUNT = 100_000
 GENUINE_EVERY = 1000

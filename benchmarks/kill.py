@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from tqdm import tqdm
 
-from brokers import Mosquitto
-from daemons import Client, Daemon, readings, settings, undisturbed, until
 from streamlvq.connect import Message
+from support.brokers import Mosquitto
+from support.daemons import Client, Daemon, readings, settings, undisturbed, until
 
 DURING_START = 5  # every so many kills: while it starts and reads the journal
 

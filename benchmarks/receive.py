@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from brokers import BrokerProcess, available
 from common import Figure, Table, figure_table, show
-from mqtt_streams import Outcome, Packets, Protocol, both
 from streamlvq.config import Broker
 from streamlvq.connect import Outgoing, Subscription
 from streamlvq_connectors.mqtt import MqttLink
 from streamlvq_connectors.mqtt.fast_client import varint
+from support.brokers import BrokerProcess, available
+from support.mqtt_streams import Outcome, Packets, Protocol, both
 
 PAYLOAD = json.dumps({f"s{i:02d}": round(0.123456 * (i + 1), 5) for i in range(18)})
 PAYLOAD = PAYLOAD[:-1] + " " * (285 - len(PAYLOAD)) + "}"

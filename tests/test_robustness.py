@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import naive
 import streamlvq
-from samples import MODELS, blobs, readings
 from streamlvq import robustness
 from streamlvq.errors import NotLearntYetError
 from streamlvq.robustness import acceptance_ball, certificate, is_outlier, prototype_distance
+from support.samples import MODELS, blobs, readings
 
 Array = npt.NDArray[np.float64]
 
