@@ -172,7 +172,7 @@ def some_decisions(rng: np.random.Generator) -> Decisions:
         groups=[""] * BATCH,
         times=[1.7e9 + i / 10 for i in range(BATCH)],
         sequences=list(range(BATCH)),
-        truths=[None] * BATCH,
+        true_labels=[None] * BATCH,
         codes=probabilities.argmax(axis=1),
         certainties=rng.random(BATCH),
         thresholds=np.full(BATCH, 0.3),

@@ -1,6 +1,7 @@
-"""What flows through a monitor: readings and late labels in, decisions out, many at a time.
+"""Events of a monitor: readings and late labels in, decisions out, many at a time.
 
-Readings travel in columns, because looking at each by itself would cost more than deciding on it.
+Readings are stored in columns, because handling each one as an object would cost more than deciding
+on it.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import numpy.typing as npt
 
 from streamlvq.arrays import Label, Rows
 
-Hint = Literal["iso_time"]  # a likely cause: times are texts, but `time_unit` says numbers
-Model = Literal["local", "fused"]  # who decides: the model that learns here, or the fleet's
+Hint = Literal["iso_time"]  # likely cause: times are text, but `time_unit` expects numbers
+Model = Literal["local", "fused"]  # which decides: the one that learns here, or the fleet's
 
-UNNAMED_DEVICE = "device"  # the device of readings that name none
-NO_KEY = 0  # of a reading that cannot come twice
+UNNAMED_DEVICE = "device"  # for readings that name no device
+NO_KEY = 0  # for a reading that cannot be a duplicate
 
 
 class DedupWindow(IntEnum):
-    """Among how many of the last readings an equal key means an equal reading."""
+    """Number of recent readings among which an equal key means the same reading."""
 
-    NONE = 0  # no number and no time: a sensor at rest may well say the same thing again
-    RECENT = 100  # nobody should say a number or a time twice, but counters and clocks start over
-    ALL = 2**62  # the broker says that it delivers it again, or it has both a number and a time
+    NONE = 0  # no sequence number or time: a sensor at rest may repeat a payload
+    RECENT = 100  # one of the two: not repeated, except after a reset of counter or clock
+    ALL = 2**62  # both of the two, or the broker flags it as redelivered
 
 
 @dataclass(slots=True)
@@ -39,26 +40,26 @@ class Readings:
     Parameters
     ----------
     features
-        The names of the columns of `rows`, distinct.
+        Distinct names of the columns of `rows`.
     rows
-        A row for each reading: finite numbers of ordinary size, NaN where one is missing.
+        A row for each reading: finite numbers of at most 1e60, NaN where a value is missing.
     devices
-        Where each comes from.
+        Device that each comes from.
     groups
-        The name of the model that each belongs to; "" for the one that all share.
+        Name of the model that each belongs to; "" for the shared one.
     labels
-        The class of each, None where it is not known (yet).
+        Class of each; None where it is not known (yet).
     times
-        When each was taken, in seconds since 1970; None where nobody says.
+        Time of each in seconds since 1970; None where it is not known.
     sequences
-        The number that the device gave it; None where it gave none.
+        Sequence number assigned by the device; None where there is none.
     keys
-        64 bits (signed) that tell a reading from all others, to recognise one that comes twice;
-        NO_KEY: it cannot come twice, as in a file.
+        Signed 64-bit key of each, to recognise duplicates; NO_KEY if there can be none, as in a
+        file.
     dedup_windows
-        For how long an equal key means an equal reading, as `DedupWindow`.
+        Number of recent readings to compare each key with, as `DedupWindow`.
     sources
-        The index of the message that each came from, in the batch that was decoded.
+        Index of the message that each came from, in the decoded batch.
 
     """
 
@@ -88,10 +89,10 @@ class Readings:
         dedup_windows: Sequence[int] | None = None,
         sources: Sequence[int] | None = None,
     ) -> Readings:
-        """Make readings from the columns that are known, with defaults for the others.
+        """Return readings with the given columns and defaults for the others.
 
-        By default all readings come from one device, share one model, have neither label, time nor
-        sequence number and cannot come twice.
+        By default all readings come from one device, share one model, have no label, time or
+        sequence number, and are never duplicates.
 
         Parameters
         ----------
@@ -147,7 +148,7 @@ class Readings:
         return len(self.rows)
 
     def select(self, which: slice | list[int]) -> Readings:
-        """Some of them, in this order."""
+        """Return the readings at these positions, in this order."""
         columns = {name: _select(getattr(self, name), which) for name in _COLUMNS}
         return Readings(features=self.features, rows=self.rows[which], **columns)
 
@@ -160,9 +161,9 @@ def _select(column: list[Any], which: slice | list[int]) -> list[Any]:
 
 
 class LateLabel(NamedTuple):
-    """A label that comes by itself, for a reading of before.
+    """Label that arrives separately, after its reading.
 
-    It names the reading by `sequence` or, if that is None, by `t`.
+    It refers to the reading by `sequence` or, if that is None, by `t`.
     """
 
     device: str
@@ -176,68 +177,71 @@ class LateLabel(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A message nothing can be learnt from."""
+    """Message or reading that could not be used, and why."""
 
-    source: int  # its index in the batch that was decoded
-    reason: str  # one of REFUSALS, to count by
-    text: str  # what was expected and what came
-    about: str = ""  # what was expected, without values: tells problems with one reason apart
+    source: int  # index of the message in the decoded batch
+    reason: str  # one of REFUSAL_REASONS, to count by
+    text: str  # what was expected and what was found
+    about: str = ""  # what was expected, without values: separates problems with the same reason
     hint: Hint | None = None  # what is probably wrong with the configuration
 
 
 def internal_error(source: int, error: Exception) -> Refused:
-    """A message that brought out a defect of ours."""
-    text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
+    """Return the refusal of a message that triggered an internal error."""
+    text = f"internal error, please report it: {type(error).__name__}: {error}"
     return Refused(source, "failure", text, type(error).__name__)
 
 
 REFUSAL_REASONS = (
     "topic",  # no template matches
-    "payload",  # not what the format says, or too large
+    "payload",  # not valid in the configured format, or too large
     "field",  # a field is missing or of the wrong type
-    "value",  # a number that is none: infinite, or absurdly large
+    "value",  # infinite or absurdly large
     "device",  # no usable name
-    "label",  # late, and no reading is known that it belongs to
+    "label",  # late label without a matching reading
     "model",  # more models, features or classes than allowed
-    "failure",  # a defect of ours: the text says which
+    "failure",  # internal error
 )
 
 Event = Readings | LateLabel
 
 
 class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """One decision as it is published and written to files."""
+    """Decision as it is published and written to files."""
 
     device: str
-    label: Label | None  # also when it is not accepted; None if nothing was learnt yet
+    label: Label | None  # also if not accepted; None if nothing has been learnt yet
     accepted: bool
     reason: str | None  # why not: ambiguous, outlier, no_model
     certainty: float
-    threshold: float | None  # None: nothing is certain enough yet
+    threshold: float | None  # None if nothing is certain enough yet
     probabilities: dict[str, float]
     t: float | None
     sequence: int | None
     model: Model
-    version: int  # local: labelled samples learnt by then; fused: n for the n-th one that came
-    duplicate: bool = False  # the reading came before; it was not learnt again
+    version: int  # local: labelled samples learnt so far; fused: n for the n-th model received
+    duplicate: bool = False  # a repeated reading, which was not learnt again
 
 
 @dataclass(slots=True)
 class Decisions:
-    """The decisions on consecutive readings, in columns; `truths` are labels that came along."""
+    """Decisions on consecutive readings, in columns.
+
+    `true_labels` are the labels that came with the readings; None where there was none.
+    """
 
     classes: tuple[Label, ...]
     devices: list[str]
     groups: list[str]
     times: list[float | None]
     sequences: list[int | None]
-    truths: list[Label | None]
-    codes: npt.NDArray[np.int64]  # of the label in `classes`; -1 if nothing was learnt yet
+    true_labels: list[Label | None]
+    codes: npt.NDArray[np.int64]  # index of the label in `classes`; -1 if nothing has been learnt
     certainties: npt.NDArray[np.float64]
     thresholds: npt.NDArray[np.float64]
     accepted: npt.NDArray[np.bool_]
     reasons: list[str | None]
-    probabilities: Rows  # a column for each of `classes`; NaN for one that was unknown then
+    probabilities: Rows  # a column for each of `classes`; NaN for a class still unknown
     models: list[Model]
     versions: npt.NDArray[np.int64]  # see `DecisionRecord`
     duplicates: list[bool]
@@ -247,11 +251,11 @@ class Decisions:
         return len(self.devices)
 
     def labels(self) -> list[Label | None]:
-        """The label of each decision, accepted or not."""
+        """Return the label of each decision, accepted or not."""
         return [self.classes[c] if c >= 0 else None for c in self.codes.tolist()]
 
     def records(self) -> list[DecisionRecord]:
-        """Each decision by itself."""
+        """Return each decision as a record."""
         names = [label_text(label) for label in self.classes]
         columns = zip(
             self.devices,
@@ -281,7 +285,7 @@ class Decisions:
                 sequence=sequence,
                 model=model,
                 version=version,
-                duplicate=again,
+                duplicate=duplicate,
             )
             for (
                 device,
@@ -295,11 +299,11 @@ class Decisions:
                 sequence,
                 model,
                 version,
-                again,
+                duplicate,
             ) in columns
         ]
 
 
 def label_text(label: Label) -> str:
-    """A label as a key of JSON and of topics."""
+    """Return a label as text, for JSON keys and topics."""
     return label if isinstance(label, str) else str(label)

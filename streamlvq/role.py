@@ -1,7 +1,8 @@
-"""The contract between a service and what it does: monitoring, hub; later bridge and worker.
+"""Role: the contract between a service and what it does (monitoring, hub).
 
 A service owns the loop, the broker session, HTTP and reloads; a role owns the state and decides
-what messages mean. Roles live beside what they do (the hub in `fleet/`) and know no service.
+what messages mean. Roles live beside what they do (the hub in `fleet/`) and do not import the
+service.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from streamlvq.config import Config, HealthSection
 from streamlvq.connect import Link, Message, Outgoing, Subscription
 from streamlvq.errors import StreamLVQError
 
-STUCK_SECONDS = 30.0  # without a turn of the loop before `/healthz` says so
+STUCK_SECONDS = 30.0  # without a loop iteration before `/healthz` reports it
 
 
 class ReloadError(StreamLVQError, ValueError):
-    """A configuration that cannot replace the running one without a restart."""
+    """Configuration that cannot replace the running one without a restart."""
 
 
 @dataclass(slots=True)
 class Health:
-    """Health of a service: written by its loop, read by the threads that answer HTTP.
+    """Health of a service, written by its loop and read by HTTP threads.
 
-    Plain values, each replaced as a whole, so that no lock is needed. Times are monotonic: the wall
-    clock may jump.
+    The values are plain and each is replaced as a whole, so no lock is needed. Times are monotonic,
+    because the wall clock may jump.
     """
 
     limits: HealthSection
@@ -42,12 +43,12 @@ class Health:
     snapshot: str | None = None  # why the last snapshot failed
     file: str | None = None  # why decisions cannot be written to their file
     fleet: str | None = None  # what is wrong with our part of the fleet
-    reading: float | None = None  # when the last reading came
-    saved: float = field(default_factory=time.monotonic)  # when everything was last on disk
-    unsaved: bool = False  # whether something has changed since
+    reading: float | None = None  # time of the last reading
+    saved: float = field(default_factory=time.monotonic)  # when all state was last on disk
+    unsaved: bool = False  # whether anything has changed since
     devices: int = 0  # devices with a window of readings
     models: int = 0  # models that are learning
-    beat: float = field(default_factory=time.monotonic)  # when the loop last came round
+    beat: float = field(default_factory=time.monotonic)  # time of the last loop iteration
 
     def problems(self, now: float | None = None) -> list[str]:
         """Return why the service is unhealthy; empty if it is healthy."""
@@ -81,12 +82,12 @@ class Health:
         idle = now - self.beat
         if idle <= STUCK_SECONDS:
             return []
-        return [f"stuck: the loop has not come round for {idle:.0f} s"]
+        return [f"stuck: no loop iteration for {idle:.0f} s"]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleStatus:
-    """What a role contributes to the status message of its service."""
+    """Role's part of the status message of its service."""
 
     devices: int = 0
     models: int = 0
@@ -95,7 +96,7 @@ class RoleStatus:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """A configuration change that was checked and can be made."""
+    """Configuration change that has been checked and can be applied."""
 
     commit: Callable[[], None]  # must not fail
     cancel: Callable[[], None] = lambda: None  # undo what preparing has written
@@ -118,7 +119,7 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 
 
 def is_among(key: str, keys: Iterable[str]) -> bool:
-    """Return True if a dotted key is one of these or inside one of them."""
+    """Return whether a dotted key is one of these or below one of them."""
     return any(key == each or key.startswith(f"{each}.") for each in keys)
 
 
@@ -139,11 +140,14 @@ class Session(Protocol):
         """The link in use; a reload may replace it."""
 
     def publish_status_soon(self) -> None:
-        """Publish the status at the next opportunity: something has changed."""
+        """Publish the status at the next opportunity, because something has changed."""
 
 
 class Role(Protocol):
-    """What a service does. Its constructor locks the state folder; `close` releases it."""
+    """What a service does.
+
+    The constructor locks the state folder; `close` releases it.
+    """
 
     def subscriptions(self, config: Config) -> Sequence[Subscription]:
         """Return what to subscribe to under a configuration."""
@@ -152,7 +156,7 @@ class Role(Protocol):
         """Restore the state and get ready; nothing has been read from the link yet."""
 
     def handle(self, messages: Sequence[Message]) -> None:
-        """Make messages durable, let them take effect, publish, acknowledge; in this order."""
+        """Make messages durable, apply them, publish, acknowledge; in this order."""
 
     def tend(self, now: float) -> None:
         """Do what is due at the monotonic time `now`; called many times a second."""
@@ -161,7 +165,7 @@ class Role(Protocol):
         """Return what to publish after a connect.
 
         `session_lost` is True after the first connect, and whenever the broker did not keep our
-        session and may have lost what it retained.
+        session and may have lost retained messages.
         """
 
     def status(self) -> RoleStatus:

@@ -11,7 +11,7 @@ Kind = Literal["snapshot", "model"]
 _LEVELS: dict[str, Kind] = {"nodes": "snapshot", "models": "model"}
 
 
-class Place(NamedTuple):
+class FleetTopic(NamedTuple):
     """What a topic of the fleet carries, and the node that it is about."""
 
     kind: Kind
@@ -31,9 +31,9 @@ class FleetTopics:
     ('streamlvq/fleet/ovens/nodes/oven%203', 'streamlvq/fleet/ovens/models/oven%203')
     >>> topics.snapshots
     'streamlvq/fleet/ovens/nodes/+'
-    >>> topics.place("streamlvq/fleet/ovens/nodes/oven%203")
-    Place(kind='snapshot', node='oven 3')
-    >>> topics.place("streamlvq/fleet/kilns/nodes/oven%203") is None
+    >>> topics.parse("streamlvq/fleet/ovens/nodes/oven%203")
+    FleetTopic(kind='snapshot', node='oven 3')
+    >>> topics.parse("streamlvq/fleet/kilns/nodes/oven%203") is None
     True
 
     """
@@ -59,13 +59,13 @@ class FleetTopics:
         """Return the topic of the model that the hub made for a node."""
         return f"{self.root}/models/{clean(node)}"
 
-    def place(self, topic: str) -> Place | None:
+    def parse(self, topic: str) -> FleetTopic | None:
         """Parse a topic; None if it does not belong to the fleet."""
         head, _, node = topic.rpartition("/")
         root, _, level = head.rpartition("/")
         if root != self.root or level not in _LEVELS:
             return None
-        return Place(_LEVELS[level], original(node))
+        return FleetTopic(_LEVELS[level], original(node))
 
 
 def own_name(config: Config) -> str:

@@ -102,7 +102,7 @@ class Inbox:
             return Receipt("refused", "failure", f"{type(error).__name__}: {error}")
 
     def _accept(self, message: Message) -> Receipt:
-        place = self.topics.place(message.topic)
+        place = self.topics.parse(message.topic)
         if place is None:
             return Receipt("refused", "malformed", "expected a topic of a node, got another one")
         receipt = self.check_own_topic(place.kind, place.node, message.payload)

@@ -1,4 +1,4 @@
-"""From reading to decision, from label to learning."""
+"""Monitor: readings to decisions, labels to learning."""
 
 from __future__ import annotations
 

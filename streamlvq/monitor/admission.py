@@ -1,4 +1,4 @@
-"""Checks readings before anything changes: numbers, times, and the size of models."""
+"""Admission checks of readings before any state changes: values, times, model limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamlvq.wrappers.feature_transform import Transform
 
 
 class Learner(Protocol):
-    """What is checked of the model of a group: what it knows."""
+    """View of a group's model that admission checks need: its features and classes."""
 
     @property
     def features(self) -> tuple[Hashable, ...]: ...
@@ -31,16 +31,16 @@ Learners = Mapping[str, Learner]  # by group
 def check_admission(
     config: Config, learners: Learners, readings: Readings, transform: Transform | None
 ) -> list[Refused]:
-    """Return what is wrong with readings, at most one thing with each.
+    """Return the refusals of readings, at most one for each.
 
-    Each is checked as if those before it had been learnt, so that it does not matter how readings
-    are cut into batches.
+    Each reading is checked as if the ones before it had been learnt, so the result does not depend
+    on how readings are split into batches.
     """
     outside = {} if transform is None else transform.refusals(readings.rows, readings.features)
     if not outside and _needs_no_check(config, learners, readings):
         return []
     check = AdmissionCheck(config, learners, outside)
-    verdicts = ((k, check.refuse(readings, k)) for k in range(len(readings)))
+    verdicts = ((k, check.find_problem(readings, k)) for k in range(len(readings)))
     return [Refused(readings.sources[k], *why) for k, why in verdicts if why is not None]
 
 
@@ -60,7 +60,7 @@ def _have_times(config: Config, readings: Readings) -> bool:
     times = readings.times
     if None in times and _needs_times(config):
         return False
-    return all(map(isfinite, filter(None, times)))  # leaves out None, and 0, which is finite
+    return all(map(isfinite, filter(None, times)))  # `filter` skips None and 0, which is finite
 
 
 def _needs_times(config: Config) -> bool:
@@ -80,21 +80,21 @@ def _has_room(
 
 
 class AdmissionCheck:
-    """Checks readings one by one, and keeps track of what models would know by then."""
+    """Check of single readings that keeps track of what the models would have learnt so far."""
 
     def __init__(self, config: Config, learners: Learners, outside: Mapping[int, str]) -> None:
         self.config = config
-        self.outside = outside  # by row: what is wrong with it, to the transform
+        self.outside = outside  # by row: why the transform cannot take it
         self.needs_times = _needs_times(config)
         self.groups = set(learners)
         self.features = {group: set(each.features) for group, each in learners.items()}
         self.classes = {group: set(each.classes) for group, each in learners.items()}
 
-    def refuse(self, readings: Readings, k: int) -> tuple[str, str, str] | None:
+    def find_problem(self, readings: Readings, k: int) -> tuple[str, str, str] | None:
         """Return reason, text and subject of a refusal; None if the reading is admitted."""
         group, label = readings.groups[k], readings.labels[k]
         features = self.features.get(group, set())
-        wrong = (
+        problem = (
             self._time(readings.times[k])
             or _values(readings, k)
             or self._domain(k)
@@ -102,16 +102,16 @@ class AdmissionCheck:
             or _more_features(self.config.model, features, readings.features)
             or self._label(self.classes.get(group, set()), label)
         )
-        if wrong is None:
+        if problem is None:
             self.groups.add(group)
             if label is not None:
                 self.classes.setdefault(group, set()).add(label)
                 self.features.setdefault(group, set()).update(readings.features)
-        return wrong
+        return problem
 
     def _time(self, t: float | None) -> tuple[str, str, str] | None:
         if t is None and self.needs_times:
-            text = "expected the time of the reading because of integrator.max_gap, got none"
+            text = "expected a time, which integrator.max_gap needs, got none"
             return "field", text, "no time"
         if t is not None and not isfinite(t):
             return "field", f"expected a time, got {t!r}", "time"
@@ -157,14 +157,14 @@ def _another_class(
     if label in known or len(known) < section.max_classes:
         return None
     limit = section.max_classes
-    text = f"expected at most {limit} classes (model.max_classes), got also {label!r}"
+    text = f"expected at most {limit} classes (model.max_classes), got another: {label!r}"
     return "model", text, "classes"
 
 
 def check_late_label(
     section: ModelSection, learner: Learner, features: tuple[str, ...], label: Label
 ) -> tuple[str, str, str] | None:
-    """Return why a late label cannot be learnt, as reason, text and subject; None if it can."""
+    """Return reason, text and subject of a refusal; None if the label can be learnt."""
     return _more_features(section, set(learner.features), features) or _another_class(
         section, set(learner.classes), label
     )

@@ -1,4 +1,4 @@
-"""A monitor as bytes and back: its classifiers, and what it remembers of readings."""
+"""Checkpoints: a monitor's classifiers and its memory of readings as bytes, and back."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
 
 CHECKPOINT_KIND = "checkpoint"
-CHANGE_BACK = "change it back, or give state.folder another name to begin anew"
+CHANGE_BACK = "change it back, or set state.folder to a new folder to start afresh"
 
 
 class OtherModelError(StreamLVQError):
-    """A checkpoint of a model that the configuration does not ask for."""
+    """Checkpoint with a different model from the one that is configured."""
 
 
 class _Served(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,12 +52,12 @@ class _Served(msgspec.Struct, forbid_unknown_fields=True):
     standing: ServingScore
 
 
-# Where nothing was ever served, a file is as it was before there was serving.
+# Defaults are omitted: most monitors are never served a model.
 class _Group(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     classifier: dict[str, Any]
     served: _Served | None = None
-    given: Annotated[int, msgspec.Meta(ge=0)] = 0  # models that were ever served
+    given: Annotated[int, msgspec.Meta(ge=0)] = 0  # number of models ever served
 
 
 class _CheckpointFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,14 +67,14 @@ class _CheckpointFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def config_fingerprint(config: Config) -> dict[str, Any]:
-    """Return the sections that classifiers depend on, as JSON would give them back."""
+    """Return the configuration sections that classifiers depend on, as decoded from JSON."""
     parts = {"model": config.model, "integrator": config.integrator, "rejector": config.rejector}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parts))
     return plain
 
 
 class GroupCopy(NamedTuple):
-    """What the classifiers of a group knew: the one that learns, and the one that is served."""
+    """Copy of a group's classifiers: the one that learns and the one that is served."""
 
     name: str
     arrays: dict[str, Any]
@@ -85,7 +85,7 @@ class GroupCopy(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Copies of what a monitor knew at one moment; another thread may turn them into bytes."""
+    """Copy of a monitor's state; another thread may encode it."""
 
     made_of: dict[str, Any]
     groups: list[GroupCopy]
@@ -93,7 +93,7 @@ class Checkpoint(NamedTuple):
     pending: PendingReadings | None
 
     def to_bytes(self) -> bytes:
-        """Encode it; the same knowledge always gives the same bytes."""
+        """Encode the checkpoint; equal state gives equal bytes."""
         arrays: dict[str, Any] = {"duplicates": np.array(self.duplicates, np.int64)}
         groups = []
         for number, each in enumerate(self.groups):
@@ -116,7 +116,7 @@ def capture(
     duplicates: DuplicateFilter,
     pending: PendingReadings | None,
 ) -> Checkpoint:
-    """Copy all that is known now; raises `SnapshotError` for a model that cannot be kept."""
+    """Copy the current state; raise `SnapshotError` for a model that cannot be saved."""
     copies = [_copy(name, groups[name]) for name in sorted(groups)]
     waiting = None if pending is None else pending.copy()
     return Checkpoint(config_fingerprint(config), copies, duplicates.keys(), waiting)
@@ -143,7 +143,10 @@ def _from_arrays(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
 def load(
     config: Config, data: bytes, duplicates: DuplicateFilter, pending: PendingReadings | None
 ) -> dict[str, Group]:
-    """Fill the memories and return the groups; raises `SnapshotError` for what cannot be."""
+    """Restore duplicates and pending readings in place and return the groups.
+
+    Raises `SnapshotError` if the checkpoint is not valid.
+    """
     arrays, metadata = decode(data, kind=CHECKPOINT_KIND, limit=TRUSTED_MAX_BYTES)
     try:
         file = msgspec.convert(metadata, _CheckpointFile)
@@ -164,7 +167,7 @@ def load(
         try:
             pending.restore(parts["pending"], file.pending)
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise SnapshotError(f"checkpoint: readings that wait for a label: {error}") from error
+            raise SnapshotError(f"checkpoint: pending readings: {error}") from error
     return groups
 
 
@@ -190,21 +193,21 @@ def _load_group(
         _check_served(group, group.served.standing, pipeline)
         loaded.served = Served(pipeline, group.given, group.served.standing)
     elif served_arrays:
-        raise SnapshotError(f"checkpoint: expected nothing to serve to {group.name!r}, got arrays")
+        raise SnapshotError(f"checkpoint: expected no served model for {group.name!r}, got arrays")
     return loaded
 
 
 def _check_served(group: _Group, score: ServingScore, pipeline: Pipeline) -> None:
     if group.given < 1 or len(pipeline.classes) < 2:
-        raise SnapshotError(f"checkpoint: expected a model to serve to {group.name!r}, got none")
+        raise SnapshotError(f"checkpoint: expected a served model for {group.name!r}, got none")
     right = score.local, score.fused
     early = score.labels < (SCORE_MIN_LABELS if score.ahead else 0)
     if not 0.0 <= min(right) <= max(right) <= score.weight <= SCORE_SPAN_LABELS or early:
-        raise SnapshotError(f"checkpoint: expected how models have done, got {score}")
+        raise SnapshotError(f"checkpoint: expected a consistent serving score, got {score}")
 
 
 def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
-    """The classifier as the configuration wants it now; raises if it is another model."""
+    """Return the classifier adapted to the configuration; raise if the model is a different one."""
     now = config_fingerprint(config)
     if now == before:
         return classifier
@@ -212,7 +215,7 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
     per = (before.get("model") or {}).get("per")
     if now["model"]["per"] != per:
         raise OtherModelError(
-            f"model.per: the state was made with {per!r}, the configuration says "
+            f"model.per: the state was written with {per!r}, but the configuration says "
             f"{now['model']['per']!r}; {CHANGE_BACK}"
         )
     adapt(config.model, model, "the state is that of")
@@ -221,13 +224,13 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
 
 
 def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
-    """The model of a classifier in the wrappers that the configuration wants now."""
+    """Return the classifier's model in the wrappers that are configured now."""
     now = config_fingerprint(config)
     *wrappers, model = unwrap(classifier)
     if now["integrator"] != before.get("integrator"):
         return build_full_classifier(
             config, model
-        )  # what windows and thresholds knew is of no use now
+        )  # old windows and thresholds do not fit any more
     if now["rejector"] != before.get("rejector"):
         inner = next((w for w in wrappers if isinstance(w, TimeIntegrator)), model)
         return build_full_classifier(structs.replace(config, integrator=None), inner)
@@ -235,9 +238,9 @@ def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
 
 
 def adapt(section: ModelSection, model: Any, what: str) -> None:
-    """Give a model that has learnt something the parameters that are asked for, where that works.
+    """Set the configured parameters of a trained model where possible.
 
-    Raises `OtherModelError` where it would be another model.
+    Raises `OtherModelError` for parameters that cannot change once the model has learnt something.
     """
     if type(model).__name__ != section.type:
         raise OtherModelError(
@@ -251,15 +254,15 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
             continue
         if name not in model.mutable_parameters:
             raise OtherModelError(
-                f"model.parameters.{name}: the state was made with {before!r}, the configuration "
-                f"says {now!r}, and this cannot change in a model that has begun to learn; "
+                f"model.parameters.{name}: the state was written with {before!r}, but the "
+                f"configuration says {now!r}; it cannot change once a model has learnt something; "
                 f"{CHANGE_BACK}"
             )
         setattr(model, name, now)
 
 
 def check_transform(section: ModelSection, classifier: Any, what: str) -> None:
-    """Raise `OtherModelError` unless a classifier has the transform that is asked for."""
+    """Raise `OtherModelError` unless a classifier has the configured transform."""
     ours = None if section.transform is None else (section.transform, None)
     theirs = transform_of(classifier)
     if ours != theirs:

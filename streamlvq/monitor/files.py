@@ -1,7 +1,7 @@
-"""Monitors and models in files: a state folder of the service, a checkpoint, a snapshot.
+"""Monitors and models in files: state folders of the service, checkpoints, snapshots.
 
-Checkpoints are our own files, so they may be as large as the service can write them; snapshots of
-models may come from strangers and are read with the usual limit.
+Checkpoints are our own files and may be as large as the service writes them; snapshots of models
+may come from untrusted sources and are read with the usual size limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streamlvq.text import number
 T = TypeVar("T")
 
 SNAPSHOT, CHECKPOINT = "snapshot", "checkpoint"  # kinds of files: of a model, of a monitor
-FILE_MODE, FOLDER_MODE = 0o640, 0o750  # of a state folder: readings are not for everybody
+FILE_MODE, FOLDER_MODE = 0o640, 0o750  # of a state folder: readings are not public
 
 
 def load_start_model(config: Config) -> Snapshot | None:
@@ -40,7 +40,7 @@ def load_start_model(config: Config) -> Snapshot | None:
         return Snapshot.load(config.model.start)
     except FileNotFoundError as error:
         raise SnapshotError(
-            f"model.start: expected a snapshot, got no such file: {config.model.start!r}"
+            f"model.start: expected a snapshot, got {config.model.start!r}, which does not exist"
         ) from error
 
 
@@ -55,18 +55,18 @@ def restore_newest(
 
 
 def load_monitor(config: Config, path: str | Path | None = None) -> Monitor:
-    """Make a monitor that starts with what a file knows.
+    """Return a monitor that starts from the contents of a file.
 
-    From a snapshot of a model every model of the monitor starts; a file that `save_monitor` or the
-    service wrote is continued exactly.
+    With a model snapshot, every model of the monitor starts from it; a monitor that was written by
+    `save_monitor` or the service continues exactly where it stopped.
 
     Parameters
     ----------
     config
-        What the monitor is to be; the model in the file must fit.
+        Configuration of the monitor; the model in the file must match it.
     path
-        The file, or the state folder of a service, whose newest good one is taken. None: a new
-        monitor.
+        File, or state folder of a service, of which the newest valid checkpoint is used. None
+        for a new monitor.
 
     """
     if path is None:
@@ -81,21 +81,15 @@ def load_monitor(config: Config, path: str | Path | None = None) -> Monitor:
 
 
 def save_monitor(monitor: Monitor, path: str | Path) -> None:
-    """Write everything that a monitor knows; as a whole or not at all."""
+    """Write the complete state of a monitor, atomically."""
     write_atomically(path, monitor.checkpoint())
 
 
 def load_snapshots(path: str | Path, node: str | None = None) -> list[Snapshot]:
-    """Load what a node has learnt: a snapshot of each of its models.
+    """Return a snapshot of each model in a file or in the state folder of a service.
 
-    Parameters
-    ----------
-    path
-        A snapshot of a model or of a monitor, or the state folder of a service.
-    node
-        The name to give it. By default as the file says; a monitor, which has no name, is called
-        like its file or folder. Of several models each has the name of its group added.
-
+    `node` names the snapshots. By default the name in the file is used; a monitor, which has no
+    name, gets the name of its file or folder. With several models the group name is appended.
     """
     path = Path(path)
     data = _read(path)
@@ -123,15 +117,9 @@ def _renamed(snapshot: Snapshot, node: str | None) -> Snapshot:
 
 
 def inspect(path: str | Path, width: int | None = None) -> str:
-    """Describe what a snapshot has learnt, as tables.
+    """Describe the models in a snapshot, checkpoint or state folder, as tables.
 
-    Parameters
-    ----------
-    path
-        A snapshot of a model or of a monitor, or the state folder of a service.
-    width
-        Columns of the terminal; None: any.
-
+    `width` is the number of terminal columns; None for no limit.
     """
     data = _read(Path(path))
     try:
@@ -143,7 +131,7 @@ def inspect(path: str | Path, width: int | None = None) -> str:
 
 
 def _models(data: bytes) -> Mapping[str, Any]:
-    """Return the classifiers of a checkpoint, which says itself how they were configured."""
+    """Return the classifiers of a checkpoint, built from the configuration stored in it."""
     _, metadata = decode(data, kind=CHECKPOINT, limit=TRUSTED_MAX_BYTES)
     try:
         config = msgspec.convert(metadata.get("made_of"), Config)
@@ -154,7 +142,7 @@ def _models(data: bytes) -> Mapping[str, Any]:
 
 def _described(models: Mapping[str, Any], width: int | None) -> str:
     if not models:
-        return "nothing was learnt yet"
+        return "nothing has been learnt yet"
     texts = [
         _text(Snapshot.of(classifier, node=group or "all devices"), width)
         for group, classifier in models.items()
@@ -163,7 +151,7 @@ def _described(models: Mapping[str, Any], width: int | None) -> str:
 
 
 def _text(snapshot: Snapshot, width: int | None) -> str:
-    """Describe a snapshot, and say why its numbers need not add up."""
+    """Describe a snapshot, and explain why its numbers need not add up."""
     text = inspect_text(snapshot, width=width)
     readings = sum(snapshot.counts.values())
     if snapshot.samples - readings <= len(snapshot.labels):  # counts of fused classes are rounded
@@ -177,7 +165,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     newest = _newest(SnapshotFiles(path), _checked)
     if newest is None:
-        raise SnapshotError(f"{path}: expected a snapshot in this folder, got none that is good")
+        raise SnapshotError(f"{path}: expected a valid snapshot in this folder, got none")
     return newest[0]
 
 
@@ -186,7 +174,7 @@ def _newest(files: SnapshotFiles, check: Callable[[bytes], T]) -> tuple[T, int, 
 
 
 def _checked(data: bytes) -> bytes:
-    decode(data, kind=_kind(data), limit=TRUSTED_MAX_BYTES)  # else the one before is taken
+    decode(data, kind=_kind(data), limit=TRUSTED_MAX_BYTES)  # raises, and the one before is used
     return data
 
 

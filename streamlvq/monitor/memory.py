@@ -1,4 +1,4 @@
-"""What a monitor remembers of readings: those that came lately, and those without a label yet."""
+"""Memory of recent readings: keys for deduplication, and readings still without a label."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from streamlvq.monitor.pipeline import Answer, Answers, ServedAnswer
 
 Keys = npt.NDArray[np.int64]
 Mark = int | float  # the sequence number or the time of a reading
-ReadingKey = tuple[str, Mark]  # the device, and the mark of the reading
+ReadingKey = tuple[str, Mark]  # device and mark
 Item = TypeVar("Item")
 
-_NO_CERTAINTY = -1.0  # in checkpoints: there were not two classes to compare
+_NO_CERTAINTY = -1.0  # in checkpoints: fewer than two classes were known
 
 
 class DuplicateFilter:
-    """Recognises readings that come twice by the last so many keys.
+    """Filter that recognises repeated readings among the most recent keys.
 
-    A broker delivers again what was not acknowledged, and that is never more than its window of
-    messages under way, so a memory of some thousand keys misses nothing.
+    A broker redelivers only unacknowledged messages, never more than its window of messages in
+    flight, so a memory of a few thousand keys is enough.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._ring: list[int] = []  # grows up to `room`, then the oldest is overwritten
-        self._count = 0  # keys that ever came
-        self._last: dict[int, int] = {}  # when each came last
+        self._ring: list[int] = []  # grows to `room`, then the oldest key is overwritten
+        self._count = 0  # keys ever added
+        self._last: dict[int, int] = {}  # position of the latest occurrence
 
     def seen_before(self, key: int, span: int) -> bool:
-        """Whether this key is among the last `span` ones that came; from now on it is.
+        """Return whether the key is among the last `span` keys, and remember it.
 
-        NO_KEY never is. See `Readings.dedup_windows` for the span.
+        Always False for NO_KEY. See `Readings.dedup_windows` for the span.
         """
         if key == NO_KEY:
             return False
@@ -50,14 +50,14 @@ class DuplicateFilter:
         if count < self.room:
             self._ring.append(key)
             return False
-        place = count % self.room
-        oldest, self._ring[place] = self._ring[place], key
+        position = count % self.room
+        oldest, self._ring[position] = self._ring[position], key
         if self._last.get(oldest) == count - self.room:
             del self._last[oldest]
         return False
 
     def knows(self, key: int, span: int) -> bool:
-        """The same, and nothing changes."""
+        """Return whether the key is among the last `span` keys, without remembering it."""
         last = self._last.get(key)
         return last is not None and self._count - last <= span
 
@@ -65,22 +65,23 @@ class DuplicateFilter:
         return len(self._last)
 
     def keys(self) -> list[int]:
-        """All keys that are remembered, the oldest first."""
-        place = self._count % self.room if self._count > self.room else 0
-        return self._ring[place:] + self._ring[:place]
+        """Return all remembered keys, oldest first."""
+        position = self._count % self.room if self._count > self.room else 0
+        return self._ring[position:] + self._ring[:position]
 
     def restore(self, keys: Keys) -> None:
-        """Remember these instead, the last `room` of them."""
+        """Replace the remembered keys by the last `room` of these."""
         self._ring, self._count, self._last = [], 0, {}
         for key in keys.tolist():
             self.seen_before(key, 0)
 
 
 class LabelMatcher(Generic[Item]):
-    """Finds what was kept of the reading that a late label belongs to.
+    """Matcher from late labels to the readings they belong to.
 
-    A label names its reading by device and sequence number or, if readings have none, by device and
-    time. The last `room` readings are kept; a reading without such a mark is not.
+    A label refers to its reading by device and sequence number or, if readings have none, by device
+    and time. Items of the last `room` readings are kept; readings without sequence number or time
+    are not.
 
     Examples
     --------
@@ -105,36 +106,36 @@ class LabelMatcher(Generic[Item]):
         return len(self._items)
 
     def keys(self, readings: Readings | Decisions) -> Iterator[ReadingKey | None]:
-        """What a label would name each of these by; None: nothing."""
+        """Yield the key that a label would use for each reading; None if it has none."""
         marks: Sequence[Mark | None] = readings.sequences if self.by_sequence else readings.times
         for device, mark in zip(readings.devices, marks, strict=True):
             yield None if mark is None else (device, mark)
 
     def key_of(self, late: LateLabel) -> ReadingKey | None:
-        """What a label names its reading by."""
+        """Return the key of the reading that a label refers to."""
         mark = late.sequence if self.by_sequence else late.t
         return None if mark is None else (late.device, mark)
 
     def add(self, key: ReadingKey, item: Item) -> None:
-        """Keep something of a reading; the oldest is given up if there is no more room."""
+        """Keep an item for a reading; drop the oldest one if there are too many."""
         self._items[key] = item
         self._items.move_to_end(key)
         if len(self._items) > self.room:
             self._items.popitem(last=False)
 
     def find(self, late: LateLabel) -> Item | None:
-        """What was kept of the reading that a label belongs to."""
+        """Return the item of the reading that a label refers to."""
         key = self.key_of(late)
         return None if key is None else self._items.get(key)
 
     def pop(self, late: LateLabel) -> Item | None:
-        """The same; the reading waits no longer."""
+        """Remove and return the item of the reading that a label refers to."""
         key = self.key_of(late)
         return None if key is None else self._items.pop(key, None)
 
 
 class PendingReading(NamedTuple):
-    """A reading that may still get a label, and what was said about it."""
+    """Reading that may still get a label, with the answers given for it."""
 
     group: str
     features: tuple[str, ...]
@@ -144,10 +145,10 @@ class PendingReading(NamedTuple):
 
 
 class PendingReadings(LabelMatcher[PendingReading]):
-    """The last readings without a label."""
+    """Most recent readings without a label."""
 
     def remember(self, readings: Readings, rows: Sequence[int], answers: Sequence[Answers]) -> None:
-        """Keep those of these readings that a label could name, and what was said of them."""
+        """Keep the readings that a label could refer to, with the answers given for them."""
         marks: Sequence[Mark | None] = readings.sequences if self.by_sequence else readings.times
         devices, groups, features = readings.devices, readings.groups, readings.features
         for k, (local, fused) in zip(rows, answers, strict=True):
@@ -158,7 +159,7 @@ class PendingReadings(LabelMatcher[PendingReading]):
                 self.add((devices[k], mark), reading)
 
     def copy(self) -> PendingReadings:
-        """What waits now; the readings themselves never change."""
+        """Return a copy; the readings themselves are immutable."""
         copy = PendingReadings(self.room, self.by_sequence)
         copy._items = self._items.copy()
         return copy
@@ -166,7 +167,7 @@ class PendingReadings(LabelMatcher[PendingReading]):
     # --- files -----------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arrays and what else there is, to be kept in a file."""
+        """Return arrays and JSON data for a checkpoint."""
         items = self._items
         kinds = list(dict.fromkeys(reading.features for reading in items.values()))
         number = {features: i for i, features in enumerate(kinds)}
@@ -182,7 +183,7 @@ class PendingReadings(LabelMatcher[PendingReading]):
             for k, said in enumerate(reading.fused for reading in items.values())
             if said is not None
         ]
-        if fused:  # files of monitors that were never served a model do without it
+        if fused:  # absent if no model was ever served
             extra["fused"] = fused
         rows = [reading.row for reading in items.values()]
         certainties = [_to_number(reading.local.certainty) for reading in items.values()]
@@ -193,13 +194,15 @@ class PendingReadings(LabelMatcher[PendingReading]):
         return arrays, extra
 
     def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """The opposite of `state`; raises ValueError if it does not fit together."""
+        """Replace the contents by the result of `state`; raise ValueError if inconsistent."""
         kinds = [tuple(names) for names in extra["features"]]
         items: OrderedDict[ReadingKey, PendingReading] = OrderedDict()
         start = 0
         values, certainties = arrays["values"], arrays["certainty"].tolist()
         if values.ndim != 1 or np.any(np.abs(values) > LARGEST_VALUE):
-            raise ValueError("expected values of ordinary size in one row")
+            raise ValueError(
+                f"expected a flat array of values of at most {LARGEST_VALUE:g}, got others"
+            )
         fused = {
             k: ServedAnswer(_answer(label, float(certainty)), int(version))
             for k, label, certainty, version in extra.get("fused", ())
@@ -210,11 +213,11 @@ class PendingReadings(LabelMatcher[PendingReading]):
             features = kinds[kind]
             row = values[start : start + len(features)].astype(np.float64)
             if len(row) != len(features):
-                raise ValueError("expected more values")
+                raise ValueError(f"expected {len(features)} values for a reading, got {len(row)}")
             if not (isinstance(device, str) and isinstance(mark, (int, float))):
                 raise ValueError(f"expected a device and a number, got {device!r} and {mark!r}")
             if not (isinstance(group, str) and all(isinstance(f, str) for f in features)):
-                raise ValueError("expected names")
+                raise ValueError(f"expected text as names, got {group!r} and {features!r}")
             start += len(features)
             local = _answer(label, certainty)
             items[(device, mark)] = PendingReading(group, features, row, local, fused.get(k))

@@ -1,4 +1,4 @@
-"""Monitor."""
+"""Monitor: the deterministic core of the service."""
 
 from __future__ import annotations
 
@@ -44,19 +44,18 @@ class Outcome:
 
 
 class Monitor:
-    """A deterministic step from state and event to next state and outcome.
+    """Deterministic step from state and event to next state and outcome.
 
-    It does no input or output and looks at no clock: the same events give the same decisions and
-    the same state, bit for bit, however they are cut into batches. `step` raises nothing: a reading
-    that brings out a defect of ours is refused as "failure".
+    A monitor does no input or output and reads no clock: the same events give the same decisions
+    and the same state, bit for bit, however they are split into batches. `step` never raises: a
+    reading that triggers an internal error is refused with reason "failure".
 
     Parameters
     ----------
     config
-        Which model, integrator and rejector, one for all devices or more, and how much to
-        remember.
+        Model, integrator and rejector, which devices share a model, and how much to remember.
     start
-        What every model knows when it begins; None for nothing.
+        Snapshot that every model starts from; None to start untrained.
 
     """
 
@@ -68,7 +67,7 @@ class Monitor:
         transform = config.model.transform
         self._transform = None if transform is None else Transform(transform)
         if start is not None:
-            self._new_group()  # whether it can be, better now than with the first reading
+            self._new_group()  # fail now rather than at the first reading
         self._groups: dict[str, Group] = {}
         self._duplicates = DuplicateFilter(config.state.duplicates)
         labels = config.labels
@@ -79,7 +78,7 @@ class Monitor:
     # --- events ----------------------------------------------------------------------------------
 
     def step(self, event: Event) -> Outcome:
-        """Decide on readings and learn those that have a label; or learn a late label."""
+        """Decide on readings and learn the labelled ones, or learn a late label."""
         if isinstance(event, LateLabel):
             return self._learn_late(event)
         return self._decide(event)
@@ -97,7 +96,9 @@ class Monitor:
         buffer = self._step_groups(readings, duplicates)
         if buffer.failures:
             failures, answers = buffer.failures, buffer.answers
-            refused += [_failure(readings.sources[k], error) for k, error in failures.items()]
+            refused += [
+                _internal_error(readings.sources[k], error) for k, error in failures.items()
+            ]
             keep = [k for k in range(len(readings)) if k not in failures]
             readings, buffer = readings.select(keep), buffer.select(keep)
             duplicates = [duplicates[k] for k in keep]
@@ -111,7 +112,7 @@ class Monitor:
         return Outcome(decisions, refused, learnt, again)
 
     def _step_groups(self, readings: Readings, duplicates: list[bool]) -> DecisionBuffer:
-        """Let each group decide on its readings; the buffer has them in their order again."""
+        """Step each group with its readings; return the decisions in the original order."""
         parts = []
         for name, rows in by_group(readings.groups):
             if rows is None:
@@ -124,7 +125,7 @@ class Monitor:
         try:
             remember = self._pending is not None
             return self._group(name).step(readings, duplicates, self._mode, remember)
-        except Exception as error:  # other groups shall not suffer from a defect
+        except Exception as error:  # a bug must not affect other groups
             return DecisionBuffer.failed(len(readings), error)
 
     def _group(self, name: str) -> Group:
@@ -154,20 +155,20 @@ class Monitor:
                 return Outcome(refused=[Refused(late.source, *wrong)])
             group.learn_late(reading, late.label)
         except Exception as error:
-            return Outcome(refused=[_failure(late.source, error)])
+            return Outcome(refused=[_internal_error(late.source, error)])
         assert self._pending is not None
         self._pending.pop(late)
         self._duplicates.seen_before(late.key, DedupWindow.NONE)
         return Outcome(learnt=1)
 
     def _unmatched_label(self, late: LateLabel) -> Outcome:
-        """Tell a label that was learnt before from one that no reading waits for."""
+        """Return the outcome for a label without a pending reading: duplicate or refused."""
         if self._duplicates.knows(late.key, late.dedup_window):
             return Outcome(duplicates=1)
         mark = late.t if late.sequence is None else late.sequence
         text = (
-            f"no reading {mark!r} of device {late.device!r} waits for the label "
-            f"{late.label!r}: it has one already, never came, or is too long ago"
+            f"no reading {mark!r} of device {late.device!r} is waiting for the label "
+            f"{late.label!r}: it already has one, never arrived, or is too old"
         )
         return Outcome(refused=[Refused(late.source, "label", text)])
 
@@ -176,23 +177,22 @@ class Monitor:
     def serve(self, group: str, model: Any) -> None:
         """Decide on the readings of a group with another model from now on.
 
-        The local model goes on learning every label, just as if nothing were served, and nothing
-        of the served model ever gets into it. Windows of devices and thresholds live on: their
-        columns follow each class to its place in the new model. Who decides is said by
-        `fleet.serve` of the configuration; without that section it is the served model.
+        The local model keeps learning every label as if nothing were served, and never receives
+        anything from the served model. Device windows and thresholds carry over: their columns
+        follow each class to its place in the new model. Which model decides is set by `fleet.serve`
+        in the configuration; without that section it is the served model.
 
-        Decisions of the n-th model that a group is served say model "fused" and version n; to serve
-        again just what is served changes nothing. Raises ValueError for a model that cannot decide
-        here.
+        Decisions of the n-th model served to a group have model "fused" and version n. Serving the
+        same model again changes nothing. Raises ValueError for a model that cannot be served here.
 
         Parameters
         ----------
         group
-            The name of the local model; "" for the one that all share.
+            Name of the local model; "" for the shared one.
         model
-            A model that knows at least two classes, in a `FeatureTransform` if the configuration
-            says so, and in nothing else. It is not copied: teach it no more. None: the local model
-            decides again.
+            Model with at least two classes, in a `FeatureTransform` if one is configured and
+            without other wrappers. It is not copied, so do not train it further. None lets the
+            local model decide again.
 
         Examples
         --------
@@ -220,15 +220,17 @@ class Monitor:
             return
         limit = self.config.model.limit
         if known is None and len(self._groups) >= limit:
-            raise ValueError(f"expected at most {limit} models (model.limit), got also {group!r}")
+            raise ValueError(
+                f"expected at most {limit} models (model.limit), got another: {group!r}"
+            )
         serving = self._new_group() if known is None else known
         serving.serve(model)
         self._groups[group] = serving
 
     def local(self, group: str) -> Any:
-        """The model that learns in a group, in its `FeatureTransform` if there is one.
+        """Return the model that learns in a group, in its `FeatureTransform` if there is one.
 
-        For a group that nothing was heard of it is the model that it would begin with.
+        For an unknown group this is the model that it would start with.
         """
         known = self._groups.get(group)
         known = self._new_group() if known is None else known
@@ -239,18 +241,18 @@ class Monitor:
         return None if known is None else known.served
 
     def serving(self, group: str) -> Any:
-        """The model that is served to a group, whether or not it decides; None if there is none."""
+        """Return the model served to a group, whether or not it decides; None if there is none."""
         served = self._served(group)
         return None if served is None else build_transform(self.config.model, served.pipeline.model)
 
     def serving_score(self, group: str) -> dict[str, Any]:
-        """How well the local and the served model have done of late, and which one decides.
+        """Return the recent accuracies of the local and the served model, and which one decides.
 
-        `local` and `fused` are their accuracies on labelled readings, about the last 200 of them,
-        before these were learnt; None before the first label. `labels` is how many labels have
-        come since this model is served, `decides` is "local" or "fused". With `serve: better` the
-        served model decides, unless the local one is ahead by .02 after at least 20 labels; it
-        decides again when that lead falls below .01.
+        `local` and `fused` are the accuracies on about the last 200 labelled readings, predicted
+        before learning them; None before the first label. `labels` counts the labels since this
+        model was first served; `decides` is "local" or "fused". With `serve: better` the served
+        model decides unless the local one is ahead by .02 after at least 20 labels; the served
+        model decides again when that lead falls below .01.
         """
         served = self._served(group)
         if served is None:
@@ -262,8 +264,8 @@ class Monitor:
     # --- state -----------------------------------------------------------------------------------
 
     def compile(self) -> None:
-        """Make the kernels ready, so that the first reading need not wait."""
-        rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.5, 1.2], [1.1, 1.9]])  # to any transform
+        """Compile the kernels, so that the first reading does not have to wait."""
+        rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.5, 1.2], [1.1, 1.9]])  # valid for any transform
         times: list[float | None] = [0.0, 1.0, 2.0, 3.0]
         labels: list[Label | None] = ["x", "y", None, "x"]
         blank, numbers = [""] * 4, [0] * 4
@@ -274,7 +276,7 @@ class Monitor:
 
     @property
     def devices(self) -> int:
-        """Devices that have a window."""
+        """Number of devices that have a window."""
         deciding = (
             group.local if group.served is None else group.served.pipeline
             for group in self._groups.values()
@@ -284,40 +286,40 @@ class Monitor:
 
     @property
     def waiting(self) -> int:
-        """Readings that wait for a label."""
+        """Number of readings that wait for a label."""
         return 0 if self._pending is None else len(self._pending)
 
     def models(self) -> dict[str, Any]:
-        """The classifier (with its wrappers) that learns in each group; "" is the one of all."""
+        """Return the wrapped classifier that learns in each group; "" is the shared one."""
         return {name: group.local.classifier for name, group in self._groups.items()}
 
     def set_classifier(self, group: str, classifier: Any) -> None:
-        """Let a group learn with this classifier, and nothing be served to it, from now on."""
+        """Replace the classifier that learns in a group; stop serving another model to it."""
         checkpoint.check_transform(self.config.model, classifier, "this is a classifier")
         known, local = self._groups.get(group), Pipeline(classifier)
         self._groups[group] = Group(local, None, 0 if known is None else known.served_models)
 
     def checkpoint(self) -> bytes:
-        """All that it knows; the same knowledge always gives the same bytes."""
+        """Return the complete state as bytes; equal state gives equal bytes."""
         return self.capture().to_bytes()
 
     def capture(self) -> Checkpoint:
-        """The same as copies, which takes less time; another thread may put them into bytes."""
+        """Copy the complete state, which is faster; another thread may encode the copy."""
         return checkpoint.capture(self.config, self._groups, self._duplicates, self._pending)
 
     @classmethod
     def restore(cls, config: Config, data: bytes, start: Snapshot | None = None) -> Monitor:
-        """A monitor that goes on where a checkpoint was taken.
+        """Return a monitor that continues from a checkpoint.
 
-        Raises `SnapshotError` if the checkpoint is damaged, `OtherModelError` if it is of a model
-        that the configuration does not ask for. Wrappers that the configuration has changed begin
-        anew around the old model.
+        Raises `SnapshotError` if the checkpoint is damaged, `OtherModelError` if its model differs
+        from the configured one. Wrappers whose configuration has changed start afresh around the
+        old model.
         """
         monitor = cls(config, start)
         monitor._groups = checkpoint.load(config, data, monitor._duplicates, monitor._pending)
         return monitor
 
 
-def _failure(source: int, error: Exception) -> Refused:
-    _LOG.error("a reading or a label brought out a defect", exc_info=error)
+def _internal_error(source: int, error: Exception) -> Refused:
+    _LOG.error("internal error while processing a reading or label", exc_info=error)
     return internal_error(source, error)

@@ -1,4 +1,4 @@
-"""A classifier with its wrappers as a step from readings to decisions."""
+"""Pipeline: a classifier with its wrappers as a step from readings to decisions."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from streamlvq.wrappers.rejectors import Rejector, no_model
 
 
 class Answer(NamedTuple):
-    """What a model says of a reading, accepted or not, and how certain it is."""
+    """A model's label for a reading, accepted or not, and its certainty."""
 
     label: Label | None
     certainty: float | None  # None: it knew fewer than two classes
 
 
 class ServedAnswer(NamedTuple):
-    """The same of a served model."""
+    """Answer of a served model, and the version of that model."""
 
     answer: Answer
-    version: int  # which of the models that were served to the group
+    version: int  # n for the n-th model served to the group
 
 
-Answers = tuple[Answer, ServedAnswer | None]  # what all models say that were asked
+Answers = tuple[Answer, ServedAnswer | None]  # of the local model and of the served one, if any
 
 
 @dataclass(slots=True)
 class DecisionBuffer:
-    """Decisions on rows while they are made; see `streamlvq.events.Decisions`."""
+    """Buffer that decisions are written to, row by row; see `streamlvq.events.Decisions`."""
 
     classes: tuple[Label, ...]
     codes: Ints
@@ -56,7 +56,7 @@ class DecisionBuffer:
 
     @classmethod
     def empty(cls, rows: int, columns: int, classes: tuple[Label, ...] = ()) -> DecisionBuffer:
-        """No decisions yet, with room for probabilities of so many classes."""
+        """Return a buffer without decisions, with probability columns for `columns` classes."""
         codes, probabilities = np.empty(rows, np.int64), np.empty((rows, columns))
         codes.fill(-1)
         probabilities.fill(np.nan)
@@ -74,34 +74,34 @@ class DecisionBuffer:
 
     @classmethod
     def failed(cls, rows: int, error: Exception) -> DecisionBuffer:
-        """No decisions at all, because of an internal error."""
+        """Return a buffer without decisions because of an internal error."""
         buffer = cls.empty(rows, 0)
         buffer.failures = dict.fromkeys(range(rows), error)
         return buffer
 
     @classmethod
     def merged(cls, rows: int, parts: Sequence[tuple[list[int], DecisionBuffer]]) -> DecisionBuffer:
-        """Several buffers as one; each comes with the places of its rows."""
+        """Return one buffer from several; each comes with the positions of its rows."""
         classes = tuple(dict.fromkeys(label for _, part in parts for label in part.classes))
         column = {label: code for code, label in enumerate(classes)}
         merged = cls.empty(rows, len(classes), classes)
-        for places, part in parts:
+        for positions, part in parts:
             columns = np.array([column[label] for label in part.classes], np.int64)
             if len(columns):
-                merged.codes[places] = np.where(part.codes >= 0, columns[part.codes], -1)
-                merged.probabilities[np.ix_(np.array(places), columns)] = part.probabilities
-            merged.certainties[places] = part.certainties
-            merged.thresholds[places] = part.thresholds
-            merged.accepted[places] = part.accepted
-            merged.versions[places] = part.versions
-            merged.failures |= {places[k]: error for k, error in part.failures.items()}
-            merged.answers |= {places[k]: said for k, said in part.answers.items()}
-            for k, reason, model in zip(places, part.reasons, part.models, strict=True):
+                merged.codes[positions] = np.where(part.codes >= 0, columns[part.codes], -1)
+                merged.probabilities[np.ix_(np.array(positions), columns)] = part.probabilities
+            merged.certainties[positions] = part.certainties
+            merged.thresholds[positions] = part.thresholds
+            merged.accepted[positions] = part.accepted
+            merged.versions[positions] = part.versions
+            merged.failures |= {positions[k]: error for k, error in part.failures.items()}
+            merged.answers |= {positions[k]: said for k, said in part.answers.items()}
+            for k, reason, model in zip(positions, part.reasons, part.models, strict=True):
                 merged.reasons[k], merged.models[k] = reason, model
         return merged
 
     def select(self, rows: list[int]) -> DecisionBuffer:
-        """Only these rows, without failures and answers."""
+        """Return these rows only, without failures and answers."""
         return DecisionBuffer(
             classes=self.classes,
             codes=self.codes[rows],
@@ -115,33 +115,33 @@ class DecisionBuffer:
         )
 
     def labels(self) -> list[Label | None]:
-        """The label of each row, accepted or not."""
+        """Return the label of each row, accepted or not."""
         classes = self.classes
         return [classes[code] if code >= 0 else None for code in self.codes.tolist()]
 
     def answers_to(self, rows: list[int]) -> list[Answer]:
-        """What was said of these rows, accepted or not."""
+        """Return the answers for these rows, accepted or not."""
         labels, certainties, reasons = self.labels(), self.certainties.tolist(), self.reasons
         return [
             Answer(labels[k], None if reasons[k] == "no_model" else certainties[k]) for k in rows
         ]
 
     def all_answers(self, rows: list[int]) -> list[Answers]:
-        """What all models that were asked said of these rows."""
+        """Return the answers of all models that were asked about these rows."""
         alone = [k for k in rows if k not in self.answers]
         local = zip(alone, self.answers_to(alone), strict=True)
         answers = {k: (answer, None) for k, answer in local} | self.answers
         return [answers[k] for k in rows]
 
     def decisions(self, readings: Readings, duplicates: list[bool]) -> Decisions:
-        """The decisions on these readings."""
+        """Return the decisions on these readings."""
         return Decisions(
             classes=self.classes,
             devices=readings.devices,
             groups=readings.groups,
             times=readings.times,
             sequences=readings.sequences,
-            truths=readings.labels,
+            true_labels=readings.labels,
             codes=self.codes,
             certainties=self.certainties,
             thresholds=self.thresholds,
@@ -156,31 +156,26 @@ class DecisionBuffer:
 
 
 class Pipeline:
-    """What the readings of a group go through: many in one kernel call, where that is possible.
+    """Chain of model and wrappers for one group, with many readings in one kernel call.
 
-    The kernel works on the memory of model and wrappers themselves, so that every reading may go
-    either way. What the kernel cannot do is left to the wrappers, one reading at a time: the first
-    readings of all, new classes, new features, and parts that are no `BatchPart`.
+    The kernel works directly on the arrays of model and wrappers, so each reading can take either
+    path. What the kernel cannot do is left to the wrappers, one reading at a time: the very first
+    readings, new classes, new features, and parts that are not a `BatchPart`.
 
-    Parameters
-    ----------
-    classifier
-        A model of streamlvq, alone or in a `TimeIntegrator`, a rejector, or both; all of it may be
-        in a `FeatureTransform`.
-    learns
-        False: the model stays as it is, and labels tell only the thresholds how decisions ended.
-
+    `classifier` is a model of streamlvq, alone or in a `TimeIntegrator`, a rejector or both, all of
+    it optionally in a `FeatureTransform`. With `learns=False` the model stays unchanged, and labels
+    only update the thresholds.
     """
 
     def __init__(self, classifier: Any, learns: bool = True) -> None:
         self.classifier = classifier
         self.learns = learns
         chain = list(unwrap(classifier))
-        # `type`, because `isinstance` sees through pipelines
+        # `type`, because `isinstance` looks through wrappers
         self.transform: FeatureTransform | None = (
             chain.pop(0) if type(classifier) is FeatureTransform else None
         )
-        self._inner = chain[0]  # what sees readings as they are once they are transformed
+        self._inner = chain[0]  # sees transformed readings
         self.model: LVQClassifier | LVQCommittee = chain[-1]
         self.rejector = next((link for link in chain if isinstance(link, Rejector)), None)
         self.integrator = next((link for link in chain if isinstance(link, TimeIntegrator)), None)
@@ -201,7 +196,7 @@ class Pipeline:
     # --- readings --------------------------------------------------------------------------------
 
     def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
-        """Decide on each reading, then learn it if it has a label; duplicates change nothing."""
+        """Decide on each reading, then learn it if it is labelled; duplicates change nothing."""
         readings = self._transformed(readings)
         known = self.classes
         new = {y for y in readings.labels if y is not None}.difference(known)
@@ -216,16 +211,16 @@ class Pipeline:
             else:
                 try:
                     self._step_one(buffer, batch.start, readings, duplicates[batch.start])
-                except Exception as error:  # the other readings shall not suffer from a defect
+                except Exception as error:  # a bug must not affect the other readings
                     buffer.failures[batch.start] = error
                 batch.move_on(1)
-        # A class that was announced may have failed to come.
+        # Learning a new class may have failed.
         buffer.classes = self.classes
         buffer.probabilities = buffer.probabilities[:, : len(buffer.classes)]
         return buffer
 
     def _transformed(self, readings: Readings) -> Readings:
-        """Readings as the model sees them; those that cannot be were refused before."""
+        """Return the transformed readings; admission refused values outside the domain."""
         if self.transform is None or not len(readings):
             return readings
         rows = self.transform.transform_rows(readings.rows, readings.features)
@@ -243,7 +238,7 @@ class Pipeline:
         return ready  # only the model, which comes last, may ask for fewer rows than there are
 
     def _step_rows(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
-        """Let the kernel go through the rows of a batch."""
+        """Run the kernel over the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
         constants, rows, count = kernels(), batch.rows, batch.count
@@ -274,7 +269,7 @@ class Pipeline:
         self._conclude(buffer, batch)
 
     def _conclude(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
-        """From what the kernel measured to what people are told."""
+        """Derive acceptance and reasons from what the kernel measured."""
         constants, rows, verdicts = kernels(), batch.rows, batch.verdicts
         buffer.certainties[rows] = batch.measures[:, constants.OUT_CERTAINTY]
         buffer.thresholds[rows] = batch.measures[:, constants.OUT_THRESHOLD]
@@ -309,12 +304,12 @@ class Pipeline:
         buffer.reasons[k] = decision.reason
         buffer.versions[k] = self.model.samples
         if not duplicate:
-            self._take_in(x, readings.labels[k], decision, keywords)
+            self._learn_one(x, readings.labels[k], decision, keywords)
 
-    def _take_in(
+    def _learn_one(
         self, x: dict[str, float], label: Label | None, decision: Decision, keywords: dict[str, Any]
     ) -> None:
-        """Learn a reading that was decided on; one that is not learnt moves its window on."""
+        """Learn a reading after its decision; without a label only its window moves on."""
         if self.learns and label is not None:
             self._inner.learn_one(x, label, **keywords)
             return
@@ -346,29 +341,29 @@ class Pipeline:
     # --- late labels -----------------------------------------------------------------------------
 
     def learn_late(self, features: tuple[str, ...], row: Rows, y: Label) -> None:
-        """Learn a reading whose window has moved on since."""
+        """Learn a reading whose window has since moved on."""
         x: Any = dict(zip(features, row.tolist(), strict=True))
         if self.transform is not None:
             x = self.transform.transform_one(x)
         self.model.learn_one(x, y)
 
     def record_outcome(self, answer: Answer, y: Label) -> None:
-        """Tell the thresholds how a decision ended, of this model or of one before it."""
+        """Tell the thresholds the true label of an earlier decision, by this model or another."""
         if self.rejector is None or answer.certainty is None:
             return
         if self.rejector.per_class and answer.label not in self.classes:
-            return  # a class that is gone has no threshold
+            return  # a class that the model no longer has
         self.rejector.record_outcome(answer.label, answer.certainty, y)
 
 
 def without_label(readings: Readings, duplicates: Sequence[bool]) -> list[int]:
-    """The readings whose label may come later: they have none and did not come before."""
-    given = enumerate(zip(readings.labels, duplicates, strict=True))
-    return [k for k, (y, again) in given if y is None and not again]
+    """Return the positions of readings whose label may still come: unlabelled, not duplicates."""
+    rows = enumerate(zip(readings.labels, duplicates, strict=True))
+    return [k for k, (y, duplicate) in rows if y is None and not duplicate]
 
 
 def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:
-    """Every group and the indices of its readings; None: all of them."""
+    """Return each group with the positions of its readings; None stands for all positions."""
     if not groups:
         return []
     if groups.count(groups[0]) == len(groups):

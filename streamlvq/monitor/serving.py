@@ -1,4 +1,4 @@
-"""The models of a group: the local one, which learns, and one that is served beside it."""
+"""Models of a group: the local one, which learns, and optionally one served beside it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform
 
 SCORE_SPAN_LABELS = 200  # an answer this many labels ago counts 1/e
-SCORE_MIN_LABELS = 20  # with fewer nobody is called better
-LEAD_TO_TAKE_OVER = 0.02  # of accuracy: the local model must be ahead by this much to decide
-LEAD_TO_KEEP = 0.01  # and by this much to go on deciding, so that they do not take turns
+SCORE_MIN_LABELS = 20  # with fewer, neither model counts as better
+LEAD_TO_TAKE_OVER = 0.02  # lead in accuracy that the local model needs to take over
+LEAD_TO_KEEP = 0.01  # lead that it needs to keep deciding, so that they do not alternate
 _DECAY = 1.0 - 1.0 / SCORE_SPAN_LABELS
 
 
 @dataclass(slots=True)
 class ServingScore:
-    """The recent accuracy of the local model and of the one that is served.
+    """Recent accuracy of the local and the served model.
 
-    Both are asked before the local one learns. An answer counts a little less with every label
-    that comes after it. The served model decides unless the local one is clearly better: labels
-    that come here say nothing about classes that are known only elsewhere, so the local model may
-    be ahead by a hair and still miss them all.
+    Both predict before the local one learns, and older answers count exponentially less. The served
+    model decides unless the local one is clearly better: local labels say nothing about classes
+    that are known only elsewhere, so the local model may be slightly ahead and still miss all of
+    those.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class ServingScore:
     ahead: bool = False  # whether the local model is clearly better
 
     def count(self, local: bool, fused: bool) -> None:
-        """Take note of who was right about a label."""
+        """Record which models were right about a label."""
         most = float(SCORE_SPAN_LABELS)
         self.local = min(self.local * _DECAY + local, most)
         self.fused = min(self.fused * _DECAY + fused, most)
@@ -72,20 +72,20 @@ class ServingScore:
         self.ahead = self.labels >= SCORE_MIN_LABELS and lead >= needed * self.weight
 
     def prefers_fused(self) -> bool:
-        """Whether to go by the served model; also while little is known, and if both are alike."""
+        """Return whether the served model should decide; True also if undecided."""
         return not self.ahead
 
     def accuracies(self) -> tuple[float | None, float | None]:
-        """Of the local and of the served model, from 0 to 1; None before the first label."""
+        """Return the accuracies of the local and the served model; None before the first label."""
         if self.labels == 0:
             return None, None
         return self.local / self.weight, self.fused / self.weight
 
     def follow(self, rows: int, judged: Iterable[tuple[int, bool, bool]]) -> npt.NDArray[np.bool_]:
-        """Whether to go by the served model in each of so many rows.
+        """Return for each row whether the served model should decide.
 
-        `judged` are the rows that have a label, in order, and whether the local and the served
-        model were right about them; each counts from the next row on.
+        `judged` holds the labelled rows in order, and whether the local and the served model were
+        right; each counts from the next row on.
         """
         preferred = np.empty(rows, np.bool_)
         start = 0
@@ -99,58 +99,58 @@ class ServingScore:
 
 @dataclass(slots=True)
 class Served:
-    """A served model in wrappers of its own, and how it has done beside the local one."""
+    """Served model in its own wrappers, with its score against the local model."""
 
     pipeline: Pipeline
-    version: int  # 1 for the first model that was served to the group, 2 for the next
+    version: int  # n for the n-th model served to the group
     score: ServingScore = field(default_factory=ServingScore)
 
     def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
-        """Decide on each reading; the model stays as it is."""
+        """Decide on each reading; the model does not learn."""
         buffer = self.pipeline.step(readings, duplicates)
         buffer.models = ["fused"] * len(readings)
         buffer.versions[:] = self.version
         return buffer
 
     def decides(self, mode: str) -> bool:
-        """Whether the served model is to decide on the next reading."""
+        """Return whether the served model decides on the next reading."""
         return mode == "fused" or (mode == "better" and self.score.prefers_fused())
 
     def preferred(
         self,
-        truths: Sequence[Label | None],
+        true_labels: Sequence[Label | None],
         duplicates: Sequence[bool],
         local: DecisionBuffer,
         fused: DecisionBuffer,
         mode: str,
     ) -> npt.NDArray[np.bool_]:
-        """Whether the served model decides on each reading; labels tell who was right."""
-        columns = truths, duplicates, local.labels(), fused.labels()
+        """Return for each reading whether the served model decides, and update the score."""
+        columns = true_labels, duplicates, local.labels(), fused.labels()
         judged = (
             (k, ours == y, theirs == y)
-            for k, (y, again, ours, theirs) in enumerate(zip(*columns, strict=True))
-            if y is not None and not again
+            for k, (y, duplicate, ours, theirs) in enumerate(zip(*columns, strict=True))
+            if y is not None and not duplicate
         )
-        better = self.score.follow(len(truths), judged)
-        return better if mode == "better" else np.full(len(truths), mode == "fused")
+        better = self.score.follow(len(true_labels), judged)
+        return better if mode == "better" else np.full(len(true_labels), mode == "fused")
 
     def learn_late(self, reading: PendingReading, y: Label) -> None:
-        """Take note of how a reading ended that both models have decided on."""
+        """Update score and thresholds with the true label of an earlier reading."""
         if reading.fused is None:
             return
         fused, version = reading.fused
-        if version == self.version:  # otherwise it was said by another model
+        if version == self.version:  # otherwise another model gave the answer
             self.score.count(reading.local.label == y, fused.label == y)
         self.pipeline.record_outcome(fused, y)
 
 
 @dataclass(slots=True)
 class Group:
-    """The models of one group of readings: the one that learns, and one that may decide instead."""
+    """Models of one group of readings: the one that learns, and one that may decide instead."""
 
     local: Pipeline
     served: Served | None = None
-    served_models: int = 0  # how many were ever served
+    served_models: int = 0  # number of models ever served
 
     @property
     def features(self) -> tuple[Hashable, ...]:
@@ -163,10 +163,10 @@ class Group:
     def step(
         self, readings: Readings, duplicates: Sequence[bool], mode: str, remember: bool
     ) -> DecisionBuffer:
-        """Let both models decide and the local one learn, then choose.
+        """Let both models decide and the local one learn, then choose between them.
 
-        `mode` is `fleet.serve` of the configuration. With `remember` the buffer also holds what
-        both said of readings whose label may come later.
+        `mode` is `fleet.serve` of the configuration. With `remember` the buffer also holds the
+        answers of both models for readings whose label may come later.
         """
         local = self.local.step(readings, duplicates)
         if self.served is None:
@@ -176,7 +176,7 @@ class Group:
         except Exception as error:  # what the local model has learnt stays learnt
             return DecisionBuffer.failed(len(readings), error)
         preferred = self.served.preferred(readings.labels, duplicates, local, fused, mode)
-        chosen = _chosen(preferred, local, fused)
+        chosen = _choose(preferred, local, fused)
         chosen.failures = {**fused.failures, **local.failures}
         if remember:
             rows, version = without_label(readings, duplicates), self.served.version
@@ -187,18 +187,18 @@ class Group:
         return chosen
 
     def learn_late(self, reading: PendingReading, y: Label) -> None:
-        """Learn a reading whose label has come, and tell all thresholds how it ended."""
+        """Learn a reading whose label has arrived, and update all thresholds."""
         self.local.learn_late(reading.features, reading.row, y)
         self.local.record_outcome(reading.local, y)
         if self.served is not None:
             self.served.learn_late(reading, y)
 
     def serve(self, model: Any) -> None:
-        """Serve a model from now on; windows and thresholds are those that were in force.
+        """Serve a model from now on, with the windows and thresholds in force.
 
-        Does nothing if it is served already. How well another model did says nothing about this
-        one, so both begin anew, to be judged on the same labels. Raises ValueError for a model that
-        cannot be served.
+        Does nothing if that model is served already. The score starts afresh, because the score of
+        another model says nothing about this one. Raises ValueError for a model that cannot be
+        served.
         """
         model = check_servable(model, self.local)
         deciding = self.local if self.served is None else self.served.pipeline
@@ -209,7 +209,7 @@ class Group:
         self.served = Served(pipeline, self.served_models)
 
 
-def _chosen(
+def _choose(
     preferred: npt.NDArray[np.bool_], local: DecisionBuffer, fused: DecisionBuffer
 ) -> DecisionBuffer:
     if preferred.all():
@@ -227,16 +227,16 @@ def _chosen(
 
 
 def check_servable(model: Any, local: Pipeline) -> Any:
-    """Return the model without its transform; raises ValueError if it cannot be served."""
+    """Return the model without its transform; raise ValueError if it cannot be served."""
     inside = model.classifier if type(model) is FeatureTransform else model
     if not isinstance(inside, (LVQClassifier, LVQCommittee)):
         raise ValueError(
-            f"expected a model of streamlvq without integrator and rejector, which the monitor has "
-            f"itself, got {model!r}"
+            f"expected a streamlvq model without integrator and rejector (the monitor adds its "
+            f"own), got {model!r}"
         )
     if inside is local.model:
         raise ValueError(
-            "expected a model to serve beside the local one, got the local one itself: pass None "
+            "expected a model other than the local one, got the local one itself; pass None "
             "to let it decide"
         )
     if len(inside.classes) < 2:
@@ -251,7 +251,7 @@ def check_servable(model: Any, local: Pipeline) -> Any:
 
 
 def transform_of(classifier: Any) -> tuple[str, tuple[Any, ...] | None] | None:
-    """The name of a classifier's transform and the features it is for, sorted; None for all."""
+    """Return the name of a classifier's transform and its sorted features (None for all)."""
     if type(classifier) is not FeatureTransform:
         return None
     features = classifier.features
@@ -259,7 +259,7 @@ def transform_of(classifier: Any) -> tuple[str, tuple[Any, ...] | None] | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two models are alike to the last bit."""
+    """Return whether two models are equal bit for bit."""
     if one is other:
         return True
     first, second = (capture(m, limits=TRUSTED_LIMITS) for m in (one, other))

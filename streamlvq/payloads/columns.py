@@ -1,4 +1,4 @@
-"""From named columns, as in a table, to readings; by the rules that hold for payloads."""
+"""Readings from named columns, as in a table, by the same rules as payloads."""
 
 from __future__ import annotations
 
@@ -33,22 +33,13 @@ _NUMBERS = {int, float, bool, type(None)}
 def readings(
     fields: Fields, columns: Mapping[str, Column], group_of: GroupOf | None = None
 ) -> tuple[Readings, list[Refused]]:
-    """The readings in some rows of a table, and the rows that are refused, in their order.
+    """Return the readings in a table's rows and the refused rows, both in row order.
 
-    Names are those of columns, not paths. Columns of label, time, sequence number and device may be
-    absent; features may not. Without `fields.features` all columns of numbers are features that are
-    nothing else, in the order in which they come. A reading from a table cannot come twice, so it
-    has no key.
-
-    Parameters
-    ----------
-    fields
-        Which columns are what; its format does not matter.
-    columns
-        Lists or arrays of the same length, None or NaN where something is missing.
-    group_of
-        From a device and placeholders to the name of its model, as
-        `streamlvq.payloads.group_of(config)`; None: one model for all.
+    Names are column names, not paths. Columns for label, time, sequence number and device may be
+    absent; features may not. Without `fields.features`, every numeric column that has no other role
+    is a feature, in column order. A reading from a table cannot be delivered twice, so it has no
+    key. `columns` maps names to lists or arrays of equal length, with None or NaN for missing
+    values; `group_of` is as `streamlvq.payloads.group_of(config)`, None for one shared model.
 
     Examples
     --------
@@ -68,13 +59,13 @@ def readings(
     names = _features(fields, columns)
     rows = np.empty((count, len(names)))
     for j, name in enumerate(names):
-        rows[:, j] = _numbers(name, columns[name], refused)
+        rows[:, j] = _feature_column(name, columns[name], refused)
     _refuse_empty(rows, names, refused)
 
     def column(name: str | None, check: Any, convert: Any) -> list[Any] | None:
         if name is None or name not in columns:
             return None
-        return _values(name, columns[name], check, convert, refused)
+        return _convert_column(name, columns[name], check, convert, refused)
 
     unit = fields.time_unit
     labels = column(fields.label, values.labels, to_label)
@@ -101,6 +92,7 @@ def readings(
 
 
 def _length(columns: Mapping[str, Column]) -> int:
+    """Return the common length of the columns."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) != 1:
         raise FieldsError(f"expected columns of the same length, got {lengths}")
@@ -108,6 +100,7 @@ def _length(columns: Mapping[str, Column]) -> int:
 
 
 def _features(fields: Fields, columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Return the names of the feature columns."""
     if fields.features is not None:
         for name in fields.features:
             if name not in columns:
@@ -129,19 +122,21 @@ def _is_numeric(column: Column) -> bool:
     return kinds <= {int, float, type(None)} and kinds != {type(None)}
 
 
-def _numbers(name: str, column: Column, refused: RefusedRows) -> Rows:
-    """A column of features; NaN where something is missing or refused."""
+def _feature_column(name: str, column: Column, refused: RefusedRows) -> Rows:
+    """Return a feature column as floats; NaN where a value is missing or refused."""
     numeric = isinstance(column, np.ndarray) and column.dtype.kind in "fiub"
     if not numeric:
-        column = _listed(column)
+        column = _to_list(column)
         if not set(map(type, column)) <= _NUMBERS:
-            return np.array(_each(name, column, to_feature, refused), dtype=np.float64)
+            return np.array(_convert_each(name, column, to_feature, refused), dtype=np.float64)
     try:
         numbers = np.array(column, dtype=np.float64)
     except OverflowError:  # an integer that is larger than any float
-        return np.array(_each(name, _listed(column), to_feature, refused), dtype=np.float64)
+        return np.array(
+            _convert_each(name, _to_list(column), to_feature, refused), dtype=np.float64
+        )
     for i in np.flatnonzero(np.abs(numbers) > LARGEST_VALUE).tolist():
-        _each(name, [numbers[i].item()], to_feature, refused, i)
+        _convert_each(name, [numbers[i].item()], to_feature, refused, i)
     return numbers
 
 
@@ -152,18 +147,18 @@ def _refuse_empty(rows: Rows, names: tuple[str, ...], refused: RefusedRows) -> N
         refused.setdefault(i, Refused(i, "field", text, "no feature"))
 
 
-def _values(
+def _convert_column(
     name: str, column: Column, check: Any, convert: Callable[[str, Any], Any], refused: RefusedRows
 ) -> list[Any]:
-    values = _listed(column)
+    values = _to_list(column)
     try:
         checked: list[Any] = check(name, values) if values else values
         return checked
     except RefusedError:
-        return _each(name, values, convert, refused)
+        return _convert_each(name, values, convert, refused)
 
 
-def _each(
+def _convert_each(
     name: str,
     values: list[Any],
     convert: Callable[[str, Any], Any],
@@ -180,9 +175,9 @@ def _each(
     return converted
 
 
-def _listed(column: Column) -> list[Any]:
+def _to_list(column: Column) -> list[Any]:
     if isinstance(column, np.ndarray):
-        if column.dtype.kind == "M":  # as objects they are as exact as floats are
+        if column.dtype.kind == "M":  # as datetime objects; floats of seconds are not finer
             column = column.astype("datetime64[us]")
         values: list[Any] = column.tolist()
         return values

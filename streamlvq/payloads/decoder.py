@@ -1,4 +1,4 @@
-"""Readings of several shapes, back in the order of their messages."""
+"""Decoder from messages to readings and late labels, in message order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads.reader import Reader, Table
 from streamlvq.payloads.routing import (
     DEVICE,
-    FOREIGN,
-    NAMELESS,
+    INVALID_DEVICE,
     NO_ORIGIN,
+    OTHER_SHARD,
     READING,
     TOPIC_CACHE_SIZE,
     UNKNOWN,
@@ -43,13 +43,9 @@ from streamlvq.registry import FORMATS
 
 
 def merge_by_source(events: list[Readings]) -> list[Readings]:
-    """Readings in the order of their sources, cut wherever others come between them.
+    """Return readings in the order of their sources, split where others come in between.
 
-    Parameters
-    ----------
-    events
-        With different features, each in the order of its own sources.
-
+    The events differ in their features; each is in the order of its own sources.
     """
     sources = np.concatenate([event.sources for event in events])
     owners = np.repeat(np.arange(len(events)), [len(event) for event in events])
@@ -68,7 +64,7 @@ def merge_by_source(events: list[Readings]) -> list[Readings]:
 
 
 def _cut(event: Readings, first: int, last: int) -> Readings:
-    """As `Readings.select`, which takes several times as long for few of them."""
+    """Return a slice; several times faster than `Readings.select` for a few readings."""
     if last - first == len(event):
         return event
     return Readings(
@@ -86,15 +82,9 @@ def _cut(event: Readings, first: int, last: int) -> Readings:
 
 
 class LabelReader:
-    """Reads the messages of the labels' topic.
+    """Reader of messages on the label topic.
 
-    Parameters
-    ----------
-    config
-        Must have a section `labels`.
-    identity
-        Of the devices of readings, which labels are for.
-
+    `identity` is the one of the readings' topic, because labels are about those devices.
     """
 
     def __init__(self, config: Config, identity: DeviceIdentity) -> None:
@@ -113,7 +103,7 @@ class LabelReader:
         self._group_of = group_of(config)
 
     def read(self, payload: bytes, route: Route, source: int) -> LateLabel:
-        """The label in a payload; raises `RefusedError`."""
+        """Return the label in a payload; raise `RefusedError` if there is none."""
         value = self._reader.parse(payload)
         layout = self._reader.layout
         assert layout.label is not None
@@ -150,13 +140,13 @@ class LabelReader:
             return self._identity.join({**route.placeholders, DEVICE: to_device(field.name, found)})
         if not route.device:
             name = "the topic" if field is None else field.name
-            text = f"{name}: expected a device's name, got nothing"
+            text = f"{name}: expected a device name, got nothing"
             raise RefusedError("device", text, "label")
         return route.device
 
 
 class DecodedBatch(NamedTuple):
-    """Messages that follow each other, in columns."""
+    """Columns of consecutive messages."""
 
     sources: Sequence[int]
     routes: Sequence[Route]
@@ -165,7 +155,7 @@ class DecodedBatch(NamedTuple):
     redelivered: Sequence[bool]
 
     def take(self, positions: Sequence[int]) -> DecodedBatch:
-        """Some of them."""
+        """Return the messages at these positions."""
         columns: list[Any] = [[column[i] for i in positions] for column in self]
         return DecodedBatch(*columns)
 
@@ -173,15 +163,9 @@ class DecodedBatch(NamedTuple):
 def build_readings(
     table: Table, batch: DecodedBatch, devices: list[str], groups: list[str], hashes: list[int]
 ) -> Readings:
-    """The readings in a table whose rows are those of the messages.
+    """Return the readings in a table that has one row for each message of the batch.
 
-    Parameters
-    ----------
-    table, batch
-        What the payloads say, and the messages that they are from.
-    devices, groups, hashes
-        Where each comes from, the model that it belongs to, and what its key begins with.
-
+    `hashes` are those of the topic or device of each message; its key is derived from them.
     """
     count = len(devices)
     return Readings(
@@ -198,7 +182,7 @@ def build_readings(
 
 
 def _times(table: Table, batch: DecodedBatch) -> list[float | None]:
-    """What the payload says, otherwise when it was received; a row of a file may have neither."""
+    """Return the payloads' times, or the time of receipt; a row of a file may have neither."""
     if table.times is not None and None not in table.times:
         return list(table.times)
     received = [moment or None for moment in batch.received]
@@ -208,9 +192,9 @@ def _times(table: Table, batch: DecodedBatch) -> list[float | None]:
 
 
 def _keys(table: Table, batch: DecodedBatch, hashes: list[int]) -> tuple[list[int], list[int]]:
-    """Keys, and for how long an equal one means an equal reading."""
+    """Return the deduplication keys of readings and their windows."""
     origins = [route[3] for route in batch.routes]
-    if not any(origins):  # rows of files cannot come twice
+    if not any(origins):  # rows of files cannot be delivered twice
         return [NO_KEY] * len(origins), [DedupWindow.NONE] * len(origins)
     keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
     windows = _dedup_windows(table, batch)
@@ -222,43 +206,35 @@ def _keys(table: Table, batch: DecodedBatch, hashes: list[int]) -> tuple[list[in
 
 
 def _dedup_windows(table: Table, batch: DecodedBatch) -> list[int]:
-    windows = _spans(table, len(batch.redelivered))
+    windows = _windows_by_content(table, len(batch.redelivered))
     if any(batch.redelivered):
-        whole = DedupWindow.ALL
         pairs = zip(batch.redelivered, windows, strict=True)
-        windows = [whole if again else window for again, window in pairs]
+        windows = [DedupWindow.ALL if redelivered else window for redelivered, window in pairs]
     return windows
 
 
-def _spans(table: Table, count: int) -> list[int]:
-    """A publisher that sends again does so at once; later its counter or clock may start anew.
+def _windows_by_content(table: Table, count: int) -> list[int]:
+    """Return for each message how many recent readings an equal key is compared with.
 
-    Hardly both at the same time: a broker that was restored from an old store, and does not say so,
-    is known by that.
+    A publisher that sends again does so at once; later its counter or clock may have been reset,
+    but hardly both. Payloads with both are therefore compared with all remembered readings, which
+    also recognises old messages from a broker that was restored from a backup.
     """
     columns = [column for column in (table.sequences, table.times) if column is not None]
     if not columns:
         return [DedupWindow.NONE] * count
     if all(None not in column for column in columns):
         return [(DedupWindow.RECENT, DedupWindow.ALL)[len(columns) - 1]] * count
-    spans = (DedupWindow.NONE, DedupWindow.RECENT, DedupWindow.ALL)
+    choices = (DedupWindow.NONE, DedupWindow.RECENT, DedupWindow.ALL)
     rows = zip(*columns, strict=True)
-    return [spans[sum(value is not None for value in row)] for row in rows]
+    return [choices[sum(value is not None for value in row)] for row in rows]
 
 
 @dataclass(slots=True)
 class Decoded:
-    """What came of a batch of messages.
+    """Result of decoding a batch: events in message order, refused messages and skipped ones.
 
-    Parameters
-    ----------
-    events
-        Readings and late labels, in the order of the messages.
-    refused
-        The messages that nothing can be learnt from, in their order.
-    skipped
-        How many belong to other shards.
-
+    `skipped` counts the messages that belong to other shards.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -267,15 +243,10 @@ class Decoded:
 
 
 class Decoder:
-    """Turns messages into events.
+    """Decoder of messages into readings and late labels.
 
-    What comes of a message depends on that message alone, however messages are cut into batches,
-    and a bad one does not affect the others. `decode` raises nothing.
-
-    Parameters
-    ----------
-    config
-        Topics, formats and fields; what the models are for; the shard.
+    The result for a message depends on that message alone, however messages are split into batches,
+    and a bad message does not affect the others. `decode` never raises.
 
     Examples
     --------
@@ -306,12 +277,12 @@ class Decoder:
         self._labels = None if config.labels is None else LabelReader(config, identity)
         self._group_of = group_of(config)
         self._shard = Shard(config)
-        self._largest = config.broker.max_payload_bytes
+        self._max_bytes = config.broker.max_payload_bytes
         self._hashes: dict[tuple[int, str], int] = {}
         self._identities: dict[tuple[int, str], str] = {}
 
     def decode(self, messages: Sequence[Message]) -> Decoded:
-        """What the messages say."""
+        """Decode messages into events and refusals."""
         try:
             return self._decode(messages, 0)
         except Exception:  # a defect of ours: find the message that it is about
@@ -344,7 +315,7 @@ class Decoder:
             redelivered,
         )
         kinds = [route[0] for route in batch.routes]
-        if kinds.count(READING) == len(kinds) and max(map(len, payloads)) <= self._largest:
+        if kinds.count(READING) == len(kinds) and max(map(len, payloads)) <= self._max_bytes:
             self._readings(batch, decoded)
         else:
             self._mixed(messages, kinds, batch, decoded)
@@ -356,9 +327,9 @@ class Decoder:
     ) -> None:
         run: list[int] = []
         for i, kind in enumerate(kinds):
-            if kind == FOREIGN:
+            if kind == OTHER_SHARD:
                 decoded.skipped += 1
-            elif kind in (UNKNOWN, NAMELESS) or len(batch.payloads[i]) > self._largest:
+            elif kind in (UNKNOWN, INVALID_DEVICE) or len(batch.payloads[i]) > self._max_bytes:
                 decoded.refused.append(self._refusal(messages[i], kind, batch.sources[i]))
             elif kind == READING:
                 run.append(i)
@@ -374,18 +345,20 @@ class Decoder:
             expected = " or ".join(self._topics.templates)
             text = f"expected a topic like {expected}, got {shorten(message.topic)}"
             return Refused(source, "topic", text, "topic")
-        if kind == NAMELESS:
+        if kind == INVALID_DEVICE:
             text = (
-                "expected a topic with a device's name, all names of at most "
+                "expected a topic with a device name, and names of at most "
                 f"{MAX_NAME_CHARACTERS} "
                 f"characters, got {shorten(message.topic)}"
             )
             return Refused(source, "device", text, "topic")
         size = len(message.payload)
-        if size == self._largest + 1:  # links cut after one byte too many: it may have been longer
-            text = f"expected at most {self._largest} bytes, got more than {self._largest} bytes"
+        if size == self._max_bytes + 1:  # links truncate there: it may have been longer
+            text = (
+                f"expected at most {self._max_bytes} bytes, got more than {self._max_bytes} bytes"
+            )
         else:
-            text = f"expected at most {self._largest} bytes, got {size}"
+            text = f"expected at most {self._max_bytes} bytes, got {size}"
         return Refused(source, "payload", text, "size")
 
     def _flush(self, run: list[int], batch: DecodedBatch, decoded: Decoded) -> None:
@@ -420,7 +393,7 @@ class Decoder:
             if table.devices is None:
                 events.append(self._event(table, part))
             else:
-                events += self._by_field(table, part, decoded)
+                events += self._event_by_field(table, part, decoded)
         decoded.events += events if len(events) < 2 else merge_by_source(events)
 
     def _event(self, table: Table, batch: DecodedBatch) -> Readings:
@@ -429,17 +402,21 @@ class Decoder:
         groups = [route[2] for route in routes]
         return build_readings(table, batch, devices, groups, [route[3] for route in routes])
 
-    def _by_field(self, table: Table, batch: DecodedBatch, decoded: Decoded) -> list[Readings]:
-        """As `_event`, but the payloads say where they come from."""
+    def _event_by_field(
+        self, table: Table, batch: DecodedBatch, decoded: Decoded
+    ) -> list[Readings]:
+        """Return readings whose device is named in the payload; otherwise like `_event`."""
         assert table.devices is not None
         named = zip(table.devices, batch.routes, strict=True)
         if self._identity.is_plain:
             devices = [name or route[1] for name, route in named]
         else:
-            devices = [self._named(name, route) if name else route[1] for name, route in named]
-        wanted = self._wanted(devices)
+            devices = [
+                self._identity_of(name, route) if name else route[1] for name, route in named
+            ]
+        wanted = self._in_shard(devices)
         if not all(wanted.values()):
-            kept = self._chosen(devices, wanted, batch, decoded)
+            kept = self._select_wanted(devices, wanted, batch, decoded)
             if not kept:
                 return []
             table, batch = table.take(kept), batch.take(kept)
@@ -453,8 +430,8 @@ class Decoder:
             hashes = list(map(self._hash, devices, origins))
         return [build_readings(table, batch, devices, groups, hashes)]
 
-    def _named(self, name: str, route: Route) -> str:
-        """The identity of a device that the payload names."""
+    def _identity_of(self, name: str, route: Route) -> str:
+        """Return the identity of a device that the payload names."""
         if not route.placeholders:  # a row of a file
             return name
         key = (route.hash, name)
@@ -466,17 +443,17 @@ class Decoder:
             self._identities[key] = found
         return found
 
-    def _wanted(self, devices: list[str]) -> dict[str, bool]:
-        """Whether each of the names is one, and of our shard."""
+    def _in_shard(self, devices: list[str]) -> dict[str, bool]:
+        """Return for each device whether it has a name and belongs to this shard."""
         return {name: name != "" and name in self._shard for name in set(devices)}
 
-    def _chosen(
+    def _select_wanted(
         self, devices: list[str], wanted: dict[str, bool], batch: DecodedBatch, decoded: Decoded
     ) -> list[int]:
-        """The positions of those that are wanted; what becomes of the others is written down."""
+        """Return the positions of the wanted readings; record the others as refused or skipped."""
         for source, device in zip(batch.sources, devices, strict=True):
             if not device:
-                text = f"{self.config.readings.device}: expected a device's name, got nothing"
+                text = f"{self.config.readings.device}: expected a device name, got nothing"
                 decoded.refused.append(Refused(source, "device", text, "field"))
             elif not wanted[device]:
                 decoded.skipped += 1

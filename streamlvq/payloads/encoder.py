@@ -1,4 +1,4 @@
-"""From decisions to messages, and messages that were refused to a report about them."""
+"""Encoders of decisions and of reports about refused messages."""
 
 from __future__ import annotations
 
@@ -23,20 +23,15 @@ MAX_PAYLOAD_BYTES = 16_384  # bytes of a refused payload that are passed on
 
 
 class Encoder:
-    """Turns decisions into messages.
+    """Encoder of decisions into messages.
 
-    Probabilities and certainties are rounded to six digits after the point. A threshold that is not
-    finite (nothing is certain enough, or nobody says) is null. Classes that the model did not know
-    are not among the probabilities.
+    Probabilities and certainties are rounded to six decimal places. A threshold that is not finite
+    (nothing is certain enough, or there is none) becomes null. Classes that the model did not know
+    yet are left out of the probabilities.
 
-    With `when: change` only decisions are sent that differ from the last one about that device in
-    label, acceptance or reason. What was said last is known to this object alone: after a restart
-    one more message is sent for each device.
-
-    Parameters
-    ----------
-    config
-        The section `decisions`, and what the models are for.
+    With `when: change`, only decisions are sent whose label, acceptance or reason differs from the
+    previous decision for that device. The previous decisions are kept in this object only: after a
+    restart each device gets one extra message.
 
     Examples
     --------
@@ -47,7 +42,7 @@ class Encoder:
 
     >>> decisions = Decisions(
     ...     classes=("ok", "worn"), devices=["pump7"], groups=[""], times=[1700000000.0],
-    ...     sequences=[41], truths=[None], codes=np.array([1]), certainties=np.array([0.75]),
+    ...     sequences=[41], true_labels=[None], codes=np.array([1]), certainties=np.array([0.75]),
     ...     thresholds=np.array([0.5]), accepted=np.array([True]), reasons=[None],
     ...     probabilities=np.array([[0.125, 0.875]]), models=["local"], versions=np.array([3]),
     ...     duplicates=[False], sources=[0],
@@ -69,27 +64,27 @@ class Encoder:
         self._client = config.broker.client_id
         self._check(set(self._template.placeholders if self._template else ()))
         self._topics: dict[str, str] = {}
-        self._said: dict[str, tuple[Any, bool, str | None]] = {}
+        self._last_sent: dict[str, tuple[Any, bool, str | None]] = {}
 
     def _check(self, needed: set[str]) -> None:
         known = {"client_id", *self._device_topics.identity.names}
         if needed - known:
             raise TemplateError(
-                f"expected placeholders that readings have ({', '.join(sorted(known))}), got "
+                f"expected placeholders of readings.topic ({', '.join(sorted(known))}), got "
                 f"{', '.join(sorted(needed - known))} in the topic of decisions"
             )
 
     def encode(self, decisions: Decisions) -> list[Outgoing]:
-        """A message for each decision that is to be said."""
+        """Return a message for each decision that is to be published."""
         if self._template is None or not len(decisions):
             return []
-        chosen = self._chosen(decisions)
+        chosen = self._select(decisions)
         payloads = encode_decisions(decisions, chosen)
-        topics = self._filled(decisions.devices, chosen)
+        topics = self._topics_of(decisions.devices, chosen)
         qos, retain = self._qos, self._retain
         return [Outgoing(t, p, qos, retain) for t, p in zip(topics, payloads, strict=True)]
 
-    def _chosen(self, decisions: Decisions) -> Sequence[int]:
+    def _select(self, decisions: Decisions) -> Sequence[int]:
         if self.when == "always":
             return range(len(decisions))
         if self.when == "rejection":
@@ -99,23 +94,23 @@ class Encoder:
             decisions.labels(), decisions.accepted.tolist(), decisions.reasons, strict=True
         )
         pairs = enumerate(zip(decisions.devices, states, decisions.duplicates, strict=True))
-        # What comes again is said again: the first time may not have reached anybody.
-        return [i for i, (device, state, again) in pairs if self._is_new(device, state) or again]
+        # Repeat decisions on duplicates: the first copy may not have reached anybody.
+        return [i for i, (device, state, dup) in pairs if self._is_new(device, state) or dup]
 
     def forget(self) -> None:
-        """Say the state of every device once more; for when something may have been lost."""
-        self._said.clear()
+        """Publish the state of every device once more, as messages may have been lost."""
+        self._last_sent.clear()
 
     def _is_new(self, device: str, state: tuple[Any, bool, str | None]) -> bool:
-        if self._said.get(device) == state:
+        if self._last_sent.get(device) == state:
             return False
-        if device not in self._said and len(self._said) >= TOPIC_CACHE_SIZE:
-            del self._said[next(iter(self._said))]
-        self._said[device] = state
+        if device not in self._last_sent and len(self._last_sent) >= TOPIC_CACHE_SIZE:
+            del self._last_sent[next(iter(self._last_sent))]
+        self._last_sent[device] = state
         return True
 
-    def _filled(self, devices: list[str], chosen: Sequence[int]) -> list[str]:
-        """The topic of each chosen decision; the identity of a device says all that is in it."""
+    def _topics_of(self, devices: list[str], chosen: Sequence[int]) -> list[str]:
+        """Return the topic of each chosen decision, filled in from the device identity."""
         wanted = devices if len(chosen) == len(devices) else [devices[i] for i in chosen]
         known = self._topics
         return [known.get(device) or self._fill(device) for device in wanted]
@@ -133,15 +128,9 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def encode_decisions(decisions: Decisions, chosen: Sequence[int] | None = None) -> list[bytes]:
-    """Encode decisions as JSON objects: what is published and what is written to files.
+    """Encode decisions as JSON objects, as published and as written to files.
 
-    Parameters
-    ----------
-    decisions
-        The decisions.
-    chosen
-        Positions of the ones to encode; None for all.
-
+    `chosen` are the positions to encode; None for all.
     """
     records = _records(decisions)
     if chosen is not None and len(chosen) < len(records):
@@ -160,7 +149,7 @@ def _encode_readable(record: _Record) -> bytes:
 
 
 class _Record(msgspec.Struct, gc=False):
-    """As `DecisionRecord`; made by position and with any mapping, which is far faster."""
+    """Positional twin of `DecisionRecord` that takes any mapping, which is much faster."""
 
     device: str
     label: Any
@@ -204,7 +193,7 @@ def _thresholds(thresholds: Rows) -> list[float | None]:
 
 
 def _probabilities(classes: tuple[Label, ...], probabilities: Rows) -> list[Any]:
-    """A mapping for each row, without classes that were unknown then."""
+    """Return a mapping for each row, without the classes that were unknown at the time."""
     rows = np.round(probabilities, DIGITS).tolist()
     names = tuple([label_text(label) for label in classes])
     kind = _mapping(names)
@@ -215,19 +204,19 @@ def _probabilities(classes: tuple[Label, ...], probabilities: Rows) -> list[Any]
 
 @lru_cache(maxsize=64)
 def _mapping(names: tuple[str, ...]) -> Any:
-    """A type that is encoded like a dictionary with these keys, but made and encoded faster."""
+    """Return a type that encodes like a dict with these keys, but is built and encoded faster."""
     if not names or len(set(names)) < len(names):
         return None  # 1 and "1" may both be classes
     fields = [(f"f{i}", float) for i in range(len(names))]
     rename = {f"f{i}": name for i, name in enumerate(names)}
     try:
         return msgspec.defstruct("Probabilities", fields, rename=rename, gc=False)
-    except (ValueError, UnicodeError):  # a name that is no key
+    except (ValueError, UnicodeError):  # a name that cannot be a key
         return None
 
 
 def _readable(value: Any) -> Any:
-    """The value with question marks for what UTF-8 cannot say."""
+    """Return the text with question marks for what UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -238,10 +227,10 @@ def _readable(value: Any) -> Any:
 
 
 def dead_letter(message: Message, refused: Refused) -> bytes:
-    """A report about a message that was refused, as JSON.
+    """Return a JSON report about a refused message.
 
-    The payload is text if it is UTF-8, otherwise base64 (`encoding` says which); of a long one the
-    first 16 KiB are kept, and `size` says how long it was.
+    The payload is included as text if it is valid UTF-8, otherwise as base64 (`encoding` says
+    which). Only the first 16 KiB are kept; `size` is the full length.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which fields of a payload are what, from a configuration."""
+"""Locations of the configured fields in a payload."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from streamlvq.paths import FieldsError, Path, parse_path
 
 
 class FieldPath(NamedTuple):
-    """A field: its name as in the configuration, and where it is."""
+    """Field: its name in the configuration and its path in the payload."""
 
     name: str
     path: Path
 
 
 class FieldMap(NamedTuple):
-    """Where everything is; `features` is None if they are to be found out.
+    """Locations of all fields; `features` is None if they are to be discovered.
 
-    With `columns` a payload is an array, and all names are among them.
+    With `columns` a payload is an array, and every field is one of its columns.
     """
 
     features: tuple[FieldPath, ...] | None
@@ -32,18 +32,18 @@ class FieldMap(NamedTuple):
 
     @property
     def designated(self) -> tuple[FieldPath, ...]:
-        """The fields that are something else than features."""
+        """Fields with a role other than feature."""
         roles = (self.label, self.time, self.sequence, self.device)
         return tuple(field for field in roles if field is not None)
 
 
 def field_map(fields: Fields) -> FieldMap:
-    """The layout of payloads that are objects, with nested keys by path."""
+    """Return the field map of payloads that are objects, with nested keys by path."""
     return _field_map(fields, parse_path, None)
 
 
 def array_field_map(fields: Fields) -> FieldMap:
-    """The layout of payloads that are arrays with named columns."""
+    """Return the field map of payloads that are arrays with named columns."""
     names = fields.columns if fields.columns is not None else fields.features
     if not names:
         raise FieldsError(

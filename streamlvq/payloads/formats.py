@@ -1,6 +1,7 @@
-"""JSON: objects, or arrays with named columns.
+"""Payload formats: a reader for each.
 
-NaN, Infinity and numbers such as 1e999 are no JSON and refused. Of duplicate keys the last counts.
+NaN, Infinity and numbers such as 1e999 are not valid JSON and are refused. Of duplicate keys the
+last one counts.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ def _json_decoder(kind: Any) -> Decode:
 
 
 def json_reader(fields: Fields) -> Reader:
-    """A reader of objects.
+    """Return a reader of JSON objects.
 
     Examples
     --------
     >>> from streamlvq.config import Fields
     >>> from streamlvq.payloads.formats import json_reader
     >>> reader = json_reader(Fields(features=["motor.vib.x", "motor.rpm"], sequence="n"))
-    >>> reader.careful(b'{"n": 7, "motor": {"vib": {"x": 0.25}, "rpm": 1500}}').values
+    >>> reader.decode_one(b'{"n": 7, "motor": {"vib": {"x": 0.25}, "rpm": 1500}}').values
     (0.25, 1500.0)
 
     """
@@ -42,7 +43,7 @@ def json_reader(fields: Fields) -> Reader:
 
 
 def json_array_reader(fields: Fields) -> Reader:
-    """A reader of arrays that have a value for each of `columns`, null where there is none.
+    """Return a reader of JSON arrays with one value for each of `columns`, or null.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def json_array_reader(fields: Fields) -> Reader:
     >>> from streamlvq.payloads.formats import json_array_reader
     >>> fields = Fields(format="json_array", columns=["n", "x", "y"], sequence="n")
     >>> reader = json_array_reader(fields)
-    >>> reader.careful(b"[7, 0.25, 1500]").values
+    >>> reader.decode_one(b"[7, 0.25, 1500]").values
     (0.25, 1500.0)
 
     """
@@ -62,7 +63,7 @@ def _msgpack_decoder(kind: Any) -> Decode:
 
 
 def msgpack_reader(fields: Fields) -> Reader:
-    """A reader of maps or arrays.
+    """Return a reader of MessagePack maps or arrays.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def msgpack_reader(fields: Fields) -> Reader:
     >>> from streamlvq.config import Fields
     >>> from streamlvq.payloads.formats import msgpack_reader
     >>> reader = msgpack_reader(Fields(format="msgpack", label="state"))
-    >>> reading = reader.careful(msgspec.msgpack.encode({"y": 2, "x": 1.5, "state": "ok"}))
+    >>> reading = reader.decode_one(msgspec.msgpack.encode({"y": 2, "x": 1.5, "state": "ok"}))
     >>> reading.features, reading.values, reading.label
     (('x', 'y'), (1.5, 2.0), 'ok')
 
@@ -89,7 +90,7 @@ FLOAT32_BYTES = 4
 
 
 def float32_reader(fields: Fields) -> Reader:
-    """A reader of raw numbers.
+    """Return a reader of raw little-endian 32-bit floats.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def float32_reader(fields: Fields) -> Reader:
     >>> from streamlvq.config import Fields
     >>> from streamlvq.payloads.formats import float32_reader
     >>> reader = float32_reader(Fields(format="float32", columns=["x", "y"]))
-    >>> reader.careful(np.array([0.25, 1500], dtype="<f4").tobytes()).values
+    >>> reader.decode_one(np.array([0.25, 1500], dtype="<f4").tobytes()).values
     (0.25, 1500.0)
 
     """
@@ -105,7 +106,7 @@ def float32_reader(fields: Fields) -> Reader:
 
 
 class Float32Reader(Reader):
-    """Reads many payloads as one array."""
+    """Reader that decodes many payloads of raw floats as one array."""
 
     def __init__(self, layout: FieldMap) -> None:
         assert layout.columns is not None
@@ -128,12 +129,12 @@ class Float32Reader(Reader):
         values: list[float] = np.frombuffer(payload, dtype="<f4").tolist()
         return values
 
-    def fast(self, payloads: Sequence[bytes]) -> Table | None:
-        """All of them as one table; None if something is unusual."""
+    def decode_batch(self, payloads: Sequence[bytes]) -> Table | None:
+        """Return all payloads as one table; None if any of them is unusual."""
         size = self._width * FLOAT32_BYTES
         if any(len(payload) != size for payload in payloads):
             return None
-        with np.errstate(invalid="ignore"):  # there are NaNs that make processors complain
+        with np.errstate(invalid="ignore"):  # signalling NaNs raise the invalid flag
             numbers = np.frombuffer(b"".join(payloads), dtype="<f4").astype(np.float64)
         numbers = numbers.reshape(len(payloads), self._width)
         rows = numbers if self._whole else np.ascontiguousarray(numbers[:, self._features])
@@ -161,4 +162,4 @@ class Float32Reader(Reader):
 
 
 def _no_types(kind: Any) -> Any:
-    return None  # there is a faster way than types
+    return None  # numpy is faster than msgspec types

@@ -1,4 +1,4 @@
-"""The fast ways for shapes of payloads that were seen before; bounded."""
+"""Decoding plans for payload shapes seen before, in a bounded cache."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from streamlvq.payloads.reader import (
 )
 from streamlvq.payloads.values import RefusedError
 
-MAX_PLANS = 64  # for which there is a fast way at a time
-MAX_FIELDS = 256  # of a shape with a fast way: msgspec looks for a key among all of them
+MAX_PLANS = 64  # cached at a time
+MAX_FIELDS = 256  # of a shape with a plan: msgspec searches all of them for each key
 MAX_SHAPES_SEEN = 256
-MAX_TRIES = 4  # of shapes with the same keys at the top
-UNSORTED_PLANS = 3  # that are tried without looking at the keys first
-REPLACEMENT_PAYLOADS = 1000  # payloads read with care for each way that takes the place of another
+MAX_TRIES = 4  # plans with the same top-level keys
+UNSORTED_PLANS = 3  # tried without comparing top-level keys
+REPLACEMENT_PAYLOADS = 1000  # payloads without a plan for each plan that is replaced
 
 Shapes = tuple[tuple[Path, Any], ...]
 Keys = frozenset[Any]
 
 
 class CachedPlan:
-    """A shape, its plan, and which shape came after it the last time."""
+    """Payload shape with its plan, and the shape that followed it last time."""
 
     __slots__ = ("keys", "next", "plan", "shape")
 
@@ -44,43 +44,37 @@ class CachedPlan:
 
 
 class PlanCache:
-    """Plans by shape; those that were used last are kept.
+    """Bounded cache of decoding plans by payload shape, least recently used out first.
 
-    A shape that is seen twice gets a plan. To make one costs as much as to read some hundred
-    payloads with it, so once there are as many as there may be, another takes the place of one only
-    now and then, however many shapes there are.
-
-    Parameters
-    ----------
-    reader
-        Whose payloads they are for.
-
+    A shape gets a plan when it is seen for the second time. Making a plan costs as much as reading
+    some hundred payloads with it, so once the cache is full, plans are replaced only now and then,
+    however many shapes arrive.
     """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        # What labels, times and the like are in may be there or not.
+        # Labels, times and the like may be absent.
         self._optional = {field.path[0] for field in reader.layout.designated}
-        self._known: dict[Shapes, CachedPlan] = {}  # the one used last is the last
+        self._known: dict[Shapes, CachedPlan] = {}  # most recently used last
         self._by_keys: dict[Keys, list[CachedPlan]] = {}
         self._seen: set[Shapes] = set()
-        self._patience = 0
+        self._unplanned = 0
         self.last: CachedPlan | None = None
 
     def __len__(self) -> int:
         return len(self._known)
 
     def match(self, payload: bytes, parse: Callable[[bytes], Any]) -> tuple[CachedPlan, Any] | None:
-        """The shape of a payload that has a plan, and the payload decoded by it.
+        """Return the cached plan for a payload, and the payload decoded with it.
 
-        What came after the last one the last time is tried first, and is right if shapes take
-        turns. Otherwise the keys at the top say which ones to try.
+        The shape that followed the previous one last time is tried first, which is right if shapes
+        alternate. Otherwise the top-level keys tell which plans to try.
         """
         last = self.last
         if last is None:
             return None
         guess = last.next
-        with suppress(Exception):  # the careful way says what is wrong
+        with suppress(Exception):  # `decode_one` says what is wrong
             found = guess.plan.decode(payload)
             self.last = guess
             return guess, found
@@ -98,18 +92,18 @@ class PlanCache:
             return list(self._known.values())
         try:
             keys = frozenset(parse(payload))
-        except Exception:  # the careful way says what is wrong
+        except Exception:  # `decode_one` says what is wrong
             return []
         return self._by_keys.get(keys - self._optional, [])[-MAX_TRIES:]
 
     def touch(self, known: CachedPlan) -> None:
-        """Note that a plan is in use."""
+        """Mark a plan as used."""
         if known.shape in self._known:
             self._known[known.shape] = self._known.pop(known.shape)
 
     def see(self, kinds: dict[Path, Any]) -> None:
-        """Note a payload that there was no plan for: the kind of each of its leaves."""
-        self._patience += 1
+        """Record the leaf types of a payload that has no plan yet."""
+        self._unplanned += 1
         if not 0 < len(kinds) <= MAX_FIELDS or float not in kinds.values():
             return
         shape = tuple(sorted(kinds.items(), key=lambda item: item[0]))
@@ -119,8 +113,8 @@ class PlanCache:
             if len(self._seen) >= MAX_SHAPES_SEEN:
                 self._seen.clear()
             self._seen.add(shape)
-        elif len(self._known) < MAX_PLANS or self._patience >= REPLACEMENT_PAYLOADS:
-            self._patience = 0
+        elif len(self._known) < MAX_PLANS or self._unplanned >= REPLACEMENT_PAYLOADS:
+            self._unplanned = 0
             self._learn(shape)
 
     def _learn(self, shape: Shapes) -> None:
@@ -150,7 +144,7 @@ class PlanCache:
         self._by_keys[known.keys].remove(known)
         if not self._by_keys[known.keys]:
             del self._by_keys[known.keys]
-        known.next = known  # or forgotten ones would keep each other alive
+        known.next = known  # otherwise removed plans would keep each other alive
         if self.last is known:
             self.last = None
 
@@ -160,23 +154,23 @@ IGNORED = str | bool | None
 
 
 class DiscoveringReader(Reader):
-    """Finds the features of each payload.
+    """Reader that discovers the features of each payload.
 
     Nested objects and arrays are flattened, with names like `motor.vib.x` and `spectrum.0`. Text,
-    true, false and null are left out. The features are in the order of their names, so that it
-    does not matter in which order a device sends them.
+    true, false and null are left out. Features are sorted by name, so the order in which a device
+    sends them does not matter.
 
-    A shape of payload that was seen twice gets a fast way of its own, see `Plans`. Payloads of
-    different shapes that come together are sorted by shape first.
+    A shape that was seen twice gets a plan for fast decoding, see `PlanCache`. Payloads of
+    different shapes that arrive together are first sorted by shape.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._others = {field.path for field in self.layout.designated}
+        self._designated = {field.path for field in self.layout.designated}
         self._plans = PlanCache(self)
 
-    def fast(self, payloads: Sequence[bytes]) -> Table | None:
-        """All of them as one table, if they have the shape of the last one."""
+    def decode_batch(self, payloads: Sequence[bytes]) -> Table | None:
+        """Return all payloads as one table if they have the shape of the last one."""
         last = self._plans.last
         table = None if last is None else last.plan.table(payloads)
         if last is not None and table is not None:
@@ -184,53 +178,53 @@ class DiscoveringReader(Reader):
         return table
 
     def _read(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
-        table = self.fast(payloads) if payloads else None
+        table = self.decode_batch(payloads) if payloads else None
         if table is not None:
             table.sources = range(start, start + len(payloads))
             read.tables.append(table)
             return
-        sorted_out: dict[CachedPlan, tuple[list[int], list[Any]]] = {}
+        by_plan: dict[CachedPlan, tuple[list[int], list[Any]]] = {}
         for i, payload in enumerate(payloads, start):
             found = self._plans.match(payload, self.decode)
             if found is None:
-                self._each([payload], i, read)
+                self._read_each([payload], i, read)
                 continue
             known, instance = found
-            places, instances = sorted_out.setdefault(known, ([], []))
-            places.append(i)
+            positions, instances = by_plan.setdefault(known, ([], []))
+            positions.append(i)
             instances.append(instance)
-        for known, (places, instances) in sorted_out.items():
+        for known, (positions, instances) in by_plan.items():
             self._plans.touch(known)
-            self._finish(known, places, instances, payloads, start, read)
+            self._add_tables(known, positions, instances, payloads, start, read)
 
-    def _finish(
+    def _add_tables(
         self,
         known: CachedPlan,
-        places: list[int],
+        positions: list[int],
         instances: list[Any],
         payloads: Sequence[bytes],
         start: int,
         read: Read,
     ) -> None:
-        """The table of payloads of one shape; halved while something is wrong among them."""
-        table = known.plan.finish(instances)
+        """Return the tables of payloads of one shape; halve the batch while a payload is bad."""
+        table = known.plan.build_table(instances)
         if table is not None:
-            table.sources = places
+            table.sources = positions
             read.tables.append(table)
-        elif len(places) > 1:
-            middle = len(places) // 2
+        elif len(positions) > 1:
+            middle = len(positions) // 2
             for part in (slice(0, middle), slice(middle, None)):
-                self._finish(known, places[part], instances[part], payloads, start, read)
+                self._add_tables(known, positions[part], instances[part], payloads, start, read)
         else:
-            self._each([payloads[places[0] - start]], places[0], read)
+            self._read_each([payloads[positions[0] - start]], positions[0], read)
 
     def find_features(self, value: Any) -> list[tuple[str, Any]]:
-        """Names and values, in the order of the names."""
+        """Return the names and values of features, sorted by name."""
         leaves = list(_leaves(value, ()))
         numbers = [
             (path, number)
             for path, number in leaves
-            if type(number) in (int, float) and path not in self._others
+            if type(number) in (int, float) and path not in self._designated
         ]
         if len(numbers) > self.most_features:
             text = f"expected at most {self.most_features} features (model.max_features)"
@@ -244,16 +238,16 @@ class DiscoveringReader(Reader):
             return
         kinds: dict[Path, Any] = {}
         for path, value in leaves:
-            if path in self._others:
+            if path in self._designated:
                 continue
             if isinstance(value, list):
-                return  # positions in arrays have no fast way
+                return  # no plans for arrays of varying length
             kinds[path] = float if type(value) in (int, float) else IGNORED
         self._plans.see(kinds)
 
 
 def _leaves(value: Any, above: Path) -> Iterator[tuple[Path, Any]]:
-    """All that is neither object nor array; also each array, as something that is there."""
+    """Yield every leaf value, and each array itself as present."""
     if len(above) > PAYLOAD_MAX_DEPTH:
         text = f"expected at most {PAYLOAD_MAX_DEPTH} levels of nesting, got more"
         raise RefusedError("payload", text, "nesting")

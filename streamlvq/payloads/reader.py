@@ -1,4 +1,4 @@
-"""Types made for a layout, so that msgspec takes just the wanted fields out of a payload."""
+"""Readers of payloads, with msgspec types that extract only the wanted fields."""
 
 from __future__ import annotations
 
@@ -33,34 +33,27 @@ Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
 
 FEATURE = float | bool | None
 SCALAR = int | float | str | bool | None
-MAX_ITEMS = 4096  # of an array that a path points into
+MAX_ITEMS = 4096  # of an array with a configured path into it
 
-Tree = dict[str, Any]  # from a step to a type, or to a tree
+Tree = dict[str, Any]  # from a path step to a type or a subtree
 
 
 class UnsupportedSchema(Exception):
-    """No type can say what is wanted. That is no error: there is a slower way."""
+    """Layout that no msgspec type can express; the slower reader is used instead."""
 
 
 class PayloadSchema:
-    """The type of payloads of a layout, and how to get at what its instances hold.
+    """msgspec type for the payloads of a layout, and access to the values of its instances.
 
-    Parameters
-    ----------
-    layout
-        What is wanted; with features.
-    kinds
-        The type of each leaf; those of features come first.
-    strict
-        Whether a payload must have just these features, and nothing else than `kinds`.
-
+    `kinds` are the types of the leaves, features first. With `strict` a payload must have exactly
+    these features and nothing outside `kinds`.
     """
 
     def __init__(self, layout: FieldMap, kinds: dict[Path, Any], strict: bool = False) -> None:
         assert layout.features is not None
         tree: Tree = {}
         for path, kind in kinds.items():
-            _plant(tree, path, kind)
+            _insert(tree, path, kind)
         self._names: dict[Path, str] = {}
         if layout.columns is None:
             self.type = self._object(tree, (), strict)
@@ -79,14 +72,17 @@ class PayloadSchema:
             rename[name] = step
             if isinstance(kind, dict):
                 inner = self._object(kind, path, strict)
-                needed = strict and _needed(kind)
-                fields.append((name, inner) if needed else (name, inner, _made_by(inner)))
+                needed = strict and _has_required_number(kind)
+                fields.append((name, inner) if needed else (name, inner, _factory(inner)))
             else:
                 fields.append((name, kind) if kind is float else (name, kind, _default(kind)))
         return _define(fields, rename=rename, kw_only=True, forbid_unknown_fields=strict)
 
     def _positions(self, tree: Tree, above: Path) -> Any:
-        """Keys that are all numbers mean an array; should it be an object, the slow way knows."""
+        """Return the positions if all keys are numbers, which means an array.
+
+        Should the payload be an object with such keys after all, the slower reader handles it.
+        """
         count = max(map(int, tree)) + 1
         if count > MAX_ITEMS:
             raise UnsupportedSchema
@@ -98,7 +94,7 @@ class PayloadSchema:
                 self._names[(*above, step)] = f"f{i}"
             if isinstance(kind, dict):
                 inner = self._object(kind, (*above, str(step)), False)
-                fields.append((f"f{i}", inner, _made_by(inner)))
+                fields.append((f"f{i}", inner, _factory(inner)))
             else:
                 fields.append((f"f{i}", kind, _default(kind)))
         return _define(fields, array_like=True)
@@ -109,14 +105,14 @@ class PayloadSchema:
         return _define(fields, array_like=True, forbid_unknown_fields=True)
 
     def column(self, path: Path) -> Callable[[Any], Any]:
-        """The function that gets a leaf."""
+        """Return the function that reads a leaf from an instance."""
         return attrgetter(self._attribute(path))
 
     def _attribute(self, path: Path) -> str:
         return ".".join(self._names[path[: i + 1]] for i in range(len(path)))
 
     def _features(self, features: Sequence[FieldPath]) -> Tuples:
-        """The features of many instances; `astuple` is far faster than asking for each."""
+        """Return the features of many instances; `astuple` is far faster than attribute access."""
         count = len(features)
         order = [self._attribute(feature.path) for feature in features]
         if any("." in name for name in order):
@@ -132,25 +128,28 @@ class PayloadSchema:
 
 
 def schema_of(layout: FieldMap) -> PayloadSchema:
-    """The shape of payloads whose features are known."""
+    """Return the schema of payloads whose features are known."""
     kinds: dict[Path, Any] = {feature.path: FEATURE for feature in layout.features or ()}
     kinds |= {field.path: SCALAR for field in layout.designated}
     return PayloadSchema(layout, kinds)
 
 
-def _plant(tree: Tree, path: Path, kind: Any) -> None:
+def _insert(tree: Tree, path: Path, kind: Any) -> None:
     for step in path[:-1]:
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
-            raise UnsupportedSchema  # a leaf that has something below it
+            raise UnsupportedSchema  # a leaf that also has children
     if path[-1] in tree:
         raise UnsupportedSchema
     tree[path[-1]] = kind
 
 
-def _needed(tree: Tree) -> bool:
-    """Whether there is a number that must be there."""
-    return any(_needed(kind) if isinstance(kind, dict) else kind is float for kind in tree.values())
+def _has_required_number(tree: Tree) -> bool:
+    """Return whether at least one number is required."""
+    return any(
+        _has_required_number(kind) if isinstance(kind, dict) else kind is float
+        for kind in tree.values()
+    )
 
 
 def _is_index(step: str) -> bool:
@@ -167,36 +166,36 @@ def _default(kind: Any) -> Any:
     return math.nan if kind is FEATURE else None
 
 
-def _made_by(inner: Any) -> Any:
+def _factory(inner: Any) -> Any:
     return msgspec.field(default_factory=inner)
 
 
 def _define(fields: list[Any], **options: Any) -> Any:
     try:
         return msgspec.defstruct("Payload", fields, gc=False, **options)
-    except ValueError as error:  # keys with quotes or backslashes are beyond it
+    except ValueError as error:  # keys with quotes or backslashes are not supported
         raise UnsupportedSchema from error
 
 
-SMALL_GROUP = 8  # payloads that are looked at one by one when something is wrong among them
+SMALL_GROUP = 8  # payloads that are decoded one by one if any of them is bad
 
 Decode = Callable[[bytes], Any]
 
 
 class Reading(NamedTuple):
-    """What one payload says."""
+    """Values of one payload."""
 
     features: tuple[str, ...]
     values: tuple[float, ...]
     label: Label | None
     time: float | None
     sequence: int | None
-    device: str | None  # None: the payload does not say
+    device: str | None  # None if the payload does not name it
 
 
 @dataclass(slots=True)
 class Table:
-    """What payloads with the same features say; None for a column that is in none of them."""
+    """Values of payloads with the same features; None for a column that none of them has."""
 
     features: tuple[str, ...]
     rows: Rows
@@ -207,7 +206,7 @@ class Table:
     sources: Sequence[int]  # the positions of the payloads
 
     def take(self, positions: Sequence[int]) -> Table:
-        """Some of the rows."""
+        """Return the rows at these positions."""
 
         def chosen(column: Sequence[Any] | None) -> Any:
             return None if column is None else [column[i] for i in positions]
@@ -218,33 +217,24 @@ class Table:
 
 @dataclass(slots=True)
 class Read:
-    """What came of a list of payloads: a table for all with the same features, and the refused."""
+    """Result of reading payloads: a table for each set of features, and the refused payloads."""
 
     tables: list[Table] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
 
 class Reader:
-    """Reads the payloads of one layout.
+    """Reader of the payloads of one layout.
 
-    The fast way decodes a whole list into instances of a type made for the layout. If anything at
-    all is unusual, the list is halved until few remain, and those are read with care: the two ways
-    agree wherever the fast one succeeds.
+    The fast path (`decode_batch`) decodes a whole list into instances of a type made for the
+    layout. If anything is unusual, the list is halved until few payloads remain, and those are
+    decoded one by one with full checks (`decode_one`). Both agree wherever the fast path succeeds.
 
-    Parameters
-    ----------
-    layout
-        What is wanted.
-    decode
-        Turns a payload into dictionaries, lists, numbers and text.
-    compile
-        Makes a faster such function for a type.
-    what
-        What a payload should be, for error messages.
-
+    `decode` turns a payload into dictionaries, lists, numbers and text; `compile` returns a faster
+    such function for a type; `what` names the expected payload in error messages.
     """
 
-    most_features: float = math.inf  # of a payload whose features are found out
+    most_features: float = math.inf  # limit for discovered features
 
     def __init__(
         self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode], what: str
@@ -257,11 +247,11 @@ class Reader:
         self._plan: BatchDecoder | None = None
         if layout.features is not None:
             self.names = tuple(feature.name for feature in layout.features)
-            with suppress(UnsupportedSchema):  # such paths are rare, and read with care
+            with suppress(UnsupportedSchema):  # such paths are rare; `decode_one` reads them
                 self._plan = BatchDecoder(self, schema_of(layout), self.names)
 
     def read(self, payloads: Sequence[bytes]) -> Read:
-        """What they say; raises nothing."""
+        """Read payloads into tables; never raises."""
         read = Read()
         self._read(payloads, 0, read)
         if len(read.tables) > 1:
@@ -269,7 +259,7 @@ class Reader:
         return read
 
     def _read(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
-        table = self.fast(payloads) if payloads else None
+        table = self.decode_batch(payloads) if payloads else None
         if table is not None:
             table.sources = range(start, start + len(payloads))
             read.tables.append(table)
@@ -278,15 +268,15 @@ class Reader:
             self._read(payloads[:middle], start, read)
             self._read(payloads[middle:], start + middle, read)
         else:
-            self._each(payloads, start, read)
+            self._read_each(payloads, start, read)
 
-    def _each(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
+    def _read_each(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
         for i, payload in enumerate(payloads, start):
             try:
-                read.tables.append(self._single(self.careful(payload), i))
+                read.tables.append(self._single(self.decode_one(payload), i))
             except RefusedError as error:
                 read.refused.append(error.at(i))
-            except Exception as error:  # a defect of ours must not stop the others
+            except Exception as error:  # a bug must not stop the other payloads
                 text = f"{type(error).__name__}: {shorten(str(error))}"
                 read.refused.append(Refused(i, "failure", text, type(error).__name__))
 
@@ -302,12 +292,12 @@ class Reader:
             [source],
         )
 
-    def fast(self, payloads: Sequence[bytes]) -> Table | None:
-        """All of them as one table; None if something is unusual."""
+    def decode_batch(self, payloads: Sequence[bytes]) -> Table | None:
+        """Return all payloads as one table; None if any of them is unusual."""
         return None if self._plan is None else self._plan.table(payloads)
 
-    def careful(self, payload: bytes) -> Reading:
-        """One payload; raises `RefusedError` saying what is wrong with it."""
+    def decode_one(self, payload: bytes) -> Reading:
+        """Return the values of one payload; raise `RefusedError` that says what is wrong."""
         value = self.parse(payload)
         found = self.find_features(value)
         values = tuple([to_feature(name, number) for name, number in found])
@@ -328,7 +318,7 @@ class Reader:
         )
 
     def find_features(self, value: Any) -> list[tuple[str, Any]]:
-        """Names and values of the features in a payload."""
+        """Return the names and values of the features in a payload."""
         return [(field.name, pick(value, field.path)) for field in self.layout.features or ()]
 
     @staticmethod
@@ -336,7 +326,7 @@ class Reader:
         return None if field is None else convert(field.name, pick(value, field.path))
 
     def parse(self, payload: bytes) -> dict[Any, Any]:
-        """A payload as a dictionary."""
+        """Return a payload as a dictionary."""
         try:
             value = self.decode(payload)
         except RefusedError:
@@ -358,7 +348,7 @@ class Reader:
 
 
 class BatchDecoder:
-    """The fast way, for payloads that all have the features of a shape."""
+    """Fast decoder for payloads that all have the features of one schema."""
 
     def __init__(self, reader: Reader, shape: PayloadSchema, names: tuple[str, ...]) -> None:
         self.names = names
@@ -379,14 +369,14 @@ class BatchDecoder:
         return lambda parsed: check(field.name, [get(instance) for instance in parsed])
 
     def table(self, payloads: Sequence[bytes]) -> Table | None:
-        """None unless all is as usual. Whatever is wrong, the careful way will say it better."""
+        """Return the payloads as a table; None if any is unusual and needs `decode_one`."""
         try:
-            return self.finish(list(map(self.decode, payloads)))
+            return self.build_table(list(map(self.decode, payloads)))
         except Exception:
             return None
 
-    def finish(self, parsed: list[Any]) -> Table | None:
-        """The table of payloads that are decoded."""
+    def build_table(self, parsed: list[Any]) -> Table | None:
+        """Return the table of decoded payloads; None if a value is unusual."""
         try:
             rows = values.plain(self._rows(parsed))
             if rows is None:
@@ -413,14 +403,14 @@ class BatchDecoder:
 
 
 def _by_features(tables: list[Table]) -> list[Table]:
-    """A table for all that have the same features; within it the order is that of the payloads."""
+    """Return a table for each set of features; each table keeps the order of the payloads."""
     groups: dict[tuple[str, ...], list[Table]] = {}
     for table in tables:
         groups.setdefault(table.features, []).append(table)
-    return [_joined(group) for group in groups.values()]
+    return [_concatenate(group) for group in groups.values()]
 
 
-def _joined(tables: list[Table]) -> Table:
+def _concatenate(tables: list[Table]) -> Table:
     if len(tables) == 1:
         return tables[0]
 

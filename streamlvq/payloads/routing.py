@@ -1,4 +1,7 @@
-"""Numbers that tell messages apart, the same in every process and on every machine."""
+"""Routing of topics to devices, groups and shards, and keys that identify messages.
+
+Hashes and keys are the same in every process and on every machine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from streamlvq.topics import Template, original
 
 Words = npt.NDArray[np.uint64]
 
-_ODD = np.array(  # large odd numbers, to spread what differs in few bits
+_ODD = np.array(  # large odd multipliers that spread small differences over all bits
     [
         0x9E3779B97F4A7C15,
         0xC2B2AE3D27D4EB4F,
@@ -32,7 +35,7 @@ _SHIFTS = np.array([30, 27, 31, 32], dtype=np.uint64)
 
 
 def stable_hash(text: str) -> int:
-    """64 bits of a text, never 0."""
+    """Return a 64-bit hash of a text, never 0."""
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") or 1
 
@@ -43,19 +46,12 @@ def message_keys(
     sequences: Sequence[int | None] | None,
     times: Sequence[float | None] | None,
 ) -> list[int]:
-    """A key for each message, never 0.
+    """Return a key for each message, never 0.
 
-    Parameters
-    ----------
-    hashes
-        Of the topic or device that each came from.
-    payloads
-        Their bytes, of which a checksum goes in. 32 bits are too few to tell thousands of messages
-        apart; the sequence number or the time makes up for it and, where there is neither, another
-        checksum.
-    sequences, times
-        What the payloads say, None if they never do.
-
+    `hashes` are those of the topic or device of each message. A checksum of the payload goes in as
+    well; 32 bits are too few to tell thousands of messages apart, so the sequence number or time is
+    added or, where there is neither, a second checksum. `sequences` and `times` are None if the
+    payloads never have them.
     """
     mixed = np.array(hashes, dtype=np.uint64)
     mixed ^= np.array(list(map(crc32, payloads)), dtype=np.uint64) * _ODD[0]
@@ -65,18 +61,20 @@ def message_keys(
     if times is not None:
         moments = [0.0 if t is None else t for t in times] if None in times else times
         mixed ^= np.array(moments, dtype=np.float64).view(np.uint64) * _ODD[2]
-    bare = _bare(len(mixed), sequences, times)
-    if bare:
-        mixed[bare] ^= np.array([adler32(payloads[i]) for i in bare], dtype=np.uint64) << _SHIFTS[3]
-    return _finish(mixed)
+    unmarked = _without_mark(len(mixed), sequences, times)
+    if unmarked:
+        mixed[unmarked] ^= (
+            np.array([adler32(payloads[i]) for i in unmarked], dtype=np.uint64) << _SHIFTS[3]
+        )
+    return _mix(mixed)
 
 
-def _bare(
+def _without_mark(
     count: int,
     sequences: Sequence[int | None] | None,
     times: Sequence[float | None] | None,
 ) -> list[int]:
-    """Which have neither sequence number nor time."""
+    """Return the positions of messages with neither sequence number nor time."""
     for column in (sequences, times):
         if column is not None and None not in column:
             return []
@@ -87,8 +85,8 @@ def _bare(
     ]
 
 
-def _finish(mixed: Words) -> list[int]:
-    """Let every bit depend on every other; as signed integers."""
+def _mix(mixed: Words) -> list[int]:
+    """Mix the bits so that every bit depends on every other; return signed integers."""
     mixed ^= mixed >> _SHIFTS[0]
     mixed *= _ODD[3]
     mixed ^= mixed >> _SHIFTS[1]
@@ -103,26 +101,21 @@ DEVICE = "device"
 
 
 class DeviceIdentity:
-    """The identity of devices: the values of all placeholders of a topic, joined by `/`.
+    """Device identity: the values of all placeholders of a topic, joined by `/`.
 
-    Two sites may well have devices of the same name. They are in the order of the template; a
-    device that only the payload names comes last. Where there are several, a `/` in a value becomes
+    Two sites may have devices of the same name. The values are in the order of the template; a
+    device that only the payload names comes last. If there are several values, a `/` in one becomes
     `%2F` and a `%` becomes `%25`, so that different devices stay different.
-
-    Parameters
-    ----------
-    topic
-        The template of the topics of readings.
 
     Examples
     --------
-    >>> from streamlvq.payloads.routing import Identity
-    >>> identity = Identity("plant/{site}/{device}/readings")
+    >>> from streamlvq.payloads.routing import DeviceIdentity
+    >>> identity = DeviceIdentity("plant/{site}/{device}/readings")
     >>> identity.join({"site": "leeds", "device": "pump1"})
     'leeds/pump1'
     >>> identity.split("leeds/pump1")
     {'site': 'leeds', 'device': 'pump1'}
-    >>> Identity("plant/{device}/readings").join({"device": "pump1"})
+    >>> DeviceIdentity("plant/{device}/readings").join({"device": "pump1"})
     'pump1'
 
     """
@@ -135,17 +128,17 @@ class DeviceIdentity:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is just the name of the device."""
+        """Whether the identity is just the device's name."""
         return len(self.names) == 1
 
     def join(self, values: Mapping[str, str]) -> str:
-        """The identity of a device from what its topic and payload name."""
+        """Return a device's identity from the values in its topic and payload."""
         if self.is_plain:
             return values[DEVICE]
         return "/".join([_escape(values.get(name, "")) for name in self.names])
 
     def split(self, device: str) -> dict[str, str]:
-        """What an identity was made of. One that a file names has no other part than the device."""
+        """Return the parts of an identity; one from a file consists of the device alone."""
         parts = device.split("/")
         if self.is_plain or len(parts) != len(self.names):
             return {DEVICE: device}
@@ -161,12 +154,7 @@ def _unescape(part: str) -> str:
 
 
 class DeviceTopics:
-    """The topics of a configuration, and which devices they are about.
-
-    Parameters
-    ----------
-    config
-        The sections `readings` and `labels`.
+    """Topic templates of readings and labels, and the devices that topics are about.
 
     Examples
     --------
@@ -195,25 +183,25 @@ class DeviceTopics:
 
     @property
     def templates(self) -> list[str]:
-        """The templates as they are configured."""
+        """Templates as configured."""
         return [each.text for each in (self.readings, self.labels) if each is not None]
 
     def match_reading(self, topic: str) -> dict[str, str] | None:
-        """Return the placeholders of a topic of readings; None for another topic."""
+        """Return the placeholders of a reading topic; None for any other topic."""
         return _placeholders(self.readings, topic)
 
     def match_label(self, topic: str) -> dict[str, str] | None:
-        """Return the placeholders of a topic of labels; None for another topic."""
+        """Return the placeholders of a label topic; None for any other topic."""
         return None if self.labels is None else _placeholders(self.labels, topic)
 
     def fill(self, template: Template, device: str, **more: str) -> str:
-        """Return the topic about a device; parts that its identity does not tell are empty."""
+        """Return the topic for a device; placeholders missing from its identity are left empty."""
         values = dict.fromkeys(template.placeholders, "")
         return template.fill(values | {DEVICE: device, **self.identity.split(device), **more})
 
 
 def _placeholders(template: Template, topic: str) -> dict[str, str] | None:
-    """What the placeholders stand for, as it was before it was made fit for a topic."""
+    """Return the unescaped values of the placeholders; None if the topic does not match."""
     found = template.match(topic)
     return found and {name: _original(level) for name, level in found.items()}
 
@@ -221,14 +209,14 @@ def _placeholders(template: Template, topic: str) -> dict[str, str] | None:
 def _original(level: str) -> str:
     try:
         return original(level)
-    except UnicodeDecodeError:  # percent signs of its own, which are not ours to undo
+    except UnicodeDecodeError:  # its percent signs are not our escapes
         return level
 
 
-READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
+READING, LABEL, OTHER_SHARD, UNKNOWN, INVALID_DEVICE = range(5)
 TOPIC_CACHE_SIZE = 200_000  # topics, or devices
-MAX_CACHED_TOPIC_CHARACTERS = 1024  # characters of a topic that is remembered
-NO_ORIGIN = 0  # the hash of what is no topic: a row of a file, which cannot come twice
+MAX_CACHED_TOPIC_CHARACTERS = 1024  # longer topics are not cached
+NO_ORIGIN = 0  # hash for a row of a file, which has no topic and cannot be delivered twice
 
 NO_PLACEHOLDERS: Mapping[str, str] = {}
 
@@ -236,17 +224,17 @@ GroupOf = Callable[[str, Mapping[str, str]], str]
 
 
 class Route(NamedTuple):
-    """What is known of a message before its payload is looked at."""
+    """What a topic tells about its messages."""
 
     kind: int
-    device: str  # its identity; "" if only the payload says
+    device: str  # its identity; "" if only the payload names it
     group: str
     hash: int  # of the topic
     placeholders: Mapping[str, str]
 
 
 def group_of(config: Config) -> GroupOf:
-    """The function from a device's identity and its topic's placeholders to its model's name.
+    """Return the function from device identity and topic placeholders to the model's name.
 
     Examples
     --------
@@ -269,7 +257,7 @@ def group_of(config: Config) -> GroupOf:
 
 
 class Shard:
-    """Which devices are ours, by their identity."""
+    """Set of the devices that this instance handles, by identity."""
 
     def __init__(self, config: Config) -> None:
         self.index, self.count = config.shard.index, config.shard.count
@@ -281,18 +269,10 @@ class Shard:
 
 
 class Routes(dict[str, Route]):
-    """From topics to what they say; bounded.
+    """Bounded cache of routes by topic.
 
-    Whoever publishes nonsense can think of any number of long topics, so those that are refused are
-    looked at anew each time.
-
-    Parameters
-    ----------
-    config
-        The shard, and what each model is for.
-    topics
-        The topics of that configuration.
-
+    Routes of refused topics are not cached, because a broken publisher can invent any number of
+    long topics.
     """
 
     def __init__(self, config: Config, topics: DeviceTopics) -> None:
@@ -307,10 +287,10 @@ class Routes(dict[str, Route]):
 
     def __missing__(self, topic: str) -> Route:
         route = self._find(topic)
-        if route.kind in (UNKNOWN, NAMELESS) or len(topic) > MAX_CACHED_TOPIC_CHARACTERS:
+        if route.kind in (UNKNOWN, INVALID_DEVICE) or len(topic) > MAX_CACHED_TOPIC_CHARACTERS:
             return route
         if len(self) >= TOPIC_CACHE_SIZE:
-            self.clear()  # finding out again is cheap
+            self.clear()  # matching again is cheap
         self[topic] = route
         return route
 
@@ -320,7 +300,7 @@ class Routes(dict[str, Route]):
             group = self._group_of(device, NO_PLACEHOLDERS)
             return Route(READING, device, group, NO_ORIGIN, NO_PLACEHOLDERS)
         found = self._topics.match_label(topic)
-        if found is not None:  # first, as a template of readings may well match them too
+        if found is not None:  # first: the template of readings may match too
             return self._route(LABEL, topic, found)
         found = self._topics.match_reading(topic)
         if found is None:
@@ -330,13 +310,13 @@ class Routes(dict[str, Route]):
     def _route(self, kind: int, topic: str, found: dict[str, str]) -> Route:
         by_field = self._device_fields[kind]
         name = found.get(DEVICE)
-        if name is None and not by_field:  # there is one device, whose name does not matter
+        if name is None and not by_field:  # a single device, whose name does not matter
             name = UNNAMED_DEVICE
         usable = name is not None and 0 < len(name) <= MAX_NAME_CHARACTERS
         device = self._topics.identity.join({**found, DEVICE: name or ""}) if usable else ""
         others = (value for key, value in found.items() if key != DEVICE)
         if not (usable or by_field) or any(len(value) > MAX_NAME_CHARACTERS for value in others):
-            return Route(NAMELESS, "", "", NO_ORIGIN, NO_PLACEHOLDERS)
+            return Route(INVALID_DEVICE, "", "", NO_ORIGIN, NO_PLACEHOLDERS)
         if not by_field and device not in self._shard:
-            kind = FOREIGN
+            kind = OTHER_SHARD
         return Route(kind, device, self._group_of(device, found), stable_hash(topic), found)

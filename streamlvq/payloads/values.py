@@ -1,6 +1,6 @@
-"""What a single value of a payload means, and what is refused.
+"""Conversion of single payload values, and the reasons for refusing them.
 
-These functions say what holds; the fast paths elsewhere must agree with them.
+These functions define the rules; the fast paths elsewhere must agree with them.
 """
 
 from __future__ import annotations
@@ -21,25 +21,17 @@ from streamlvq.paths import ABSENT
 
 MAX_NAME_CHARACTERS = 256  # characters of a label or a device's name
 LOWEST_INT, HIGHEST_INT = -(2**63), 2**63 - 1
-EARLIEST, LATEST = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
-# Whole numbers, as Python divides these exactly where floats would be rounded twice.
+EARLIEST, LATEST = -62_135_596_800.0, 253_402_300_800.0  # seconds; the years 1 to 9999
+# Integers, because Python divides them exactly where floats would be rounded twice.
 UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class RefusedError(StreamLVQError, ValueError):
-    """A payload that nothing can be learnt from.
+    """Payload that cannot be used.
 
-    Parameters
-    ----------
-    reason
-        One of `streamlvq.events.REFUSAL_REASONS`.
-    text
-        What was expected, and what came.
-    about
-        What was expected, without values; as in `streamlvq.events.Refused`.
-    hint
-        What is probably wrong with the configuration; likewise.
-
+    `reason` is one of `streamlvq.events.REFUSAL_REASONS`; `about` says what was expected without
+    values, and `hint` what is probably wrong in the configuration, as in
+    `streamlvq.events.Refused`.
     """
 
     def __init__(self, reason: str, text: str, about: str, hint: Hint | None = None) -> None:
@@ -50,7 +42,7 @@ class RefusedError(StreamLVQError, ValueError):
         self.hint = hint
 
     def at(self, source: int) -> Refused:
-        """Return the record of this refusal, of the message at a position."""
+        """Return the refusal as a record for the message at this position."""
         return Refused(source, self.reason, self.text, self.about, self.hint)
 
 
@@ -59,11 +51,11 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def shorten(value: Any, limit: int = 80) -> str:
-    """How a value looks, without the middle if that is long."""
+    """Return the repr of a value, with the middle cut out if it is long."""
     if isinstance(value, (str, bytes)):
-        value = value[: 4 * limit]  # the whole of it may be large
+        value = value[: 4 * limit]  # its repr may be large
     try:
-        # Without addresses in memory: the same message is always refused in the same words.
+        # Without memory addresses: the same message is always refused with the same text.
         text = _ADDRESS.sub("", repr(value))
     except ValueError:  # an integer of thousands of digits
         return "an enormous integer"
@@ -73,13 +65,13 @@ def shorten(value: Any, limit: int = 80) -> str:
 def wrong(
     path: str, expected: str, value: Any, reason: str = "field", hint: Hint | None = None
 ) -> RefusedError:
-    """The error about a field that is not as expected."""
+    """Return the error for a field with an unexpected value."""
     text = f"{path}: expected {expected}, got {shorten(value)}"
     return RefusedError(reason, text, expected, hint)
 
 
 def to_feature(path: str, value: Any) -> float:
-    """A number; NaN where there is none. True is 1, False is 0."""
+    """Convert to a number; NaN if missing. True is 1, False is 0."""
     if value is None or value is ABSENT:
         return math.nan
     if not isinstance(value, (int, float)):
@@ -90,11 +82,11 @@ def to_feature(path: str, value: Any) -> float:
 
 
 def to_label(path: str, value: Any) -> Label | None:
-    """A class, None if there is none.
+    """Convert to a class label; None if missing.
 
-    Text, whole numbers, true and false are classes. 3.0 is the class 3, because many encoders make
-    no difference between the two. True and false become text: in Python 1 is True, and so the class
-    1 and the class true would be one. Null, "" and NaN are none.
+    Text, whole numbers, true and false are labels. 3.0 is the label 3, because many encoders do not
+    distinguish the two. True and false become text: in Python 1 == True, so the labels 1 and true
+    would be the same. Null, "" and NaN mean that there is no label.
     """
     if value is None or value is ABSENT or value == "" or value != value:
         return None
@@ -114,9 +106,9 @@ def to_label(path: str, value: Any) -> Label | None:
 
 
 def to_sequence(path: str, value: Any) -> int | None:
-    """A whole number of at most 64 bits with sign, None if there is none.
+    """Convert to a whole number of at most 64 bits with sign; None if missing.
 
-    Also as text of digits or as 3.0: some encoders have no integers of that size.
+    Text of digits and 3.0 are accepted too: some encoders have no integers of that size.
     """
     if value is None or value is ABSENT or value == "" or value != value:
         return None
@@ -133,22 +125,22 @@ def to_sequence(path: str, value: Any) -> int | None:
 
 
 def to_device(path: str, value: Any) -> str:
-    """A name: text or a whole number."""
+    """Convert text or a whole number to a device name."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if LOWEST_INT <= value <= HIGHEST_INT else value
     if not isinstance(value, str) or not value:
-        raise wrong(path, "a device's name (text or a whole number)", value, "device")
+        raise wrong(path, "a device name (text or a whole number)", value, "device")
     if len(value) > MAX_NAME_CHARACTERS:
         raise wrong(
-            path, f"a device's name of at most {MAX_NAME_CHARACTERS} characters", value, "device"
+            path, f"a device name of at most {MAX_NAME_CHARACTERS} characters", value, "device"
         )
     return value
 
 
 def to_time(unit: str) -> Callable[[str, Any], float | None]:
-    """The function that turns times of this unit into seconds since 1970."""
+    """Return the function that converts times in this unit to seconds since 1970."""
     if unit == "iso":
         return _iso
     scale = UNITS_PER_SECOND[unit]
@@ -156,7 +148,7 @@ def to_time(unit: str) -> Callable[[str, Any], float | None]:
     def seconds(path: str, value: Any) -> float | None:
         if value is None or value is ABSENT or value != value:
             return None
-        if isinstance(value, datetime):  # MessagePack has a type for it, and so have tables
+        if isinstance(value, datetime):  # MessagePack and tables have a type for it
             return _timestamp(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             hint: Hint | None = "iso_time" if _looks_like_iso(value) else None
@@ -184,7 +176,7 @@ def _iso(path: str, value: Any) -> float | None:
 
 
 def _timestamp(moment: datetime) -> float:
-    """Seconds since 1970; a time without a zone is in UTC, wherever this runs."""
+    """Return seconds since 1970; a time without a zone is in UTC, whatever the local zone."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -192,9 +184,9 @@ TEXT, WHOLE, NUMBERS = {str}, {int}, ({int}, {float}, {int, float})
 
 
 def plain(rows: Rows) -> Rows | None:
-    """The rows, None if one is without any number or has one that is too large."""
+    """Return the rows; None if a row has no number at all or one that is too large."""
     sizes = np.abs(rows)
-    if sizes.max() <= LARGEST_VALUE:  # not so if there is a NaN
+    if sizes.max() <= LARGEST_VALUE:  # False if there is a NaN
         return rows
     missing = np.isnan(sizes)
     if (missing | (sizes <= LARGEST_VALUE)).all() and not missing.all(axis=1).any():
@@ -203,7 +195,7 @@ def plain(rows: Rows) -> Rows | None:
 
 
 def labels(name: str, values: list[Any]) -> list[Label | None]:
-    """As `to_label`."""
+    """Convert many values as `to_label` does."""
     if values.count(None) == len(values):
         return values
     kinds = set(map(type, values))
@@ -215,14 +207,14 @@ def labels(name: str, values: list[Any]) -> list[Label | None]:
 
 
 def sequences(name: str, values: list[Any]) -> list[int | None]:
-    """As `to_sequence`."""
+    """Convert many values as `to_sequence` does."""
     if set(map(type, values)) == WHOLE and min(values) >= LOWEST_INT and max(values) <= HIGHEST_INT:
         return values
     return [None if value is None else to_sequence(name, value) for value in values]
 
 
 def devices(name: str, values: list[Any]) -> list[str | None]:
-    """As `to_device`; None where there is none."""
+    """Convert many values as `to_device` does; None stays None."""
     if (
         set(map(type, values)) == TEXT
         and max(map(len, values)) <= MAX_NAME_CHARACTERS
@@ -233,7 +225,7 @@ def devices(name: str, values: list[Any]) -> list[str | None]:
 
 
 def all_devices(name: str, values: list[Any]) -> list[str | None]:
-    """As `devices`, but there must be one everywhere."""
+    """Convert many values as `to_device` does; every value must be a name."""
     found = devices(name, values)
     if None in found:
         to_device(name, None)  # raises
@@ -241,7 +233,7 @@ def all_devices(name: str, values: list[Any]) -> list[str | None]:
 
 
 def times(unit: str) -> Callable[[str, list[Any]], list[float | None]]:
-    """As `to_time`."""
+    """Return the function that converts many values as `to_time` does."""
     convert = to_time(unit)
     scale = UNITS_PER_SECOND.get(unit)
 
@@ -256,6 +248,6 @@ def times(unit: str) -> Callable[[str, list[Any]], list[float | None]]:
 
 
 def _within(seconds: list[Any]) -> bool:
-    """Whether all are times of the years 1 to 9999."""
+    """Return whether all times are in the years 1 to 9999."""
     total = sum(seconds)  # NaN if one of them is
     return bool(total == total and min(seconds) >= EARLIEST and max(seconds) < LATEST)

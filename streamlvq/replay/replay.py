@@ -59,7 +59,7 @@ class LogReader:
         self._decoder = Decoder(config) if self.log.holds_messages else None
         # JSONL has no topics: nobody received it
         received = self.log.holds_messages and self.log.format != "jsonl"
-        self.look = LogInspector(config.readings, received)
+        self.inspector = LogInspector(config.readings, received)
         self._group_of = None if config.model.per == "all" else group_of(config)
 
     @property
@@ -73,7 +73,7 @@ class LogReader:
         found: list[str] = list(self.log.notes)
         if self.path.is_file() and not self.path.stat().st_size:
             found.append("the file is empty")
-        return [*found, *self.look.notes()]
+        return [*found, *self.inspector.notes()]
 
     def batches(self) -> Iterator[Sequence[Message] | Readings]:
         """What the log gives, not decoded; the log is closed at the end."""
@@ -92,7 +92,7 @@ class LogReader:
                 left -= sum(len(e) for e in portion.events if isinstance(e, Readings))
             for event in portion.events:
                 if isinstance(event, Readings):
-                    self.look.see(event)
+                    self.inspector.see(event)
             yield portion
             if left is not None and left <= 0:
                 return
@@ -157,13 +157,13 @@ class LogInspector:
     >>> import numpy as np
     >>> from streamlvq.config import Fields
     >>> from streamlvq.events import Readings
-    >>> from streamlvq.replay.replay import Look
+    >>> from streamlvq.replay.replay import LogInspector
     >>> rows = np.array([[k, k % 3] for k in range(20)], float)
-    >>> look = Look(Fields(label="state"))
-    >>> look.see(Readings.of(["t", "x"], rows))
-    >>> look.features
+    >>> inspector = LogInspector(Fields(label="state"))
+    >>> inspector.see(Readings.of(["t", "x"], rows))
+    >>> inspector.features
     ['t', 'x']
-    >>> for note in look.notes():
+    >>> for note in inspector.notes():
     ...     print(note)
     no reading had 'state': is --label right?
     't' was learnt, but only ever rises: is 't' the time? name it with --time
@@ -183,7 +183,7 @@ class LogInspector:
         return list(self._features)
 
     def see(self, readings: Readings) -> None:
-        """Look at some more."""
+        """LogInspector at some more."""
         if not len(readings):
             return
         self._features.update(dict.fromkeys(readings.features))
@@ -309,7 +309,7 @@ def replay(
             for made in run.step(portion):
                 file.write(made)
             bar.update(run.statistics)
-    report = run.report(str(log), feed.log.format, feed.look.features, feed.notes)
+    report = run.report(str(log), feed.log.format, feed.inspector.features, feed.notes)
     if file.error is not None:
         raise UnwrittenError(file.error, report) from file.error
     return report
@@ -373,17 +373,17 @@ class ReplayRun:
         return made
 
     def _decide(self, readings: Readings) -> Decisions:
-        truths = readings.labels
+        true_labels = readings.labels
         if not self.learn:
             readings = replace(readings, labels=[None] * len(readings))
         outcome = self.monitor.step(readings)
         assert outcome.decisions is not None
         if not self.learn and outcome.refused:  # the others are still in order
             bad = {one.source for one in outcome.refused}
-            pairs = zip(truths, readings.sources, strict=True)
-            truths = [y for y, source in pairs if source not in bad]
+            pairs = zip(true_labels, readings.sources, strict=True)
+            true_labels = [y for y, source in pairs if source not in bad]
         self._count(outcome)
-        self.statistics.add(outcome.decisions, None if self.learn else truths)
+        self.statistics.add(outcome.decisions, None if self.learn else true_labels)
         return outcome.decisions
 
     def _late(self, late: LateLabel) -> None:

@@ -23,8 +23,8 @@ class IndexMap(dict[Hashable, int]):
     Examples
     --------
 
-    >>> from streamlvq.replay.statistics import Numbering
-    >>> pumps = Numbering(limit=2)
+    >>> from streamlvq.replay.statistics import IndexMap
+    >>> pumps = IndexMap(limit=2)
     >>> pumps.numbers(["p7", "p3", "p7", "p5"])
     array([0, 1, 0, 2])
     >>> pumps.names
@@ -73,8 +73,8 @@ class TimeBins:
     Five readings of one track, of which the last two are counted in column 3, in four cells:
 
     >>> import numpy as np
-    >>> from streamlvq.replay.statistics import Cells
-    >>> cells = Cells(tracks=1, cells=4)
+    >>> from streamlvq.replay.statistics import TimeBins
+    >>> cells = TimeBins(tracks=1, cells=4)
     >>> places = cells.place(np.zeros(5, int), np.arange(5.0))
     >>> cells.count(places, np.array([0, 0, 0, 3, 3]))
     >>> cells.counts(0)[:, [0, 3]]
@@ -186,7 +186,7 @@ class _Judged(NamedTuple):
     """Decisions on readings whose label is known, in columns."""
 
     devices: Ints
-    truths: Ints
+    true_labels: Ints
     decided: Ints
     accepted: Bools
     certainties: Floats
@@ -198,7 +198,7 @@ class _Judged(NamedTuple):
             return self
         return _Judged(
             self.devices[chosen],
-            self.truths[chosen],
+            self.true_labels[chosen],
             self.decided[chosen],
             self.accepted[chosen],
             self.certainties[chosen],
@@ -263,9 +263,9 @@ class Statistics:
 
     # --- counting --------------------------------------------------------------------------------
 
-    def add(self, decisions: Decisions, truths: Sequence[Label | None] | None = None) -> None:
-        """Count decisions; `truths` are the labels if the monitor was not told them."""
-        given = decisions.truths if truths is None else truths
+    def add(self, decisions: Decisions, true_labels: Sequence[Label | None] | None = None) -> None:
+        """Count decisions; `true_labels` are the labels if the monitor was not told them."""
+        given = decisions.true_labels if true_labels is None else true_labels
         if True in decisions.duplicates:
             decisions, given = _without_duplicates(decisions, given)
         if not len(decisions):
@@ -278,13 +278,13 @@ class Statistics:
             del self.reasons[None]
         self._count_devices(devices, D_READINGS)
         self._count_devices(devices[judged.accepted], D_ACCEPTED)
-        known = judged.truths >= 0
+        known = judged.true_labels >= 0
         self._judge(judged.where(known))
         ordinals = self._chart(judged, _numbers(decisions.times))
         if self._waiting.room:
             self._remember(decisions, judged, ordinals)
 
-    def _judged(self, decisions: Decisions, devices: Ints, truths: Ints) -> _Judged:
+    def _judged(self, decisions: Decisions, devices: Ints, true_labels: Ints) -> _Judged:
         """The decisions with our numbers of labels."""
         codes = decisions.codes
         own = np.append(self.labels.numbers(decisions.classes), -1)  # -1 finds the last
@@ -294,7 +294,7 @@ class Statistics:
             confidences = np.where(codes >= 0, confidences, 0.0)
         return _Judged(
             devices=devices,
-            truths=truths,
+            true_labels=true_labels,
             decided=own[codes],
             accepted=decisions.accepted,
             certainties=np.where(codes >= 0, np.clip(decisions.certainties, 0.0, 1.0), 0.0),
@@ -303,12 +303,12 @@ class Statistics:
 
     def _judge(self, judged: _Judged) -> None:
         """Count decisions whose labels are known."""
-        if not len(judged.truths):
+        if not len(judged.true_labels):
             return
         right = _right(judged)
-        size = max(int(judged.truths.max()), int(judged.decided.max())) + 2
+        size = max(int(judged.true_labels.max()), int(judged.decided.max())) + 2
         self.make_room(size)
-        np.add.at(self.confusion, (judged.truths, judged.decided + 1, judged.accepted * 1), 1)
+        np.add.at(self.confusion, (judged.true_labels, judged.decided + 1, judged.accepted * 1), 1)
         self.curve.update_many(right.tolist(), [True] * len(right), judged.certainties)
         self._count_devices(judged.devices, D_LABELLED)
         self._count_devices(judged.devices[right], D_RIGHT)
@@ -362,7 +362,7 @@ class Statistics:
         columns = (judged.devices, ordinals, judged.decided, judged.accepted,
                    judged.certainties, judged.confidences)  # fmt: skip
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        known = (judged.truths >= 0).tolist()
+        known = (judged.true_labels >= 0).tolist()
         for key, labelled, row in zip(self._waiting.keys(decisions), known, rows, strict=True):
             if key is not None and not labelled:
                 self._waiting.add(key, _Waiting(*row))
@@ -373,9 +373,9 @@ class Statistics:
         if found is None:
             return
         self.late += 1
-        truths = self.labels.numbers([late.label])
+        true_labels = self.labels.numbers([late.label])
         judged = _Judged(
-            np.array([found.device]), truths, np.array([found.decided]),
+            np.array([found.device]), true_labels, np.array([found.decided]),
             np.array([found.accepted]), np.array([found.certainty]), np.array([found.confidence]),
         )  # fmt: skip
         self._judge(judged)
@@ -440,7 +440,7 @@ def _fill(cells: TimeBins, places: Ints, judged: _Judged, labels: bool) -> None:
     if labels:
         said = judged.decided >= 0
         cells.count(places[said], decided_column(judged.decided[said]))
-    known = judged.truths >= 0
+    known = judged.true_labels >= 0
     if known.any():
         _fill_truths(cells, places[known], judged.where(known), labels)
 
@@ -451,12 +451,12 @@ def _fill_truths(cells: TimeBins, places: Ints, judged: _Judged, labels: bool) -
     cells.count(places[right], RIGHT)
     cells.count(places[judged.accepted & ~right], WRONG)
     if labels:
-        cells.count(places, true_column(judged.truths))
+        cells.count(places, true_column(judged.true_labels))
 
 
 def _right(judged: _Judged) -> Bools:
     """Whether each was given its label; those beyond the limit are not told apart, so never."""
-    right: Bools = (judged.truths == judged.decided) & (judged.truths < MAX_LABELS)
+    right: Bools = (judged.true_labels == judged.decided) & (judged.true_labels < MAX_LABELS)
     return right
 
 
@@ -465,7 +465,7 @@ def _numbers(times: Sequence[float | None]) -> Floats:
 
 
 def _without_duplicates(
-    decisions: Decisions, truths: Sequence[Label | None]
+    decisions: Decisions, true_labels: Sequence[Label | None]
 ) -> tuple[Decisions, list[Label | None]]:
     keep = [k for k, again in enumerate(decisions.duplicates) if not again]
     columns = {}
@@ -476,4 +476,4 @@ def _without_duplicates(
         else:
             chosen = values[keep] if isinstance(values, np.ndarray) else [values[k] for k in keep]
             columns[name] = chosen
-    return Decisions(**columns), [truths[k] for k in keep]
+    return Decisions(**columns), [true_labels[k] for k in keep]

@@ -146,7 +146,7 @@ def train(
         learnt,
         held_out,
         epochs,
-        features=feed.look.features,
+        features=feed.inspector.features,
         notes=feed.notes,
         refused=dict(refused.refused.most_common()),
         examples=refused.examples,

@@ -360,7 +360,7 @@ def test_bad_rows_are_refused_with_their_line_numbers(tmp_path: Path) -> None:
         ("", None),
         ("pump,1e99,2", "x: expected a finite number of at most 1e+60, got 1e+99"),
         ("pump,inf,2", "x: expected a number, got 'inf'"),
-        (",1,2", "who: expected a device's name"),
+        (",1,2", "who: expected a device name"),
         ("pump,,", "expected at least one feature"),
         ("pump,\xff,2", "x: expected a number"),
         ("fan,3,4", None),

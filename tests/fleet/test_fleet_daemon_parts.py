@@ -16,7 +16,7 @@ from streamlvq.config import (
     Config,
     FleetTopics,
 )
-from streamlvq.config.fleet_topics import Place
+from streamlvq.config.fleet_topics import FleetTopic
 from streamlvq.connect import Message, Subscription
 from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, parse_envelope, seal
 from streamlvq.fleet.checks import TrustError, load_trusted_keys
@@ -74,10 +74,10 @@ def test_topics_lead_to_names_and_back() -> None:
     topics = FleetTopics(SECTION)
     for node in ("a", "oven 3", "a/b", "+", "50%", "\N{SNOWMAN}", "$SYS", "{x}"):
         for topic, kind in ((topics.snapshot(node), "snapshot"), (topics.model(node), "model")):
-            assert topics.place(topic) == Place(kind, node)
+            assert topics.parse(topic) == FleetTopic(kind, node)
             assert topic.count("/") == 4
     for topic in (f"{ROOT}/nodes", f"{ROOT}/other/a", f"{ROOT}/nodes/a/b", "a", f"x{ROOT}/nodes/a"):
-        assert topics.place(topic) is None
+        assert topics.parse(topic) is None
 
 
 def test_each_role_listens_to_what_it_needs() -> None:

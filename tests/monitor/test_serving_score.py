@@ -279,7 +279,7 @@ def test_there_are_no_more_groups_than_allowed() -> None:
     monitor = Monitor(per_device("fused", limit=2))
     monitor.serve("a", other())
     monitor.serve("b", other())
-    with pytest.raises(ValueError, match=r"at most 2 models .*got also 'c'"):
+    with pytest.raises(ValueError, match=r"at most 2 models .*got another: 'c'"):
         monitor.serve("c", other())
     assert list(monitor.models()) == ["a", "b"]
 

@@ -109,7 +109,7 @@ def test_rows_that_make_no_sense_are_refused_one_by_one() -> None:
     assert texts[3] == "x: expected a finite number of at most 1e+60, got inf"
     assert texts[4] == "expected at least one feature (x, y), got none"
     assert texts[5] == "n: expected a whole number, got 6.5"
-    assert texts[6] == "d: expected a device's name (text or a whole number), got None"
+    assert texts[6] == "d: expected a device name (text or a whole number), got None"
     assert texts[7].startswith("x: expected a finite number of at most 1e+60, got 1000")
 
 

@@ -210,7 +210,7 @@ def test_the_device_may_be_a_field() -> None:
     [event] = readings_in(decoded)
     assert event.devices == event.groups == ["pump", "7", "x y"]
     assert decoded.refused == [
-        Refused(3, "device", "who.name: expected a device's name, got nothing", "field")
+        Refused(3, "device", "who.name: expected a device name, got nothing", "field")
     ]
 
 
@@ -445,7 +445,7 @@ def test_messages_that_say_nothing_are_refused_in_their_order() -> None:
     template = "plant/{site}/{device}/readings or plant/{site}/{device}/label"
     assert decoded.refused == [
         Refused(1, "topic", f"expected a topic like {template}, got 'elsewhere'", "topic"),
-        Refused(2, "device", "expected a topic with a device's name, all names of at most 256 "
+        Refused(2, "device", "expected a topic with a device name, and names of at most 256 "
                 "characters, got 'plant/leeds//readings'", "topic"),
         Refused(3, "field", "expected at least one feature (any number), got {'x': 'hot'}",
                 "no feature"),
@@ -493,7 +493,7 @@ def test_late_labels_may_name_their_device_and_be_msgpack() -> None:
     [late] = decoded.events
     assert isinstance(late, LateLabel)
     assert late[:6] == ("leeds/pump", "leeds/pump", "worn", 2.0, 5, 0)
-    text = "d: expected a device's name, got nothing"
+    text = "d: expected a device name, got nothing"
     assert decoded.refused == [Refused(1, "device", text, "label")]
 
 
@@ -520,7 +520,7 @@ def test_fields_that_cannot_be_meant_are_said_at_once() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOPIC_CACHE_SIZE <= 10**6
-    for name in ("routes", "decoder"):
+    for name in ("routing", "decoder"):
         monkeypatch.setattr(f"streamlvq.payloads.{name}.REMEMBERED", 100)
     by_topic = Decoder(config_of(features=["x"]))
     by_field = Decoder(config_of(features=["x"], device="d"))

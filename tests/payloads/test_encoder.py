@@ -28,7 +28,7 @@ def decisions_of(devices: list[str], **columns: Any) -> Decisions:
         "groups": [""] * n,
         "times": [1.7e9 + i for i in range(n)],
         "sequences": list(range(n)),
-        "truths": [None] * n,
+        "true_labels": [None] * n,
         "codes": np.zeros(n, dtype=np.int64),
         "certainties": np.full(n, 0.5),
         "thresholds": np.full(n, 0.25),
@@ -251,7 +251,7 @@ def test_what_was_said_last_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = encoder_of(when="change")
     for i in range(1000):
         assert len(encoder.encode(decisions_of([f"pump{i}"]))) == 1
-    assert len(encoder._said) <= 100
+    assert len(encoder._last_sent) <= 100
     assert len(encoder._topics) <= 100
     assert encoder.encode(decisions_of(["pump999"])) == []
     assert len(encoder.encode(decisions_of(["pump0"]))) == 1

@@ -184,7 +184,7 @@ def test_large_integers_become_the_nearest_float() -> None:
 def test_positions_in_arrays_can_be_features() -> None:
     reader = reader_of(features=["fft.2", "fft.0", "more.1.x"])
     payload = b'{"fft": [1, 2, 3, 4], "more": [{}, {"x": 5}]}'
-    assert reader.fast([payload]) is not None
+    assert reader.decode_batch([payload]) is not None
     reading = read_one(reader, payload)
     assert isinstance(reading, Reading)
     assert reading.values == (3.0, 1.0, 5.0)
@@ -385,12 +385,12 @@ BAD_JSON = [
     (b'{"x": 1, "n": "7a"}', "field", "n: expected a whole number, got '7a'"),
     (b'{"x": 1, "n": 9223372036854775808}', "field", "n: expected a whole number of at most 64 bits"
      ", got 9223372036854775808"),
-    (b'{"x": 1, "d": ""}', "device", "d: expected a device's name (text or a whole number), got ''"),
-    (b'{"x": 1, "d": true}', "device", "d: expected a device's name (text or a whole number), got "
+    (b'{"x": 1, "d": ""}', "device", "d: expected a device name (text or a whole number), got ''"),
+    (b'{"x": 1, "d": true}', "device", "d: expected a device name (text or a whole number), got "
      "True"),
-    (b'{"x": 1, "d": 1.5}', "device", "d: expected a device's name (text or a whole number), got "
+    (b'{"x": 1, "d": 1.5}', "device", "d: expected a device name (text or a whole number), got "
      "1.5"),
-    (f'{{"x": 1, "d": "{LONG}"}}'.encode(), "device", "d: expected a device's name of at most 256 "
+    (f'{{"x": 1, "d": "{LONG}"}}'.encode(), "device", "d: expected a device name of at most 256 "
      "characters, got 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
      "xxxxxxxxxxxxxxxx'"),
 ]  # fmt: skip
@@ -557,7 +557,7 @@ def check_agreement(reader: Reader, payloads: list[bytes]) -> None:
     expected: list[Reading | tuple[str, str]] = []
     for payload in payloads:
         try:
-            expected.append(reader.careful(payload))
+            expected.append(reader.decode_one(payload))
         except RefusedError as error:
             assert error.reason in REFUSAL_REASONS
             expected.append((error.reason, error.text))
@@ -654,9 +654,9 @@ def test_what_is_written_is_read(values: dict[str, float], format: str) -> None:
 def test_shapes_seen_twice_have_a_fast_way_and_there_are_only_so_many() -> None:
     reader = reader_of()
     payload = b'{"x": 1, "note": "a", "m": {"y": 2}}'
-    assert reader.fast([payload]) is None
+    assert reader.decode_batch([payload]) is None
     reader.read([payload] * 2)
-    table = reader.fast([payload] * 3)
+    table = reader.decode_batch([payload] * 3)
     assert table is not None
     assert table.features == ("m.y", "x")
     for i in range(1000):
@@ -724,7 +724,7 @@ def test_a_bad_one_among_shapes_that_take_turns_is_alone() -> None:
     payloads = (good * 9 + bad) * 2
     read = reader.read(payloads)
     assert sorted(one.source for one in read.refused) == [27, 28, 29, 30, 58, 59, 60, 61]
-    alone = [reader.careful(payload) for payload in good]
+    alone = [reader.decode_one(payload) for payload in good]
     for table in read.tables:
         for k, source in enumerate(table.sources):
             expected = alone[source % 31 % 3]

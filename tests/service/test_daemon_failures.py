@@ -243,7 +243,7 @@ def test_several_changes_and_a_damaged_snapshot(tmp_path: Path) -> None:
 def test_what_cannot_go_on_says_so_and_loses_nothing(tmp_path: Path) -> None:
     before = killed(simple(tmp_path), some(20))
     other = simple(tmp_path, model=ModelSection(type="GLVQ", per="device"))
-    with pytest.raises(StreamLVQError, match=r"model\.per: the state was made with 'all'"):
+    with pytest.raises(StreamLVQError, match=r"model\.per: the state was written with 'all'"):
         killed(other)
     assert killed(simple(tmp_path)) == before
 

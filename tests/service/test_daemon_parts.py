@@ -227,7 +227,7 @@ def test_an_old_snapshot_matters_only_if_something_changed() -> None:
 def test_health_sees_a_loop_that_hangs_and_one_that_starts() -> None:
     vitals = healthy()
     vitals.reading = 140.0
-    assert vitals.problems(140.0) == ["stuck: the loop has not come round for 40 s"]
+    assert vitals.problems(140.0) == ["stuck: no loop iteration for 40 s"]
     vitals.starting = True
     assert vitals.problems(140.0) == ["starting: the state is being restored"]
 
