@@ -10,7 +10,7 @@ import numpy as np
 from river import metrics
 
 from streamlvq.metrics.answers import check_weight
-from streamlvq.metrics.collection import Metrics
+from streamlvq.metrics.collection import MetricCollection
 from streamlvq.metrics.records import Evidence
 
 Label = Hashable
@@ -70,8 +70,8 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
         self.merge(other)
         return self
 
-    def __add__(self, other: Any) -> Metrics:
-        return Metrics(list(super().__add__(other)))
+    def __add__(self, other: Any) -> MetricCollection:
+        return MetricCollection(list(super().__add__(other)))
 
     def _mean(self, column: int) -> float:
         """Return the mean of a column over all samples, 0 before any."""

@@ -9,7 +9,7 @@ from river import metrics
 from streamlvq.records import Decision
 
 
-class Metrics(metrics.base.Metrics):  # type: ignore[misc]
+class MetricCollection(metrics.base.Metrics):  # type: ignore[misc]
     """River's collection of metrics, extended to decisions.
 
     River's own collection cannot handle a `Decision`. `+` creates this one if one of our metrics
