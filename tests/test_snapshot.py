@@ -814,7 +814,7 @@ def test_windows_come_back_with_times_of_all_kinds(stream: Any, kept: int) -> No
     windows = filled_windows([t for t, _ in stream], [device for _, device in stream], kept)
     windows.forget("a")  # leaves a place that is free
     twin = again(windows)
-    assert list(twin._slots) == list(windows._places)
+    assert list(twin._slots) == list(windows._slots)
     for device, place in windows._slots.items():
         other = twin._slots[device]
         assert repr(twin.times[other]) == repr(windows.times[place])
