@@ -1,4 +1,4 @@
-"""The reference for speed: a GLVQ step with nothing around it, in one compiled loop."""
+"""Reference for speed: a bare GLVQ step in one compiled loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def glvq_loop(
     W: NDArray[np.float64],
     seen: int,
 ) -> int:
-    """Learn every row with one prototype per class (row of `W`); returns how many it had right."""
+    """Learn every row with one prototype per class (row of `W`); return the number of hits."""
     n, d = X.shape
     z = np.empty(d)
     hits = 0

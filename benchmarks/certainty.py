@@ -1,4 +1,4 @@
-"""Probabilities, time integration and rejection: how good, and at what cost.
+"""Quality and cost of probabilities, time integration and rejection.
 
 python benchmarks/certainty.py                           # everything, about ten minutes
 python benchmarks/certainty.py --parts one-pass cost
@@ -36,7 +36,7 @@ CALIBRATION = 0.03
 
 
 def one_pass_scores(stream: Stream, seed: int) -> tuple[float, float, float]:
-    """Accuracy, log loss of the second half and calibration error, predicted before learnt."""
+    """Return accuracy, log loss of the second half and calibration error, test-then-train."""
     model = streamlvq.PairwiseLVQ(seed=seed)
     calibration = metrics.ExpectedCalibrationError()
     hits, losses = 0, []
@@ -114,7 +114,7 @@ ASKED_FOR = (0, 2, 4, 6)
 
 
 class Recorded(base.Classifier):  # type: ignore[misc]
-    """Answers that were given before: a subject's readings are looked at by eleven windows."""
+    """Recorded answers of a model, so that eleven windows can share them."""
 
     def __init__(self, answers: list[dict[Any, float]]) -> None:
         self.answers = answers
@@ -128,7 +128,7 @@ class Recorded(base.Classifier):  # type: ignore[misc]
 def integrate(
     answers: list[dict[Any, float]], y: NDArray[Any], window: int, centered: bool
 ) -> tuple[NDArray[np.bool_], Floats]:
-    """Whether each reading's label is right, and its certainty."""
+    """Return whether each label is right, and its certainty."""
     model = streamlvq.TimeIntegrator(Recorded(answers), window=window, centered=centered)
     found = []
     for row in range(len(y)):
@@ -142,7 +142,7 @@ def integrate(
 
 
 def har_answers() -> Iterator[tuple[dict[str, NDArray[np.intp]], NDArray[Any], list[Any]]]:
-    """For each subject its orders of readings, labels, and what a model of the others says."""
+    """Yield, for each subject, orders of readings, labels and the answers of the others' model."""
     X, y, subject, chron = har_subjects()
     when = np.empty(len(y), np.intp)
     when[chron] = np.arange(len(y))
@@ -197,7 +197,7 @@ LIMIT = 17.5  # 10 us where the floor costs 0.57 us
 
 
 def coupling_us(classes: int = 10) -> dict[str, float]:
-    """Microseconds to couple the pairs of one reading, for each method."""
+    """Return the microseconds to couple the pairs of one reading, for each method."""
     from streamlvq.kernels import coupling
     from streamlvq.kernels.layout import COUPLINGS, coupling_scratch
 
@@ -221,7 +221,7 @@ def repeated(call: Callable[..., Any], *args: Any, **keywords: Any) -> Callable[
 
 
 def taught(model: Any, classes: int) -> tuple[Any, list[dict[Any, float]]]:
-    """A model that has learnt 18 features, and the readings that it learnt."""
+    """Return a model that has learnt 18 features, and its readings."""
     samples = list(gaussian_balls(18, classes, 2000).samples())
     for x, y in samples:
         model.learn_one(x, y)
@@ -229,7 +229,7 @@ def taught(model: Any, classes: int) -> tuple[Any, list[dict[Any, float]]]:
 
 
 def added_us() -> dict[str, float]:
-    """Microseconds of wrapped predictions beyond those of the model alone."""
+    """Return the microseconds that a wrapper adds to a prediction."""
     inner, (x, *_) = taught(streamlvq.LGMLVQ(), 7)
     integrator = streamlvq.TimeIntegrator(inner, window=5)
     rejector = streamlvq.RelSimRejector(integrator, threshold=0.0)
@@ -251,7 +251,7 @@ def added_us() -> dict[str, float]:
 
 
 def pairwise_us() -> dict[str, float]:
-    """Microseconds to predict and learn ImageSegments (18 features, 7 classes), first pass."""
+    """Return the microseconds to predict and learn ImageSegments (18 features, 7 classes)."""
     stream = image_segments()
     samples = list(stream.samples())
 
@@ -302,7 +302,7 @@ def cost() -> Iterator[Table]:
 
 
 def devices() -> Iterator[Table]:
-    """Memory of many windows, and whether a reading costs more because of them."""
+    """Measure the memory of many windows, and whether they slow readings down."""
     inner, readings = taught(streamlvq.LGMLVQ(), 10)
     integrator = streamlvq.TimeIntegrator(inner, window=5, max_devices=DEVICES)
     names = [f"device {k:06}" for k in range(DEVICES)]

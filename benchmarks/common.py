@@ -61,7 +61,7 @@ class Table:
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Names to the left, numbers to the right."""
+    """Align names to the left and numbers to the right."""
     first, *rest = zip(cells, widths, strict=True)
     return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
 
@@ -109,7 +109,7 @@ def figure_table(figures: Iterable[Figure], title: str = "Figures") -> Table:
 
 
 def cpu_seconds(run: Callable[[], object]) -> float:
-    """CPU time of one call: the machine is shared, so wall time says little."""
+    """Return the CPU time of one call; wall time says little on a shared machine."""
     start = time.process_time()
     run()
     return time.process_time() - start
@@ -118,7 +118,7 @@ def cpu_seconds(run: Callable[[], object]) -> float:
 def best_us(
     runs: Mapping[str, Callable[[], object]], calls: int, repeats: int = 7
 ) -> dict[str, float]:
-    """Microseconds per call of each of `runs`, which make `calls` calls each.
+    """Return the microseconds per call of each of `runs`, which make `calls` calls each.
 
     The best repeat is the least disturbed one. The runs take turns, so that a slow moment of the
     machine does not fall on one of them only: what matters are their ratios.
@@ -131,7 +131,7 @@ def best_us(
 
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """A bar on a terminal, silence in a log file."""
+    """Show a progress bar on a terminal, nothing in a log file."""
     from tqdm import tqdm
 
     yield from tqdm(items, description, total, leave=False, disable=not sys.stderr.isatty())
@@ -141,7 +141,7 @@ def progress(items: Iterable[T], description: str, total: int | None = None) -> 
 
 
 def our_model(spec: str, **defaults: Any) -> Factory:
-    """Factory for a `streamlvq` model written as `LGMLVQ` or `LGMLVQ(rank=8)`."""
+    """Return a factory for a `streamlvq` model written as `LGMLVQ` or `LGMLVQ(rank=8)`."""
     name, params = parse_spec(spec)
     model = getattr(streamlvq(), name, None)
     if model is None:
@@ -163,7 +163,7 @@ def parse_spec(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def streamlvq() -> Any:
-    """The package, imported late so that peers can be measured without it."""
+    """Import the package late, so that peers can be measured without it."""
     try:
         return importlib.import_module("streamlvq")
     except ModuleNotFoundError as error:

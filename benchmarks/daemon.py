@@ -1,4 +1,4 @@
-"""What a reading costs the daemon, next to stock paho doing nothing in the same run; and latency.
+"""CPU cost per reading of the daemon, against idle stock paho in the same run; and latency.
 
     python benchmarks/daemon.py
     python benchmarks/daemon.py --count 200000 --seconds 60
@@ -29,10 +29,10 @@ import contextlib
 import numpy as np
 import paho.mqtt.client as mqtt
 
-from brokers import LOOPBACK, BrokerProcess, Mosquitto
 from common import Figure, Table, figure_table, show
-from daemons import Daemon, until
 from streamlvq_connectors.mqtt.fast_client import varint
+from support.brokers import LOOPBACK, BrokerProcess, Mosquitto
+from support.daemons import Daemon, until
 
 FEATURES, CLASSES, DEVICES = 18, 7, 100
 DISTINCT = 2000  # payloads
@@ -45,7 +45,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def payloads(labelled: bool) -> list[bytes]:
-    """Readings of seven classes, about 285 bytes each."""
+    """Return readings of seven classes, about 285 bytes each."""
     rng = np.random.default_rng(7)
     centres = rng.normal(0, 2, (CLASSES, FEATURES))
     made = []
@@ -60,7 +60,7 @@ def payloads(labelled: bool) -> list[bytes]:
 
 
 def packet(topic: bytes, payload: bytes, qos: int, mid: int) -> bytes:
-    """A PUBLISH."""
+    """Return a PUBLISH packet."""
     number = (mid % 60_000 + 1).to_bytes(2, "big") if qos else b""
     body = len(topic).to_bytes(2, "big") + topic + number + payload
     return bytes([0x30 | qos << 1]) + varint(len(body)) + body
@@ -118,13 +118,13 @@ def own_process(*arguments: object) -> subprocess.Popen[bytes]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used, all its threads together."""
+    """Return the CPU time of a process, over all threads."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / TICK
 
 
 def stock(qos: int, count: int, rate: float) -> float:
-    """CPU us per message of stock paho 3.1.1 whose callback does nothing."""
+    """Return the CPU microseconds per message of stock paho 3.1.1 with an empty callback."""
     with Mosquitto() as broker:  # a new one each time: nothing waits in the session of before
         return _stock(broker, qos, count, rate)
 
@@ -180,7 +180,7 @@ def configuration(broker: BrokerProcess, folder: Path, qos: int, **more: Any) ->
 
 
 def ours(qos: int, count: int, rate: float, labelled: bool) -> tuple[float, float]:
-    """CPU us per message of the daemon, and messages in a batch."""
+    """Return the CPU microseconds per message of the daemon, and messages per batch."""
     with Mosquitto() as broker, tempfile.TemporaryDirectory() as folder:
         daemon = Daemon(Path(folder), configuration(broker, Path(folder), qos))
         with daemon:
@@ -209,7 +209,7 @@ def ours(qos: int, count: int, rate: float, labelled: bool) -> tuple[float, floa
 
 
 def latency(broker: BrokerProcess, qos: int, seconds: float) -> tuple[list[float], float]:
-    """Milliseconds to each decision, and the share of a core that the daemon takes."""
+    """Return the milliseconds to each decision, and the daemon's share of a core."""
     late: list[float] = []
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
     client.on_message = lambda _c, _d, m: late.append(

@@ -1,4 +1,4 @@
-"""The streams and tables of the benchmarks, as plain arrays.
+"""Streams and tables of the benchmarks, as plain arrays.
 
 Everything but River's and scikit-learn's own sets is read from the folder named by the
 environment variable `STREAMLVQ_DATA`.
@@ -23,7 +23,7 @@ from common import Label, Sample
 
 
 class MissingData(RuntimeError):
-    """A data set is not where it was looked for; the message says what to do."""
+    """A data set that was not found; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Stream:
         return self if n is None else replace(self, X=self.X[:n], y=self.y[:n])
 
     def samples(self) -> Iterator[Sample]:
-        """River's view: a dict of Python floats and a label."""
+        """Yield River's view: a dict of Python floats and a label."""
         for row, label in zip(self.X, self.y, strict=True):
             yield dict(zip(self.features, row.tolist(), strict=True)), label
 
@@ -91,7 +91,7 @@ def from_arrays(
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """UCI HAR uses some feature names three times; in a dict they would overwrite each other."""
+    """Make feature names unique: UCI HAR uses some of them three times."""
     seen: Counter[str] = Counter()
     result = []
     for name in map(str, names):
@@ -141,7 +141,7 @@ def digits() -> Stream:
 
 
 def gaussians(d: int, classes: int, n: int = 2000, seed: int = 42) -> Stream:
-    """One ball per class, overlapping enough that models keep making errors (and thus updates)."""
+    """Simulate one ball per class, with enough overlap that models keep learning."""
     rng = np.random.default_rng(seed)
     y = rng.integers(classes, size=n)
     centres = rng.normal(scale=2 / np.sqrt(d), size=(classes, d))
@@ -151,7 +151,7 @@ def gaussians(d: int, classes: int, n: int = 2000, seed: int = 42) -> Stream:
 def five_gaussians(
     n: int = 1500, seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Readings, classes and true class probabilities of five overlapping clouds in the plane."""
+    """Simulate five overlapping clouds in the plane, with true class probabilities."""
     centres = np.array([(2, 3), (5, 1), (1, 0), (-1, 3), (4.5, 3)])
     angles = np.array([np.pi / 4, np.pi / 4, np.nan, np.pi / 8, np.pi / 4])
     rng = np.random.default_rng(seed)
@@ -169,7 +169,7 @@ def five_gaussians(
 
 
 def _rotated(angle: float) -> NDArray[np.float64]:
-    """A covariance with the variances 1 and .28, turned; round if there is no angle."""
+    """Return a rotated covariance with variances 1 and .28; round without an angle."""
     if np.isnan(angle):
         return np.eye(2)
     turn = np.array([(np.cos(angle), -np.sin(angle)), (np.sin(angle), np.cos(angle))])
@@ -181,7 +181,7 @@ def letter(limit: int | None = None) -> Stream:
 
 
 def uci_har(chronological: bool = True) -> Stream:
-    """UCI HAR without the features that could not be recomputed, in time or in file order."""
+    """Load UCI HAR without the features that could not be recomputed, in time or in file order."""
     data = read_npz("uci_har/har561_recomputed.npz")
     keep = data["feature_status"] != "not reproduced"
     order = data["chron"] if chronological else slice(None)
@@ -190,7 +190,7 @@ def uci_har(chronological: bool = True) -> Stream:
 
 
 def har_subjects() -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """UCI HAR in file order: readings, labels, who was measured, and the rows in time order."""
+    """Load UCI HAR in file order: readings, labels, subjects, and the rows in time order."""
     data = read_npz("uci_har/har561_recomputed.npz")
     keep = data["feature_status"] != "not reproduced"
     X = np.ascontiguousarray(data["X"][:, keep], dtype=np.float64)
@@ -240,12 +240,12 @@ TABLE_SETS: dict[str, Callable[[], Stream]] = {
 
 
 def stream(name: str) -> Stream:
-    """One of the benchmark streams, in time order."""
+    """Return one of the benchmark streams, in time order."""
     return _load(STREAMS, name)
 
 
 def table_set(name: str) -> Stream:
-    """One of the thesis's sets, whole and in file order (for cross-validation)."""
+    """Return one of the thesis's sets, whole and in file order (for cross-validation)."""
     return _load(TABLE_SETS, name)
 
 

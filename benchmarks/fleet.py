@@ -1,4 +1,4 @@
-"""A fleet over a real broker: nodes learn in one pass, share what they learnt, decide together.
+"""A fleet over a real broker: nodes learn in one pass, share models, decide together.
 
     python benchmarks/fleet.py                           # 20 daemons, 10 000 readings each: minutes
     python benchmarks/fleet.py --nodes 4 --readings 1000
@@ -26,10 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import numpy as np
 
-from brokers import Mosquitto
 from common import Figure, Table, figure_table, progress, show
 from daemon import greet, packet
-from daemons import Client, Daemon, until
 from fusion_fleets import Floats, Node, accuracy
 from fusion_stream import (
     FEATURES,
@@ -44,6 +42,8 @@ from fusion_stream import (
     streams,
 )
 from streamlvq.fleet import PrivateKey, TrustedKeys
+from support.brokers import Mosquitto
+from support.daemons import Client, Daemon, until
 
 FLEET = "benchmark"
 WINDOW = 200  # messages that the broker has not confirmed yet
@@ -56,7 +56,7 @@ PATIENCE = 600.0  # seconds; the machine may be busy
 
 
 def keys(names: Iterable[str], folder: Path) -> Path:
-    """A private key for each, and the file of those whom all trust."""
+    """Write a private key for each node, and the file of trusted keys."""
     path = folder / "trusted"
     trusted = TrustedKeys(path=path)
     for name in names:
@@ -70,7 +70,7 @@ def keys(names: Iterable[str], folder: Path) -> Path:
 def configuration(
     broker: Mosquitto, folder: Path, name: str, role: str, model: str, readings: int
 ) -> dict[str, Any]:
-    """Of a node or the hub; a node publishes once, when it has learnt all its readings."""
+    """Return the configuration of a node or the hub; a node publishes once, at the end."""
     config: dict[str, Any] = {
         "broker": {"url": broker.url, "client_id": name, "protocol": "5"},
         "state": {"folder": str(folder / name / "state"), "snapshot_seconds": 60},
@@ -101,7 +101,7 @@ def configuration(
 
 
 def payload(row: Floats, label: Any = None) -> bytes:
-    """A reading as a gateway would send it: six digits of each value."""
+    """Encode a reading as a gateway would: six digits for each value."""
     reading: dict[str, Any] = {f"s{i:02}": float(f"{v:.6g}") for i, v in enumerate(row.tolist())}
     if label is not None:
         reading["y"] = f"class {label}"
@@ -109,7 +109,7 @@ def payload(row: Floats, label: Any = None) -> bytes:
 
 
 class Gateway:
-    """Publishes readings of QoS 1 as fast as the broker confirms them, and counts bytes."""
+    """Publisher of QoS 1 readings at the pace of the broker, which counts bytes."""
 
     def __init__(self, broker: Mosquitto) -> None:
         self.socket = greet(broker.port)
@@ -133,7 +133,7 @@ class Gateway:
 
 
 def teach(gateway: Gateway, nodes: list[Node]) -> None:
-    """All readings, in turns, so that nodes learn at the same time."""
+    """Publish all readings in turns, so that nodes learn at the same time."""
     starts = range(0, len(nodes[0].y), BLOCK)
     for start in progress(starts, "readings", len(starts)):
         for node in nodes:
@@ -147,7 +147,7 @@ def teach(gateway: Gateway, nodes: list[Node]) -> None:
 
 
 def all_together(daemons: dict[str, Daemon], count: int, role: str) -> bool:
-    """Whether every node decides with a model of the whole fleet."""
+    """Return True if every node decides with a model of the whole fleet."""
     found = {name: daemon.metrics() for name, daemon in daemons.items()}
     who_fuses = found.values() if role == "peer" else [found[HUB]]
     if any(each["streamlvq_fleet_members"] < count for each in who_fuses):
@@ -174,7 +174,7 @@ COUNTED = ("streamlvq_fleet_fusions_total", "streamlvq_fleet_installed_total")
 
 
 def decided(client: Client, gateway: Gateway, nodes: list[Node], tests: int) -> Floats:
-    """The accuracy of the decisions of every node on test readings without labels."""
+    """Return the accuracy of every node on test readings without labels."""
     client.got.clear()
     for node in nodes:
         gateway.send(node.name, map(payload, node.test_X[:tests]))
@@ -190,7 +190,7 @@ def decided(client: Client, gateway: Gateway, nodes: list[Node], tests: int) -> 
 
 
 def run(nodes: list[Node], role: str, model: str, tests: int, folder: Path) -> dict[str, Any]:
-    """Accuracies by node, and bytes."""
+    """Return accuracies by node, and bytes."""
     names, readings = [node.name for node in nodes], len(nodes[0].y)
     roles = dict.fromkeys(names, "member" if role == "hub" else "peer")
     if role == "hub":

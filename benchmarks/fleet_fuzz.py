@@ -1,4 +1,4 @@
-"""Forged, replayed, damaged and lying envelopes, 100 000 of them, against a roster.
+"""Fuzz a roster with 100 000 forged, replayed, damaged and lying envelopes.
 
     python benchmarks/fleet_fuzz.py
     python benchmarks/fleet_fuzz.py --count 2000 --seed 7
@@ -24,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import numpy as np
 
 from common import Figure, Table, figure_table, our_model, progress, show
-from forgeries import (
+from streamlvq.fleet import Header, PrivateKey, Roster, TrustedKeys, seal
+from streamlvq.snapshot import Snapshot
+from support.forgeries import (
     ALL,
     FLEET,
     INSIDE,
@@ -37,8 +39,6 @@ from forgeries import (
     files_of,
     let_in,
 )
-from streamlvq.fleet import Header, PrivateKey, Roster, TrustedKeys, seal
-from streamlvq.snapshot import Snapshot
 
 COUNT = 100_000
 GENUINE_EVERY = 1000
@@ -52,7 +52,7 @@ SPECS = ("GLVQ", "GMLVQ", "LGMLVQ(rank=12)")
 
 
 def fuzz(count: int, seed: int, everyone: bool) -> tuple[Fuzz, float]:
-    """Forgeries of all kinds in turn; gives them with the longest time that one took, in ms."""
+    """Run forgeries of all kinds in turn; return them and the longest time of one, in ms."""
     world = World.new(seed)
     kinds = list(OUTSIDE | INSIDE if everyone else ALL)
     slowest = 0.0
@@ -78,7 +78,7 @@ def fuzz(count: int, seed: int, everyone: bool) -> tuple[Fuzz, float]:
 
 
 def check_restart(run: Fuzz, folder: Path) -> None:
-    """Who comes back knows the same members and numbers."""
+    """Check that members and sequence numbers survive a restart."""
     again = Roster(FLEET, run.roster.trust, limit=LIMIT, max_age_seconds=MAX_AGE, folder=folder)
     assert again._known == run.roster._known
     before, after = run.roster.members(NOW), again.members(NOW)
@@ -118,7 +118,7 @@ def taught(spec: str, overlapping: float) -> Any:
 
 
 def cost(spec: str, overlapping: float) -> tuple[int, int, float]:
-    """Bytes, prototypes, and the median CPU time in ms to take something new, without a disk."""
+    """Return bytes, prototypes, and the median CPU ms to accept a new envelope without a disk."""
     model, key = taught(spec, overlapping), PrivateKey.new()
     payload = Snapshot.of(model, "n1", readings=False).to_bytes()
     roster = Roster(FLEET, TrustedKeys({"n1": key.public}))

@@ -1,4 +1,4 @@
-"""What fusion is worth: every study of it, with the figures to reach.
+"""All studies of fusion, with the figures to reach.
 
 python benchmarks/fusion.py                              # all of them, about half an hour
 python benchmarks/fusion.py --studies spectra hostile --small
@@ -45,7 +45,7 @@ OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repea
 
 
 def settings(study: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for, as far as the study has a word for it."""
+    """Return the command-line options that a study accepts."""
     known = inspect.signature(STUDIES[study]).parameters
     found = dict(SMALL.get(study, {})) if options.small else {}
     for name in (*OPTIONS, "central"):

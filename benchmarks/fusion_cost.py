@@ -1,4 +1,4 @@
-"""What fusion costs."""
+"""CPU cost of fusion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEATURES, CLASSES = 64, 10
 
 
 def fleet(nodes: int, model: str, **options: Any) -> list[Snapshot]:
-    """Snapshots as they come from the wire, of models that learnt a little."""
+    """Return snapshots, decoded from bytes, of models that learnt a little."""
     found = []
     for k in range(nodes):
         stream = gaussians(FEATURES, CLASSES, n=100, seed=k % 10)

@@ -1,4 +1,4 @@
-"""Fleets for the studies of fusion: who has which readings, what they learn, how good they are."""
+"""Fleets for the studies of fusion: readings of nodes, training, accuracy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EPOCHS = 20
 
 @dataclass(frozen=True)
 class Node:
-    """What one node learns from, and what it is tested with."""
+    """Training and test readings of one node."""
 
     name: str
     X: Floats
@@ -32,11 +32,11 @@ class Node:
     test_y: Labels
 
     def moved(self, offset: Floats) -> Node:
-        """All readings without an offset."""
+        """Return the node with an offset removed from all readings."""
         return replace(self, X=self.X - offset, test_X=self.test_X - offset)
 
     def without(self, *labels: Any) -> Node:
-        """It never learns of these classes, but is tested with them."""
+        """Return the node without these classes in training; it is still tested with them."""
         keep = ~np.isin(self.y, labels)
         return replace(self, X=self.X[keep], y=self.y[keep])
 
@@ -48,7 +48,7 @@ class Node:
 
 
 def maker(model: str, **options: Any) -> Make:
-    """The thesis's models: one prototype per class, full matrices, several passes."""
+    """Return a factory of the thesis's models: one prototype per class, full matrices."""
     usual: dict[str, Any] = {} if model == "GLVQ" else {"rank": None}
     usual |= {
         "prototypes_per_class": 1,
@@ -68,7 +68,7 @@ def trained(make: Make, X: Floats, y: Labels, epochs: int = EPOCHS) -> Any:
 
 
 def learn(nodes: Sequence[Node], make: Make, epochs: int = EPOCHS) -> list[Any]:
-    """A model for each node, from its own readings alone."""
+    """Train a model for each node, on its own readings alone."""
     return [trained(make, node.X, node.y, epochs) for node in nodes]
 
 
@@ -85,7 +85,7 @@ def accuracy(model: Any, X: Floats, y: Labels) -> float:
 
 
 def f1(truth: Labels, answers: Labels) -> float:
-    """The mean of the F1-scores of all classes."""
+    """Return the mean F1-score over all classes."""
     scores = []
     for label in np.unique(truth):
         both = np.sum((truth == label) & (answers == label))
@@ -94,13 +94,13 @@ def f1(truth: Labels, answers: Labels) -> float:
 
 
 def local_accuracy(nodes: Sequence[Node], models: Sequence[Any]) -> Floats:
-    """Of each node's own model on its own test readings."""
+    """Return the accuracy of each node's own model on its own test readings."""
     pairs = zip(nodes, models, strict=True)
     return np.array([accuracy(model, node.test_X, node.test_y) for node, model in pairs])
 
 
 def fused_accuracy(fused: Fused, nodes: Sequence[Node]) -> Floats:
-    """Of what fusion gives each node, on its own test readings."""
+    """Return the accuracy of each node's fused model on its own test readings."""
     found = [accuracy(fused.for_node(node.name), node.test_X, node.test_y) for node in nodes]
     return np.array(found)
 
@@ -109,21 +109,21 @@ def fused_accuracy(fused: Fused, nodes: Sequence[Node]) -> Floats:
 
 
 def offset_eliminated(nodes: Iterable[Node]) -> list[Node]:
-    """Every node subtracts the mean of its own training readings, whatever classes these are of."""
+    """Subtract the mean of each node's own training readings, whatever their classes."""
     return [node.moved(node.X.mean(axis=0)) for node in nodes]
 
 
 def offset_elimination(
     nodes: Sequence[Node], make: Make, weightings: Iterable[str], epochs: int = EPOCHS
 ) -> dict[str, Floats]:
-    """Accuracy of each node when means are subtracted before learning, then fused raw."""
+    """Return the accuracy of each node after offset elimination and uncorrected fusion."""
     moved = offset_eliminated(nodes)
     given = snapshots(moved, learn(moved, make, epochs))
     return {w: fused_accuracy(plain(given, w), moved) for w in weightings}
 
 
 def plain(given: Sequence[Snapshot], weighting: str = "samples", drift: str = "none") -> Fused:
-    """The formulas of thesis and paper, without any protection."""
+    """Fuse by the formulas of thesis and paper, without any protection."""
     return fuse(given, weighting=weighting, drift=drift, screen=False, byzantine=None)
 
 
@@ -131,7 +131,7 @@ def plain(given: Sequence[Snapshot], weighting: str = "samples", drift: str = "n
 
 
 def split(stream: Stream, count: int, seed: int, test: float = 0.25) -> list[Node]:
-    """A set dealt out to nodes at random; the test part is the same for all."""
+    """Deal a set out to nodes at random; all share the test part."""
     X, y = stream.X, np.asarray(stream.y)
     order = np.random.default_rng(seed).permutation(len(y))
     held, rest = np.split(order, [int(test * len(y))])
@@ -139,20 +139,20 @@ def split(stream: Stream, count: int, seed: int, test: float = 0.25) -> list[Nod
 
 
 def deal(X: Floats, y: Labels, test_X: Floats, test_y: Labels, count: int) -> list[Node]:
-    """Shuffled training readings in equal parts."""
+    """Split shuffled training readings into equal parts, one for each node."""
     parts = np.array_split(np.arange(len(y)), count)
     return [Node(f"n{k + 1}", X[part], y[part], test_X, test_y) for k, part in enumerate(parts)]
 
 
 def class_missing(nodes: Sequence[Node], labels: Sequence[Any]) -> list[Node]:
-    """Node i never sees class i."""
+    """Remove class i from the training readings of node i."""
     return [node.without(labels[k % len(labels)]) for k, node in enumerate(nodes)]
 
 
 def spectral(
     seed: int, imbalance: float = 1.0, missing: bool = False, each: int = 300, test: int = 200
 ) -> list[Node]:
-    """Five cameras; `each` readings of a kind that a camera has many of."""
+    """Return five cameras with `each` readings of every frequent kind."""
     nodes = []
     for camera in cameras(5, seed, imbalance=imbalance, missing=missing):
         train = camera.take(round(each * sum(camera.shares.values())))

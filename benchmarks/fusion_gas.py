@@ -1,4 +1,4 @@
-"""Batches of gas readings over three years as nodes: sensors that age by gain, not by offset."""
+"""Batches of gas readings over three years as nodes: sensors that age by gain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CORRECTIONS = ("none", "least_squares", "scale_shift", "auto")
 
 
 def batches(seed: int = 1, missing: bool = False) -> list[Node]:
-    """Half of each class of every batch to learn from, half to test with.
+    """Split each class of every batch into halves for training and test.
 
     Node i never learns of class i if one is missing (counted on from one after the sixth).
     """
@@ -52,14 +52,14 @@ def batches(seed: int = 1, missing: bool = False) -> list[Node]:
 
 
 def signed_log(X: Floats) -> Floats:
-    """asinh: a logarithm for large values of either sign, and no trouble with zero."""
+    """Return asinh: a logarithm for large values of either sign, defined at zero."""
     return np.arcsinh(X)
 
 
 def study(
     nodes: Sequence[Node], make: Make, epochs: int
 ) -> tuple[dict[str, Floats], dict[str, FusionReport]]:
-    """Accuracy by method and node, and what fusion said."""
+    """Return accuracy by method and node, and the fusion reports."""
     models = learn(nodes, make, epochs)
     given = snapshots(nodes, models)
     found = {"own model": local_accuracy(nodes, models)}
@@ -75,7 +75,7 @@ def study(
 
 
 def in_units(units: str, model: str) -> Make:
-    """Models that learn readings as they are, or through a transform that snapshots carry on."""
+    """Train models on raw readings, or through a transform that snapshots carry along."""
     make = maker(model)
     return make if units == "raw" else lambda: FeatureTransform(make(), units)
 
@@ -105,7 +105,7 @@ def _numbers(reports: dict[str, FusionReport]) -> list[str]:
 
 
 def residuals(title: str, reports: dict[str, FusionReport]) -> Table:
-    """How far class means are off after each correction, in deviations within classes.
+    """Return how far class means are off after each correction, in within-class deviations.
 
     If sensors differed by a shift, nothing but sampling errors (about 0.1) would be left of them.
     """
@@ -121,7 +121,7 @@ def residuals(title: str, reports: dict[str, FusionReport]) -> Table:
 
 
 def later(found: dict[str, Floats], missing: bool) -> Table:
-    """Every batch but the first: what was corrected against raw fusion and local models."""
+    """Compare corrected fusion with raw fusion and local models on all batches but the first."""
     title = f"Later batches{', one class missing' * missing}: what beats local and raw"
     table = Table(title, ["fused", "beats local models on", "beats raw fusion on", "verdict"])
     raw, local = found["raw: fused, none"][1:], found["raw: mean of local models"][1:]

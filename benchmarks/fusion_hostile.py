@@ -34,7 +34,7 @@ Attack = Callable[[Any], None]
 
 
 def flipped(node: Node, make: Make, epochs: int) -> Any:
-    """Learnt from readings whose labels are exchanged in turn."""
+    """Learn from readings whose labels are cyclically exchanged."""
     labels, codes = np.unique(node.y, return_inverse=True)
     return trained(make, node.X, np.roll(labels, 1)[codes], epochs)
 
@@ -51,14 +51,14 @@ def counts_times_a_million(model: Any) -> None:
 
 
 def means_shifted(model: Any) -> None:
-    """Class means that lie ten deviations off, each in a direction of its own."""
+    """Shift class means by ten deviations, each in a direction of its own."""
     state = model._engine.state
     sign = np.random.default_rng(0).choice([-1.0, 1.0], size=state["class_mean"].shape)
     state["class_mean"][...] += 10.0 * sign * np.sqrt(state["class_variance"])
 
 
 def all_means_shifted(model: Any) -> None:
-    """All class means off by the same ten deviations, as if the sensor were another one."""
+    """Shift all class means by the same ten deviations, like a different sensor."""
     state = model._engine.state
     state["class_mean"][...] += 10.0 * np.sqrt(state["variance"])
 
@@ -85,7 +85,7 @@ FUSIONS: dict[str, Callable[[list[Snapshot]], Fused]] = {
 
 
 def lie(node: Node, honest: Any, attack: str, make: Make, epochs: int) -> Snapshot:
-    """The snapshot that a hostile node sends; as bytes, since that is what others would get."""
+    """Return the snapshot of a hostile node after a round trip through bytes."""
     flip, changes = ATTACKS[attack]
     if flip:
         model = flipped(node, make, epochs)
@@ -108,7 +108,7 @@ FLEETS: dict[str, Callable[[int], list[Node]]] = {
 def one_fleet(
     nodes: Sequence[Node], model: str, epochs: int, hostile: int
 ) -> dict[tuple[str, str], float]:
-    """Accuracy of the four honest nodes by attack and way to fuse."""
+    """Return the accuracy of the four honest nodes by attack and fusion method."""
     make = maker(model)
     models = learn(nodes, make, epochs)
     good = snapshots(nodes, models)

@@ -1,4 +1,4 @@
-"""`drift="auto"` must never cost much against raw fusion, on any fleet there is."""
+"""Largest loss of `drift="auto"` against raw fusion, over all fleets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Fleet = Callable[[int], list[Node]]
 
 
 def dealt(name: str, missing: bool) -> Fleet:
-    """A set of the thesis, dealt out to five nodes that have no sensors of their own."""
+    """Deal a set of the thesis out to five nodes with identical sensors."""
 
     def make(seed: int) -> list[Node]:
         nodes = split(table_set(name), 5, seed)
@@ -49,7 +49,7 @@ def dealt(name: str, missing: bool) -> Fleet:
 
 
 def small(fleet: Fleet, share: float) -> Fleet:
-    """The same with few readings at each node, where any correction is mostly noise."""
+    """Return the same fleet with few readings per node, where corrections are mostly noise."""
 
     def make(seed: int) -> list[Node]:
         return [
@@ -67,7 +67,7 @@ def small(fleet: Fleet, share: float) -> Fleet:
 
 
 def gained(nodes: list[Node], seed: int) -> list[Node]:
-    """Sensors that multiply each feature by something of their own."""
+    """Multiply each feature of each node by a random gain."""
     random = np.random.default_rng([seed, 7])
     gains = np.exp(0.2 * random.normal(size=(len(nodes), nodes[0].X.shape[1])))
     return [node.mapped(lambda X, g=gain: X * g) for node, gain in zip(nodes, gains, strict=True)]
@@ -99,7 +99,7 @@ FLEETS: dict[str, Fleet] = {
 
 
 def compared(nodes: list[Node], model: str, epochs: int) -> tuple[str, list[float]]:
-    """What was chosen; the accuracies of the bare mean, of raw fusion and of the default."""
+    """Return the chosen correction, and the accuracies of mean, raw fusion and default."""
     given = snapshots(nodes, learn(nodes, maker(model), epochs))
     auto = fuse(given)
     ways = plain(given), fuse(given, drift="none"), auto
@@ -112,7 +112,7 @@ def never(
     epochs: int = EPOCHS,
     data: list[str] | None = None,
 ) -> Iterator[Table]:
-    """Losses are those of the unluckiest seed.
+    """Tabulate the losses of the worst seed.
 
     Raw fusion protects itself against liars, as the default does; the bare mean does not. So the
     second loss is also what protection costs where nobody lies.

@@ -1,4 +1,4 @@
-"""Cameras with offsets of their own: few readings of some classes at each, or none of one."""
+"""Cameras with different offsets, with few or no readings of some classes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Scores = dict[str, list[float]]
 
 
 def one_fleet(seed: int, column: float | str, model: str, epochs: int) -> dict[str, float]:
-    """Mean accuracy over the five cameras of every method."""
+    """Return the mean accuracy of every method over the five cameras."""
     missing = column == MISSING
     nodes = spectral(seed, 1.0 if missing else float(column), missing)
     make = maker(model)
@@ -76,7 +76,7 @@ def spectra(seeds: int = 5, model: str = "LGMLVQ", epochs: int = EPOCHS) -> Iter
 
 
 def ahead(found: dict[float | str, Scores]) -> Table:
-    """Drift fusion against the best of raw fusion and offset elimination, weighted alike."""
+    """Compare drift fusion with the best of raw fusion and offset elimination, equally weighted."""
     columns = ["column", "weighting", "drift", "raw", "offset elim.", "fuse()", "verdict"]
     table = Table("Drift fusion must be ahead", columns)
     for column, scores in found.items():

@@ -1,4 +1,4 @@
-"""A fleet that learns in one pass: 20 nodes, ten classes, 64 features, here without the network."""
+"""A fleet that learns in one pass, without the network: 20 nodes, 10 classes, 64 features."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 class World:
-    """Ten classes of readings with 64 features: what all nodes of a fleet see.
+    """Ten classes of readings with 64 features, common to all nodes of a fleet.
 
     Every class is a cloud around a centre. Readings vary in a dozen directions much more than
     classes differ, as if load or light changed, and a little in all others. So there is a metric
@@ -55,7 +55,7 @@ def streams(
     shift: float = 0.0,
     test: int = 1000,
 ) -> list[Node]:
-    """What the nodes of a fleet see; `shift` is how far their sensors differ, in deviations."""
+    """Return the readings of all nodes; `shift` is how far their sensors differ, in deviations."""
     world = World(seed)
     nodes = []
     for k in range(count):
@@ -74,7 +74,7 @@ def one_pass(model: str, X: Any, y: Any) -> Any:
 
 
 def interleaved(nodes: list[Node]) -> tuple[Any, Any]:
-    """All readings in the order in which they would come: one of each node, then the next."""
+    """Return readings in the order of arrival: one of each node in turn."""
     X = np.stack([node.X for node in nodes], axis=1).reshape(-1, FEATURES)
     return X, np.stack([node.y for node in nodes], axis=1).reshape(-1)
 

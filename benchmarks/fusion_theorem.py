@@ -24,7 +24,7 @@ Edge = tuple[int, int]
 
 
 def sharing(n: int, random: np.random.Generator) -> list[list[int]]:
-    """The classes of each node: two or three of twelve, so that the graph is connected but thin."""
+    """Draw two or three of twelve classes for each node: a sparse, connected graph."""
     while True:
         held = [
             sorted(random.choice(CLASSES, random.integers(2, 4), replace=False)) for _ in range(n)
@@ -39,7 +39,7 @@ def edges_of(held: list[list[int]]) -> list[Edge]:
 
 
 def reached(edges: list[Edge], n: int) -> set[int]:
-    """The nodes that are connected with the first one."""
+    """Return the nodes that are connected with the first one."""
     found, size = {0}, 0
     while len(found) > size:
         size = len(found)
@@ -48,7 +48,7 @@ def reached(edges: list[Edge], n: int) -> set[int]:
 
 
 def exact_nodes(held: list[list[int]], shifts: Floats, random: np.random.Generator) -> list[Floats]:
-    """The same few readings of a class everywhere, some of them several times, only shifted."""
+    """Return nodes with the same readings of each class, repeated and shifted."""
     clouds = random.normal(size=(CLASSES, 1, FEATURES)) * 3 + random.normal(
         size=(CLASSES, 4, FEATURES)
     )
@@ -83,13 +83,13 @@ def snapshots(held: list[list[int]], readings: list[list[Floats]]) -> list[Snaps
 
 
 def told(given: list[Snapshot], drift: str) -> Floats:
-    """The shifts in the report, a row for each node in the order of their names."""
+    """Return the reported shifts, one row per node in the order of names."""
     report = fuse(given, drift=drift, screen=False, byzantine=None).report
     return np.array([list(report.nodes[s.node].shift.values()) for s in given])
 
 
 def error(found: Floats, truth: Floats) -> float:
-    """Root mean square, up to the one shift that nobody can know."""
+    """Return the root mean square error, up to one common shift that cannot be known."""
     apart = (found - found.mean(axis=0)) - (truth - truth.mean(axis=0))
     return float(np.sqrt(np.mean(apart**2)))
 
@@ -98,7 +98,7 @@ def error(found: Floats, truth: Floats) -> float:
 
 
 def random_tree(edges: list[Edge], n: int, random: np.random.Generator) -> list[Edge]:
-    """Edges in random order, each taken unless it closes a cycle."""
+    """Return a random spanning tree: edges in random order, without cycles."""
     part = list(range(n))
     tree = []
     for e in random.permutation(len(edges)):
@@ -112,7 +112,7 @@ def random_tree(edges: list[Edge], n: int, random: np.random.Generator) -> list[
 def along(
     tree: list[Edge], root: int, held: list[list[int]], means: list[dict[int, Floats]]
 ) -> Floats:
-    """Equation 3 of the paper."""
+    """Compute shifts along a tree by equation 3 of the paper."""
     shift = {root: np.zeros(FEATURES)}
     while len(shift) < len(held):
         for a, b in tree:
@@ -135,7 +135,7 @@ def means_of(held: list[list[int]], readings: list[list[Floats]]) -> list[dict[i
 
 
 def exact(draws: int) -> Iterator[Table]:
-    """The largest error over random sharing graphs, random shifts and random counts."""
+    """Return the largest error over random sharing graphs, shifts and counts."""
     columns = ["nodes", "fuse: tree", "fuse: least squares", "any tree, any root", "verdict"]
     table = Table(f"Without noise: largest error of a shift, {draws} fleets each", columns)
     for n in progress(SIZES, "theorem", len(SIZES)):
@@ -158,7 +158,7 @@ def exact(draws: int) -> Iterator[Table]:
 
 
 def noisy(n: int, draws: int) -> Iterator[Table]:
-    """One graph, many draws of its readings: the mean error of every tree and of least squares."""
+    """Return the mean errors of every tree and of least squares on one graph, over many draws."""
     random = np.random.default_rng(n)
     held = sharing(n, random)
     shifts, centres = random.normal(size=(n, FEATURES)), 3 * random.normal(size=(CLASSES, FEATURES))

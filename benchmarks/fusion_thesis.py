@@ -48,7 +48,7 @@ METHODS = ("fuse()", "FED")
 
 
 def z_scored(train: Floats, test: Floats) -> tuple[Floats, Floats]:
-    """With the means and deviations of the training part."""
+    """Standardize by the means and deviations of the training part."""
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     return (train - mean) / scale, (test - mean) / scale
@@ -61,7 +61,7 @@ def prepared(X: Floats, train: Any, test: Any) -> tuple[Floats, Floats]:
 def scores(
     A: Floats, y: Labels, B: Floats, truth: Labels, model: str, epochs: int
 ) -> dict[tuple[str, str], float]:
-    """F1 by scenario and method of one fold."""
+    """Return F1 by scenario and method for one fold."""
     found = {}
     labels, make = np.unique(y), maker(model)
     whole = deal(A, y, B, truth, NODES)

@@ -1,4 +1,4 @@
-"""kill -9 the daemon again and again while readings and labels flow; then look what it cost.
+"""Kill the daemon (SIGKILL) again and again under load, then count what was lost.
 
     python benchmarks/kill.py
     python benchmarks/kill.py --readings 10000 --kills 10
@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from tqdm import tqdm
 
-from brokers import Mosquitto
-from daemons import Client, Daemon, readings, settings, undisturbed, until
 from streamlvq.connect import Message
+from support.brokers import Mosquitto
+from support.daemons import Client, Daemon, readings, settings, undisturbed, until
 
 DURING_START = 5  # every so many kills: while it starts and reads the journal
 
@@ -41,7 +41,7 @@ class Tally:
         self._read = 0
 
     def update(self) -> int:
-        """Count what came; how many readings have a decision."""
+        """Count new decisions; return how many readings have one."""
         while self._read < len(self.client.got):
             decision = json.loads(self.client.got[self._read][1])
             self.client.got[self._read] = ("", b"")

@@ -1,4 +1,4 @@
-"""What reading logs costs: CPU time per row of 18 numbers, for every format.
+"""CPU cost of reading logs per row of 18 numbers, for every format.
 
     python benchmarks/logs.py [ROWS]
 
@@ -30,7 +30,7 @@ Line = tuple[str, float, list[str], str]
 
 
 def make_lines(rows: int, precision: str) -> list[Line]:
-    """Device, time, numbers as texts, label."""
+    """Return lines of device, time, numbers as text, and label."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(rows, 18)) * 10.0 ** np.arange(18) % 4
     return [
@@ -40,14 +40,14 @@ def make_lines(rows: int, precision: str) -> list[Line]:
 
 
 def payload(line: Line) -> str:
-    """The reading as JSON."""
+    """Return a reading as JSON."""
     device, moment, numbers, label = line
     fields = ", ".join(f'"{n}": {v}' for n, v in zip(FEATURES, numbers, strict=True))
     return f'{{"device": "{device}", "t": {moment!r}, {fields}, "label": "{label}"}}'
 
 
 def write_all(folder: Path, lines: list[Line]) -> dict[str, Path]:
-    """A log of each format."""
+    """Write a log of each format."""
     paths = {name: folder / name for name in logs()}
     with paths["csv"].open("w") as file:
         file.write(",".join(["device", "t", *FEATURES, "label"]) + "\n")
@@ -79,7 +79,7 @@ def _write_parquet(path: Path, lines: list[Line]) -> None:
 
 
 def fields_of(name: str) -> ReadingsSection:
-    """What each format needs to be told."""
+    """Return the fields that each format needs."""
     section = ReadingsSection(features=FEATURES, label="label", time="t")
     if name in ("csv", "jsonl", "parquet"):
         return msgspec.structs.replace(section, device="device")
@@ -87,7 +87,7 @@ def fields_of(name: str) -> ReadingsSection:
 
 
 def read(name: str, path: Path, decode: bool) -> int:
-    """Read the whole file; gives the readings (or messages) found."""
+    """Read a whole file; return the number of readings or messages."""
     section = fields_of(name)
     log = logs()[name](path, section)
     decoder = Decoder(Config(readings=section)) if decode else None
@@ -104,7 +104,7 @@ def read(name: str, path: Path, decode: bool) -> int:
 
 
 def cpu(task: Callable[[], int], rows: int) -> float:
-    """The least microseconds of CPU time per row."""
+    """Return the lowest CPU microseconds per row."""
     assert task() == rows
     best = float("inf")
     for _ in range(REPEATS):
@@ -115,7 +115,7 @@ def cpu(task: Callable[[], int], rows: int) -> float:
 
 
 def others(paths: dict[str, Path]) -> dict[str, Callable[[], int]]:
-    """What there is to compare with."""
+    """Return parsers to compare with, by name."""
     columns = range(2, 20)
     decoder = msgspec.json.Decoder()
 

@@ -28,7 +28,7 @@ Chunk = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def chunks(samples: int, seed: int = 42) -> Iterator[Chunk]:
-    """Gaussians whose centres wander, so that prototypes keep being born and replaced.
+    """Yield Gaussians with wandering centres, so that prototypes keep being replaced.
 
     Every chunk is in the same buffer: fresh arrays would make resident memory jump by their size.
     """
@@ -50,7 +50,7 @@ def rss_mib() -> float:
 
 
 def rss_over(factory: Factory, samples: int, description: str) -> list[float]:
-    """Resident memory in MiB at `POINTS` evenly spaced moments after the warm-up."""
+    """Return the resident memory in MiB at `POINTS` evenly spaced moments after the warm-up."""
     model = factory()
     total = samples // CHUNK
     marks = {round(m) for m in np.linspace(total * WARM_UP_SHARE, total, POINTS)}

@@ -1,4 +1,4 @@
-"""What decoding and encoding cost, and whether any payload can break them.
+"""CPU cost of decoding and encoding, and fuzzing of both.
 
     python benchmarks/payloads.py
     python benchmarks/payloads.py --fuzz 1000000
@@ -23,8 +23,8 @@ import numpy as np
 
 from streamlvq.config import Config, DecisionsSection, LabelsSection, ReadingsSection
 from streamlvq.connect import Message
-from streamlvq.events import REFUSALS, Decisions, LateLabel, Readings
-from streamlvq.kernels.layout import LARGEST
+from streamlvq.events import REFUSAL_REASONS, Decisions, LateLabel, Readings
+from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.payloads import Decoder, Encoder, dead_letter
 
 BATCH = 256
@@ -34,7 +34,7 @@ TRIALS = 7
 
 
 def cpu(work: Callable[[], Any], count: int, repeat: int = 40) -> float:
-    """The least CPU microseconds per item over some trials."""
+    """Return the lowest CPU microseconds per item over some trials."""
     warm = time.process_time() + 0.2
     while time.process_time() < warm:
         work()
@@ -56,7 +56,7 @@ def objects(rng: random.Random) -> list[dict[str, Any]]:
 
 
 def sections() -> dict[str, tuple[ReadingsSection, Callable[[dict[str, Any]], bytes], Any]]:
-    """For each case: the section, how a payload is made, and what parses it alone."""
+    """Return, for each case, the section, an encoder of payloads, and a bare parser."""
     tail: dict[str, Any] = {"time": "t", "sequence": "n"}
     columns = [*NAMES, "t", "n"]
     flat = msgspec.defstruct("Flat", [(name, float) for name in columns], gc=False)
@@ -248,7 +248,7 @@ def make_payload(form: str, rng: random.Random) -> bytes:
 
 
 def _small(item: Any) -> Any:
-    """MessagePack knows 64 bits at most."""
+    """Replace integers beyond 64 bits, which MessagePack cannot hold."""
     if isinstance(item, dict):
         return {key: _small(value) for key, value in item.items()}
     if isinstance(item, list):
@@ -278,7 +278,7 @@ def fuzz_decoders() -> list[tuple[str, Decoder]]:
 
 
 def check(decoder: Decoder, messages: Sequence[Message], counts: Counter[str]) -> None:
-    """Every message is accounted for exactly once, and all numbers are fit for a model."""
+    """Check that every message is accounted for exactly once, with numbers fit for a model."""
     decoded = decoder.decode(messages)
     seen: list[int] = []
     for event in decoded.events:
@@ -288,13 +288,13 @@ def check(decoder: Decoder, messages: Sequence[Message], counts: Counter[str]) -
             continue
         assert isinstance(event, Readings)
         assert event.rows.shape == (len(event.devices), len(event.features))
-        assert (np.isnan(event.rows) | (np.abs(event.rows) <= LARGEST)).all()
+        assert (np.isnan(event.rows) | (np.abs(event.rows) <= LARGEST_VALUE)).all()
         assert not np.isnan(event.rows).all(axis=1).any()
         seen += event.sources
         counts["readings"] += len(event)
     assert seen == sorted(seen)
     for refused in decoded.refused:
-        assert refused.reason in REFUSALS, refused
+        assert refused.reason in REFUSAL_REASONS, refused
         assert refused.reason != "failure", (refused, messages[refused.source])
         msgspec.json.decode(dead_letter(messages[refused.source], refused))
         counts[f"refused: {refused.reason}"] += 1

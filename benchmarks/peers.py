@@ -1,4 +1,4 @@
-"""What our models are compared with: River's classifiers and two baselines."""
+"""Peers that our models are compared with: River's classifiers and two baselines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from common import Factory, Features, Label
 
 
 class NoChange(base.Classifier):
-    """Repeats the last label: on data in time order, the first thing to beat."""
+    """Classifier that repeats the last label: the first baseline on data in time order."""
 
     def __init__(self) -> None:
         self._last: Label = None

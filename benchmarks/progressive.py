@@ -35,7 +35,7 @@ class Result:
 
 @dataclass
 class Scores:
-    """Running sums of what a model predicted before it saw the label."""
+    """Running scores of predictions made before the label was seen."""
 
     n: int = 0
     hits: int = 0
@@ -53,7 +53,7 @@ class Scores:
 
 
 def probability(proba: dict[Label, float], label: Label) -> float:
-    """Normalised and clipped: scores that do not sum to one are no reason to punish a model."""
+    """Normalize and clip the probability of the true label."""
     total = sum(proba.values())
     p = proba.get(label, 0.0) / total if total > 0 else 0.0
     # `not >=` also catches NaN
@@ -81,7 +81,7 @@ def evaluate(factory: Factory, stream: Stream, max_seconds: float = math.inf) ->
 
 
 def test_then_train(model: Classifier, chunk: Chunk) -> tuple[list[dict[Label, float]], float]:
-    """Probabilities of a chunk, each before its label was learnt, and the CPU seconds it took.
+    """Return the probabilities of a chunk, each before learning its label, and CPU seconds.
 
     The clock is read once a chunk: reading it costs as much as a fast model's whole step.
     """
@@ -94,7 +94,7 @@ def test_then_train(model: Classifier, chunk: Chunk) -> tuple[list[dict[Label, f
 
 
 def warm_up(factory: Factory, stream: Stream) -> None:
-    """Compile and import on a model that is thrown away, outside the measured time."""
+    """Compile and import on a throw-away model, outside the measured time."""
     test_then_train(factory(), list(islice(stream.samples(), WARM_UP)))
 
 

@@ -1,4 +1,4 @@
-"""What it costs to receive and to publish, next to stock paho doing nothing; and packet fuzzing.
+"""CPU cost of receiving and publishing, against idle stock paho; and packet fuzzing.
 
     python benchmarks/receive.py
     python benchmarks/receive.py --fuzz 1000000
@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from brokers import BrokerProcess, available
 from common import Figure, Table, figure_table, show
-from mqtt_streams import Outcome, Packets, Protocol, both
 from streamlvq.config import Broker
 from streamlvq.connect import Outgoing, Subscription
 from streamlvq_connectors.mqtt import MqttLink
 from streamlvq_connectors.mqtt.fast_client import varint
+from support.brokers import BrokerProcess, available
+from support.mqtt_streams import Outcome, Packets, Protocol, both
 
 PAYLOAD = json.dumps({f"s{i:02d}": round(0.123456 * (i + 1), 5) for i in range(18)})
 PAYLOAD = PAYLOAD[:-1] + " " * (285 - len(PAYLOAD)) + "}"
@@ -47,7 +47,7 @@ WINDOW = 500  # messages of QoS 1 that the publisher has on their way
 
 
 def flood(port: int, count: int, qos: int) -> None:
-    """Publish as fast as the broker takes it, with as little as possible of our own in the way."""
+    """Publish as fast as the broker accepts, with minimal own overhead."""
     sock = socket.create_connection(("127.0.0.1", port))
     sock.sendall(b"\x10\x11\0\x04MQTT\x04\x02\0\0\0\x05flood")
     sock.recv(4)
@@ -80,7 +80,7 @@ def start_flood(broker: BrokerProcess, count: int, qos: int) -> subprocess.Popen
 
 
 def stock(broker: BrokerProcess, protocol: Protocol, qos: int, count: int) -> float:
-    """paho with a callback that does nothing but count."""
+    """Receive with paho and a callback that only counts."""
     v5 = protocol == "5"
     client = Client(
         CallbackAPIVersion.VERSION2,
@@ -142,7 +142,7 @@ def ours(fast: bool) -> Callable[[BrokerProcess, Protocol, int, int], float]:
 
 
 def receiving(broker: BrokerProcess, count: int) -> tuple[Table, dict[tuple[str, str, int], float]]:
-    """CPU per message of every client."""
+    """Measure the CPU time per received message of every client."""
     table = Table(
         f"Receiving from {type(broker).__name__}, CPU us per message",
         ["client", "QoS 0", "QoS 1"],
@@ -162,7 +162,7 @@ def receiving(broker: BrokerProcess, count: int) -> tuple[Table, dict[tuple[str,
 
 
 def publishing(broker: BrokerProcess, count: int) -> Table:
-    """CPU per message sent, in batches of 100."""
+    """Measure the CPU time per published message, in batches of 100."""
     table = Table(
         f"Publishing to {type(broker).__name__}, CPU us per message", ["client", "QoS 0", "QoS 1"]
     )
@@ -199,7 +199,7 @@ def _publish(broker: BrokerProcess, protocol: Protocol, fast: bool, qos: int, co
 
 
 def fuzz(packets: int, seed: int = 0) -> Table:
-    """Streams of eight packets, a third of the streams damaged, until so many packets came by."""
+    """Parse streams of eight packets, a third of them damaged, up to a number of packets."""
     tally: Counter[str] = Counter()
     number = seed
     while tally["packets"] < packets:
@@ -236,7 +236,7 @@ def _differ(stock_outcome: Outcome, fast_outcome: Outcome, number: int) -> bool:
 
 
 def figures(measured: dict[tuple[str, str, int], float]) -> Table:
-    """The fast client against stock paho 3.1.1 in the same run."""
+    """Compare the fast client with stock paho 3.1.1 in the same run."""
     reached = []
     for protocol in sorted({p for _, p, _ in measured}):
         for qos, limit in ((0, 0.2), (1, 0.5)):

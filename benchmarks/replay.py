@@ -61,11 +61,10 @@ def config_of(spec: str, plain: bool, chain: bool) -> Any:
 
 
 def decode(path: Path, config: Any) -> list[Any]:
-    from streamlvq.replay.core import calm_collector
-    from streamlvq.replay.feed import Feed
+    from streamlvq.replay.replay import LogReader, calm_collector
 
     with calm_collector():  # as replay does
-        return [event for portion in Feed(path, config) for event in portion.events]
+        return [event for portion in LogReader(path, config) for event in portion.events]
 
 
 def replay_log(path: Path, config: Any) -> Any:
@@ -81,7 +80,7 @@ def learn_alone(spec: str, plain: bool, batches: list[Any]) -> None:
 
 
 def decide_alone(config: Any, batches: list[Any]) -> None:
-    """The monitor without reading and counting."""
+    """Run the monitor without reading and counting."""
     from streamlvq.monitor import Monitor
 
     monitor = Monitor(config)

@@ -1,4 +1,4 @@
-"""How long a snapshot of 10 classes x 64 features takes: copied, encoded, written, loaded.
+"""Time to copy, encode, write and load a snapshot of 10 classes x 64 features.
 
 python benchmarks/snapshot.py
 python benchmarks/snapshot.py --models "LGMLVQ(rank=8)" --folder /var/lib/streamlvq
@@ -18,7 +18,7 @@ import numpy as np
 from common import Figure, Table, figure_table, our_model, show
 from streamlvq.snapshot import (
     Snapshot,
-    Store,
+    SnapshotFiles,
     build_estimator,
     decode,
     encode,
@@ -34,7 +34,7 @@ LIMIT_1MB_MS = 5.0
 
 
 def taught(spec: str) -> Any:
-    """A model that has seen overlapping clouds, so that it has as many prototypes as it may."""
+    """Return a model with as many prototypes as it may have, trained on overlapping clouds."""
     random = np.random.default_rng(0)
     y = random.integers(CLASSES, size=SAMPLES)
     X = random.normal(size=(CLASSES, D))[y] + 3.0 * random.normal(size=(SAMPLES, D))
@@ -44,7 +44,7 @@ def taught(spec: str) -> Any:
 
 
 def milliseconds(run: Callable[[], object]) -> tuple[float, float]:
-    """CPU and wall time of a call: the median, because a disk is not always as quick."""
+    """Return the median CPU and wall time of a call."""
     cpu, wall = [], []
     for _ in range(REPEATS):
         start, begin = time.process_time(), time.perf_counter()
@@ -54,8 +54,10 @@ def milliseconds(run: Callable[[], object]) -> tuple[float, float]:
     return float(np.median(cpu)) * 1e3, float(np.median(wall)) * 1e3
 
 
-def steps(model: Any, readings: bool, store: Store) -> tuple[int, dict[str, tuple[float, float]]]:
-    """The size of a snapshot, and the time of each step to it and back."""
+def steps(
+    model: Any, readings: bool, store: SnapshotFiles
+) -> tuple[int, dict[str, tuple[float, float]]]:
+    """Return the size of a snapshot, and the time of each step to it and back."""
     arrays, meta = to_arrays(model.state(readings=readings))
     data = encode(arrays, meta)
     whole = Snapshot.of(model, readings=readings).to_bytes()
@@ -72,7 +74,7 @@ def steps(model: Any, readings: bool, store: Store) -> tuple[int, dict[str, tupl
 
 
 def one_megabyte() -> float:
-    """CPU milliseconds to encode and decode a megabyte."""
+    """Return the CPU milliseconds to encode and decode a megabyte."""
     arrays = {f"a{k}": np.random.default_rng(k).random(12_500) for k in range(10)}
     return milliseconds(lambda: decode(encode(arrays, {"x": list(range(100))})))[0]
 
@@ -91,7 +93,7 @@ def main() -> None:
         for spec in args.models:
             model = taught(spec)
             for readings in (True, False):
-                size, times = steps(model, readings, Store(folder, keep=2))
+                size, times = steps(model, readings, SnapshotFiles(folder, keep=2))
                 label = spec if readings else f"{spec}, no readings"
                 table.add(label, f"{size:,}", *(f"{c:.2f} / {w:.2f}" for c, w in times.values()))
                 if readings:

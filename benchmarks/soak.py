@@ -1,4 +1,4 @@
-"""The daemon at full rate for an hour: does its memory stay flat?
+"""Memory of the daemon at full rate for an hour.
 
     python benchmarks/soak.py
     python benchmarks/soak.py --minutes 2
@@ -20,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from brokers import Mosquitto
 from daemon import DISTINCT, WINDOW, configuration, greet, packet, payloads
-from daemons import Daemon, until
+from support.brokers import Mosquitto
+from support.daemons import Daemon, until
 
 BLOCK = 20_000  # readings that a publisher sends before it asks how far the daemon is
 BEHIND = 40_000  # readings that may wait at the broker

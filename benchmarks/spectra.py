@@ -48,19 +48,19 @@ MISSING_KINDS = (("arabica",), ("robusta",), ("immature",), ("immature",), ("ara
 
 
 def absorption(depths: Floats) -> Floats:
-    """The share of light that is absorbed in each band, a row for each row of depths."""
+    """Return the share of light absorbed in each band, one row per row of depths."""
     distances = (WAVELENGTHS - ABSORPTION_CENTRES[:, None]) / ABSORPTION_WIDTHS[:, None]
     shapes = np.exp(-0.5 * distances**2)
     return mixed(depths, shapes)
 
 
 def spectrum(kind: str) -> Floats:
-    """What a camera without noise and offset sees of an average bean."""
+    """Return the spectrum of an average bean, without noise and offset."""
     return CONTINUUM - absorption(DEPTHS[kind])
 
 
 def smooth(normal: Floats) -> Floats:
-    """Smooth curves over the bands with a deviation of about 1; `normal` has `N_WAVES` columns."""
+    """Return smooth curves over the bands with a deviation of about 1."""
     place = (WAVELENGTHS - WAVELENGTHS[0]) / np.ptp(WAVELENGTHS)
     order = np.arange(N_WAVES)
     sizes = np.sqrt(2.0) / (1.0 + order)  # the slower a wave, the larger
@@ -97,7 +97,7 @@ class Spectra:
 
 
 class Camera:
-    """A simulated hyperspectral camera over a belt with coffee beans of three kinds.
+    """Simulated hyperspectral camera over a belt with coffee beans of three kinds.
 
     A bean reflects less light where its oil, water, starch and protein absorb it. How much there
     is of them differs between the kinds (`DEPTHS`), and by a tenth from bean to bean. Each reading
@@ -169,7 +169,7 @@ class Camera:
         self._made = 0  # readings
 
     def take(self, n: int) -> Spectra:
-        """The next `n` readings."""
+        """Return the next `n` readings."""
         weights = np.array([self.shares.get(kind, 0.0) for kind in KINDS])
         limits = np.cumsum(weights / weights.sum())[:-1]
         codes = np.searchsorted(limits, self._belt.random(n), side="right")
@@ -177,14 +177,14 @@ class Camera:
         return self._seen(codes, self._noise)
 
     def balanced(self, each: int) -> Spectra:
-        """Other readings, `each` of every kind, whatever comes by: to test with.
+        """Return further readings with `each` of every kind, for tests.
 
         They have random numbers of their own: asking for them changes nothing else.
         """
         return self._seen(np.tile(np.arange(len(KINDS)), each), self._test)
 
     def __iter__(self) -> Iterator[Sample]:
-        """Readings one by one, for ever, as River's streams give them; one each second."""
+        """Yield readings one by one for ever, one each second, like River's streams."""
         while True:
             where = {"device": self.device, "t": float(self._made)}
             spectra = self.take(1)
@@ -210,7 +210,7 @@ def cameras(
     noise: float = 1.0,
     spread: float = 1.0,
 ) -> list[Camera]:
-    """Several cameras, named camera-1, camera-2 and so on, that see different beans.
+    """Return several cameras, named camera-1, camera-2 and so on, that see different beans.
 
     Parameters
     ----------

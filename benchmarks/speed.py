@@ -66,7 +66,7 @@ Runs = dict[str, Callable[[], object]]
 
 
 def call_runs(models: dict[str, Classifier], data: Stream) -> Runs:
-    """A predicting and a learning pass for each model, once all have learnt `data`."""
+    """Return a predicting and a learning pass for each model, all trained on `data`."""
     samples = list(data.samples())
     runs: Runs = {}
     for name, model in models.items():
@@ -97,7 +97,7 @@ def learn_all(model: Classifier, samples: Iterable[Sample]) -> None:
 
 
 def floor_run(data: Stream) -> Callable[[], object]:
-    """The least a dict can cost: its values packed into a buffer that a kernel could read."""
+    """Return a run of the least work on a dict: packing its values into a buffer."""
     samples = list(data.samples())
     buffer = bytearray(8 * len(data.features))
     pack_into = struct.Struct(f"{len(data.features)}d").pack_into
@@ -111,7 +111,7 @@ def floor_run(data: Stream) -> Callable[[], object]:
 
 
 def array_costs(d: int, classes: int, repeats: int, n: int = 50_000) -> dict[str, float]:
-    """Cost per sample of the bare loop and of our models over arrays."""
+    """Return the cost per sample of the bare loop and of our models over arrays."""
     data = gaussians(d, classes, n)
     y = np.asarray(data.y, dtype=np.int64)
     learners: dict[str, Any] = {"bare": BareGLVQ(d, classes)}
@@ -124,7 +124,7 @@ def array_costs(d: int, classes: int, repeats: int, n: int = 50_000) -> dict[str
 
 
 def kernel_runs(model: Any, X: Any, y: Any) -> Runs:
-    """Our own GLVQ kernel with nothing around it: in a compiled loop, and called from Python."""
+    """Return runs of the bare GLVQ kernel: in a compiled loop, and called from Python."""
     engine, codes = model._engine, np.array([model.class_number(label) for label in y.tolist()])
     learn, memory = engine.learn_kernel, engine.memory
 
@@ -140,7 +140,7 @@ def kernel_runs(model: Any, X: Any, y: Any) -> Runs:
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything measured at one shape."""
+    """Measurements at one shape."""
 
     d: int
     classes: int
@@ -217,7 +217,7 @@ def growth_table(
     specs: Sequence[str],
     repeats: int,
 ) -> Table:
-    """Predict / learn cost of each model, a row for every value of one quantity."""
+    """Tabulate the cost of each model, one row for every value of a quantity."""
     table = Table(f"{title} (us per predict_proba_one / learn_one)", [column, *specs])
     for value, data, params in progress(cases, title):
         models = {spec: our_model(spec, **{**PLAIN, **params})() for spec in specs}
@@ -245,7 +245,7 @@ def growth_tables(repeats: int) -> list[Table]:
 
 
 def length_table(repeats: int, marks: Sequence[int] = (1, 10, 100, 1000)) -> Table:
-    """First and later thousands with growth and rehearsal on: a long stream may not get dearer."""
+    """Tabulate the cost of early and late samples: a long stream must not get slower."""
     table = Table(
         "Stream length, d=18, 7 classes, default parameters (us per learn_one)",
         ["model", *(f"thousand {mark}" for mark in marks)],
@@ -256,7 +256,7 @@ def length_table(repeats: int, marks: Sequence[int] = (1, 10, 100, 1000)) -> Tab
 
 
 def thousands_us(factory: Factory, marks: Sequence[int], repeats: int) -> list[float]:
-    """Cost of a sample in the thousands `marks`, all measured in turns once the stream is over."""
+    """Return the cost of a sample in the thousands `marks`, measured in turns at the end."""
     samples = list(gaussians(18, 7, 10_000).samples())
     twins = models_before(factory, samples, marks)
     best = [math.inf] * len(marks)
@@ -270,7 +270,7 @@ def thousands_us(factory: Factory, marks: Sequence[int], repeats: int) -> list[f
 def models_before(
     factory: Factory, samples: Sequence[Sample], marks: Sequence[int]
 ) -> list[Classifier]:
-    """Copies of one model as it was before each of the thousands `marks`."""
+    """Return copies of one model as it was before each of the thousands `marks`."""
     model, twins = factory(), []
     for thousand in range(1, max(marks) + 1):
         if thousand in marks:

@@ -1,4 +1,4 @@
-"""CPU of `import streamlvq` and of the first prediction, each in a fresh interpreter.
+"""CPU time of `import streamlvq` and of the first prediction, each in a fresh interpreter.
 
 python benchmarks/startup.py
 """

@@ -36,7 +36,7 @@ TIME_SHARE = 1 / 5
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the result: a model on a stream."""
+    """Result of one model on one stream."""
 
     model: str
     result: Result
@@ -44,7 +44,7 @@ class Entry:
 
 
 class PeerCache:
-    """Peers' results in a JSON file: they are slow and do not change while ours do."""
+    """JSON file with the results of peers, which are slow and do not change with our code."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -133,7 +133,7 @@ def summary_table(results: dict[str, list[Entry]], ours: Sequence[str]) -> Table
 
 
 def best_peer(entries: Sequence[Entry]) -> Entry | None:
-    """The most accurate River model that finished the stream."""
+    """Return the most accurate River model that finished the stream."""
     finished = [e for e in entries if e.model in RIVER and e.result.finished]
     return max(finished, key=lambda e: e.result.accuracy, default=None)
 

@@ -95,7 +95,7 @@ Floats = NDArray[np.float64]
 
 
 def principal_components(train: Floats, test: Floats) -> tuple[Floats, Floats]:
-    """At most `COMPONENTS` features; the directions come from the training part alone."""
+    """Reduce to at most `COMPONENTS` features, fitted to the training part."""
     if train.shape[1] <= COMPONENTS:
         return train, test
     mean = train.mean(axis=0)
@@ -105,7 +105,7 @@ def principal_components(train: Floats, test: Floats) -> tuple[Floats, Floats]:
 
 
 def folds(n: int, count: int, repeats: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Training and test indices of repeated cross-validation."""
+    """Yield training and test indices of repeated cross-validation."""
     for repeat in range(repeats):
         parts = np.array_split(np.random.default_rng(repeat).permutation(n), count)
         for k in range(count):
@@ -113,7 +113,7 @@ def folds(n: int, count: int, repeats: int) -> Iterator[tuple[NDArray[np.intp], 
 
 
 def make(model: str, prototypes: int) -> streamlvq.GLVQ:
-    """The thesis's model: a fixed number of prototypes, full matrices."""
+    """Return the thesis's model: a fixed number of prototypes, full matrices."""
     options: dict[str, Any] = {} if model == "GLVQ" else {"rank": None}
     built: streamlvq.GLVQ = getattr(streamlvq, model)(
         prototypes_per_class=prototypes,
@@ -128,7 +128,7 @@ def make(model: str, prototypes: int) -> streamlvq.GLVQ:
 
 
 def table_2_2(data: str, repeats: int, epochs: int, models: list[str]) -> Iterator[list[object]]:
-    """A row of the printed table for every cell of the published one."""
+    """Reproduce table 2.2: one row for every published cell."""
     stream = table_set(data)
     X, y = stream.X, np.asarray(stream.y)
     for model in models:
@@ -153,19 +153,19 @@ def table_2_2(data: str, repeats: int, epochs: int, models: list[str]) -> Iterat
 
 
 def relsim(model: streamlvq.GLVQ, X: Floats) -> tuple[NDArray[Any], Floats]:
-    """Label and relative similarity of each row."""
+    """Return label and relative similarity of each row."""
     rows = [dict(enumerate(row)) for row in X.tolist()]
     return model.predict_array(X), np.array([model.relsim_one(row) for row in rows])
 
 
 def coupled(model: streamlvq.PairwiseLVQ, X: Floats) -> tuple[NDArray[Any], Floats]:
-    """Label and largest probability of each row."""
+    """Return label and largest probability of each row."""
     probabilities = model.predict_proba_array(X)
     return np.array(model.classes)[probabilities.argmax(axis=1)], probabilities.max(axis=1)
 
 
 def answers(A: Floats, labels: NDArray[Any], B: Floats, epochs: int) -> Iterator[Any]:
-    """Method, labels and certainties: the pairs with every coupling, then the two with RelSim."""
+    """Yield method, labels and certainties: pairs with every coupling, then two with RelSim."""
     pairs = streamlvq.PairwiseLVQ(rank=None, rehearsal=0)
     pairs.train(A, labels, epochs=epochs, progress=False)
     for coupling in ("ht", "pkpd", "wlw1", "wlw2", "vote"):
@@ -178,7 +178,7 @@ def answers(A: Floats, labels: NDArray[Any], B: Floats, epochs: int) -> Iterator
 
 
 def table_4_2(data: str, repeats: int, epochs: int) -> Iterator[list[object]]:
-    """A row for every method: accuracy (table 4.2) and area (table 4.3)."""
+    """Reproduce tables 4.2 (accuracy) and 4.3 (area): one row for every method."""
     stream = table_set(data)
     X, y = stream.X, np.asarray(stream.y)
     scores: dict[str, list[tuple[float, float]]] = {}

@@ -1,4 +1,4 @@
-"""When a model should not answer: RelSim, probabilities and time, each in a picture.
+"""When a model should reject a reading: RelSim, probabilities and time, each in a plot.
 
 Two sensors watch a machine in three states. Three readings are put to two models: one that is
 clear, one between two states, and one from a sensor that has come loose. Then the machine runs for
@@ -43,7 +43,7 @@ Sample = tuple[dict[str, float], str, dict[str, Any]]
 
 
 def machine(minutes: int, lasts: float, seed: int) -> Iterator[Sample]:
-    """A reading every minute, its state, and where and when; a state lasts for `lasts` minutes."""
+    """Simulate one reading per minute with state, device and time; `lasts` is in minutes."""
     random = np.random.default_rng(seed)
     state = 0
     for minute in range(minutes):
@@ -58,7 +58,7 @@ def machine(minutes: int, lasts: float, seed: int) -> Iterator[Sample]:
 
 
 def decision_map(model: Any, samples: list[Sample]) -> Axes:
-    """Let a rejector learn, ask it about the three readings, and draw what it says everywhere."""
+    """Train a rejector, ask it about three readings, and draw its decisions."""
     for x, y, _ in samples:
         model.learn_one(x, y)
     X, y, _ = map(list, zip(*samples, strict=True))
@@ -91,7 +91,7 @@ def point_at(axes: Axes, at: tuple[float, ...], offset: tuple[int, int], text: s
 
 
 def over_time(title: str, axes: Axes, **settings: Any) -> None:
-    """Judge readings with windows of some kind, and draw the last of them."""
+    """Decide on readings with a kind of window, and draw the last of them."""
     integrator = streamlvq.TimeIntegrator(streamlvq.PairwiseLVQ(), **settings)
     model = streamlvq.ProbabilityRejector(integrator, threshold=0.9)
     samples = list(machine(LEARNT + SHOWN, 40, 48))  # a seed that shows all states
@@ -141,7 +141,7 @@ def three_windows() -> Figure:
 
 
 def curves() -> Figure:
-    """What accuracy costs in rejections, and whether probabilities can be believed."""
+    """Draw accuracy against rejections, and accuracy against probability."""
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
@@ -164,7 +164,7 @@ def curves() -> Figure:
 def judged(
     model: Any, samples: list[tuple[dict[str, float], str]]
 ) -> tuple[metrics.AccuracyRejectCurve, metrics.ExpectedCalibrationError]:
-    """Readings predicted before they are learnt, but for the first 300, which teach the basics."""
+    """Predict every reading before learning it, after a warm-up of 300."""
     curve, calibration = metrics.AccuracyRejectCurve(), metrics.ExpectedCalibrationError(bins=10)
     for place, (x, y) in enumerate(samples):
         if place >= 300:

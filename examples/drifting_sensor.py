@@ -1,4 +1,4 @@
-"""Sensors whose offset drifts, and what `half_life` does about it.
+"""Sensors whose offset drifts, and the effect of `half_life`.
 
 Four sensors watch a machine in three states. Each sensor's offset follows a slow swing of its own,
 wider than the distance between two states. A model that forgets keeps up with it; one that never
@@ -28,7 +28,7 @@ SETTINGS: tuple[dict[str, int], ...] = (
 
 
 def drifting(samples: int, swing: float, seed: int) -> Iterator[tuple[dict[str, float], str]]:
-    """Typical readings with noise, plus offsets that swing, each sensor at a speed of its own."""
+    """Simulate noisy readings with swinging offsets, at a different speed for each sensor."""
     random = np.random.default_rng(seed)
     speed = 2 * np.pi / random.uniform(1000, 2000, len(SENSORS))
     for step in range(samples):
@@ -39,7 +39,7 @@ def drifting(samples: int, swing: float, seed: int) -> Iterator[tuple[dict[str, 
 
 
 def accuracies(model: streamlvq.GLVQ, samples: int, swing: float, seed: int) -> list[float]:
-    """Accuracy in each quarter of the stream, predicting every reading before learning it."""
+    """Return the accuracy in each quarter of the stream, predicting before learning."""
     right = []
     for x, y in drifting(samples, swing, seed):
         right.append(model.predict_one(x) == y)

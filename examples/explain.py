@@ -1,4 +1,4 @@
-"""What a model has learnt: an explanation in words and three pictures.
+"""What a model has learnt: an explanation in words and three plots.
 
 Learns River's ImageSegments once, explains its decision about a few patches, and saves the pictures
 of `streamlvq.plot`: the decision regions, the relevances and the prototypes. Pictures need
@@ -21,7 +21,7 @@ os.environ["MPLBACKEND"] = "Agg"  # matplotlib writes files and opens no window
 
 
 def learnt(X: list[dict[str, float]], y: list[str]) -> streamlvq.GMLVQ:
-    """GMLVQ, because one shared metric can be drawn faithfully in a plane."""
+    """Train a GMLVQ, whose one shared metric can be drawn faithfully in a plane."""
     model = streamlvq.GMLVQ(max_prototypes_per_class=3)
     right = 0
     for x, label in zip(X, y, strict=True):
@@ -32,7 +32,7 @@ def learnt(X: list[dict[str, float]], y: list[str]) -> streamlvq.GMLVQ:
 
 
 def explain(model: streamlvq.GMLVQ, X: list[dict[str, float]], y: list[str]) -> None:
-    """The last patch of each of three classes."""
+    """Explain the last patch of each of three classes."""
     for wanted in ("sky", "cement", "window"):
         x = next(x for x, label in zip(reversed(X), reversed(y), strict=True) if label == wanted)
         print(f"A patch of {wanted} is called {model.explain_one(x)}\n")

@@ -1,4 +1,4 @@
-"""Three nodes whose sensors disagree: what each knows alone, and what all of them know together.
+"""Three nodes whose sensors disagree: accuracy of each alone, and of all fused.
 
 Three machines of the same kind are watched by sensors that were never calibrated against each
 other. Each node learns its own labelled readings and shares a snapshot: prototypes, metrics, and
@@ -41,7 +41,7 @@ Rows = npt.NDArray[np.float64]
 def readings(
     offset: Rows, count: int, seed: int, without: str | None = None
 ) -> tuple[Rows, list[str]]:
-    """Labelled readings of all states, or of all but one."""
+    """Simulate labelled readings of all states, or of all but one."""
     random = np.random.default_rng(seed)
     known = [k for k, state in enumerate(STATES) if state != without]
     states = random.choice(known, count)
@@ -50,7 +50,7 @@ def readings(
 
 
 def learnt(node: str, seed: int) -> Snapshot:
-    """What a node shares after one pass over its own readings."""
+    """Return the snapshot that a node shares after one pass over its own readings."""
     model = streamlvq.GMLVQ()
     rows, labels = readings(OFFSETS[node], 600, seed, NEVER_SEEN.get(node))
     model.learn_array(rows, labels, features=SENSORS)
@@ -58,14 +58,14 @@ def learnt(node: str, seed: int) -> Snapshot:
 
 
 def accuracy(model: Any, offset: Rows, seed: int = 99) -> float:
-    """On readings of a node that nobody has learnt."""
+    """Return the accuracy on new readings of a node."""
     rows, labels = readings(offset, 1000, seed)
     said = [model.predict_one(dict(zip(SENSORS, row.tolist(), strict=True))) for row in rows]
     return float(np.mean([a == b for a, b in zip(said, labels, strict=True)]))
 
 
 def compare(snapshots: list[Snapshot], fused: Fused) -> dict[str, list[float]]:
-    """Accuracy of each node alone, fused as it is, and fused with the correction."""
+    """Compare the accuracy of each node alone, fused uncorrected, and fused with the correction."""
     raw = fuse(snapshots, drift="none")
     found: dict[str, list[float]] = {}
     print("accuracy  alone  fused  fused and corrected   gained")
@@ -80,7 +80,7 @@ def compare(snapshots: list[Snapshot], fused: Fused) -> dict[str, list[float]]:
 
 
 def join(fused: Fused) -> None:
-    """A sensor that nobody knows, and six labelled readings of two states."""
+    """Add a new sensor, given six labelled readings of two states."""
     offset = np.array([8.0, 3.0, 1.0, -1.0])
     rows, labels = readings(offset, 6, 7, without="worn bearing")
     model = new_node(fused, rows, labels, features=SENSORS)
@@ -89,7 +89,7 @@ def join(fused: Fused) -> None:
 
 
 def draw(fused: Fused, found: dict[str, list[float]], path: Path) -> None:
-    """Who shares classes with whom, and what each node has of it."""
+    """Draw the sharing graph, and the accuracy of each node."""
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")

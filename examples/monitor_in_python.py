@@ -38,7 +38,7 @@ PHASES = {
 
 
 def batch(machine: synth.Machine, first: int, count: int) -> tuple[Readings, list[str]]:
-    """The next readings of a machine as the monitor takes them, and what it really did."""
+    """Return the next readings of a machine for the monitor, and their true states."""
     samples = machine.take(count)
     sequences = list(range(first, first + count))
     readings = Readings.of(
@@ -53,13 +53,13 @@ def batch(machine: synth.Machine, first: int, count: int) -> tuple[Readings, lis
 
 
 def late_labels(device: str, now: int) -> Iterator[LateLabel]:
-    """What the technician says about the readings since the fault began."""
+    """Return the technician's labels for the readings since the fault began."""
     for sequence in range(BEGINS, now):
         yield LateLabel(device, "", FAULT, None, sequence)
 
 
 class Tally:
-    """Decisions of a phase beside the truth."""
+    """Counts of decisions in a phase, against the true states."""
 
     def __init__(self) -> None:
         self.decided = self.accepted = self.right = self.known = 0

@@ -1,4 +1,4 @@
-"""A stream of image patches, learnt one by one, and a look inside the model.
+"""Learn a stream of image patches one by one, and look inside the model.
 
 River's ImageSegments has 2310 patches of outdoor photographs, described by 18 numbers each; the
 model says whether a patch shows sky, grass, brick and so on. Each patch is predicted first and

@@ -1,4 +1,4 @@
-"""A model in the place of a River classifier: same pipelines, same evaluation.
+"""A streamlvq model in River pipelines and evaluation.
 
 Three pipelines see the same stream: River's scaled logistic regression, one for each class; a model
 of ours, which needs no scaler; and the same model on colours only, chosen by `compose.Select`.
@@ -40,7 +40,7 @@ def pipelines() -> dict[str, Any]:
 
 
 def compile_kernels() -> None:
-    """Before the clock starts: the first call of a process loads the compiled code."""
+    """Load the compiled kernels before the clock starts."""
     model = streamlvq.GLVQ()
     model.learn_one({"a": 0.0}, "warm")
     model.predict_one({"a": 0.0})

@@ -1,4 +1,4 @@
-"""A log of simulated machines as CSV, to try `streamlvq replay` on.
+"""Write a CSV log of simulated machines, to try `streamlvq replay` on.
 
 python examples/simulated_log.py plant.csv
 streamlvq replay plant.csv --label state --device device --time t --report plant.html

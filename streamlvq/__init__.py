@@ -24,6 +24,12 @@ from streamlvq.models import (
 from streamlvq.records import Decision, Integrated
 from streamlvq.wrappers import FeatureTransform, ProbabilityRejector, RelSimRejector, TimeIntegrator
 
+if TYPE_CHECKING:
+    from streamlvq.fusion.fuse import fuse
+    from streamlvq.monitor import Monitor
+    from streamlvq.snapshot import Snapshot
+
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -55,11 +61,6 @@ __all__ = [
 # What not every program needs: modules, and classes with the modules that they are in.
 _MODULES = ("coupling", "fusion", "metrics", "plot", "robustness", "synth")
 _CLASSES = {"Monitor": "monitor", "Snapshot": "snapshot", "fuse": "fusion"}
-
-if TYPE_CHECKING:
-    from streamlvq.fusion.fuse import fuse
-    from streamlvq.monitor import Monitor
-    from streamlvq.snapshot import Snapshot
 
 
 def __getattr__(name: str) -> Any:

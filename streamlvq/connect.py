@@ -1,4 +1,4 @@
-"""What a connector is, and where those that are installed are found.
+"""Interfaces of connectors, and the look-up of installed ones.
 
 Two kinds: a *link* is a live connection that readings come from and decisions go to; a *log* is a
 file of readings or messages. Packages register theirs as entry points of the groups
@@ -27,6 +27,7 @@ from streamlvq.text import suggestion
 if TYPE_CHECKING:
     from streamlvq.config import Broker, Fields
 
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,17 +35,17 @@ NO_TOPIC = ""  # the topic of a message that is a row of a file
 
 
 class Message(NamedTuple):
-    """Something that came: from a broker, or from a recording of one."""
+    """A message received from a broker or read from a recording."""
 
     topic: str
     payload: bytes
     received: float  # seconds since 1970, by the clock of whoever received it
-    redelivered: bool = False  # the broker says that it may have come before
-    key: Any = None  # how the link knows it when it is to be acknowledged; None: no need to
+    redelivered: bool = False  # the broker may have delivered it before
+    key: Any = None  # identifies it to `Link.acknowledge`; None: needs none
 
 
 class Outgoing(NamedTuple):
-    """Something to send."""
+    """A message to publish."""
 
     topic: str
     payload: bytes
@@ -53,15 +54,15 @@ class Outgoing(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """A topic filter to listen to.
+    """A topic filter to subscribe to.
 
     Attributes
     ----------
     filter, qos
-        What, and how surely.
+        The filter and its quality of service.
     always_retained
-        Whether retained messages are wanted after every connect, not only when the subscription is
-        new; for those of which only the last one counts.
+        Whether to receive retained messages after every connect, not only when the subscription is
+        new; for topics of which only the last message counts.
     """
 
     filter: str
@@ -70,22 +71,22 @@ class Subscription(NamedTuple):
 
 
 class Link(abc.ABC):
-    """A live connection, both ways.
+    """Live connection to a broker, in both directions.
 
-    One thread uses it. `read` and `publish` run the network; there are no threads behind it, so
-    nothing dies silently, and what is not read yet waits at the broker. What was published before
-    `acknowledge` reaches the broker before the acknowledgement does.
+    For use by one thread. `read` and `publish` run the network; there are no background threads, so
+    nothing dies silently, and unread messages wait at the broker. Messages published before
+    `acknowledge` reach the broker before the acknowledgement does.
 
     Parameters
     ----------
     broker
-        Where, and as whom.
+        Address and credentials.
     subscriptions
-        What to listen to, in this session and after every reconnect.
+        Topic filters, for this session and after every reconnect.
     will
-        What the broker is to say if this client vanishes.
+        Message that the broker publishes if this client vanishes.
     birth
-        What to say after every connect.
+        Message to publish after every connect.
 
     `previous_filters` are topic filters of earlier configurations; the broker is asked to forget
     those that are not subscribed to any more. Set it before the first `read`.
@@ -107,12 +108,12 @@ class Link(abc.ABC):
     @property
     @abc.abstractmethod
     def connected(self) -> bool:
-        """Whether the broker has accepted us and nothing has gone wrong since."""
+        """Whether the broker has accepted the connection and it still works."""
 
     @property
     @abc.abstractmethod
     def counters(self) -> dict[str, int]:
-        """What happened since the start.
+        """Event counts since the start.
 
         connects, connect_failures, received, redelivered, published, dropped.
         """
@@ -120,32 +121,35 @@ class Link(abc.ABC):
     @property
     @abc.abstractmethod
     def error(self) -> str | None:
-        """Why it is not connected, for people; None if all is well."""
+        """Why the link is not connected, as text for people; None if it is."""
 
     @abc.abstractmethod
     def read(self, timeout: float) -> list[Message]:
-        """Messages that came, [] if none did within `timeout` seconds.
+        """Return received messages, [] if none arrived within `timeout` seconds.
 
-        Connects if need be, for ever, with a delay that grows up to `broker.reconnect_max_seconds`;
-        a broker that is away is no error.
+        Reconnects for ever, with a delay that grows up to `broker.reconnect_max_seconds`; an
+        unreachable broker is not an error.
         """
 
     @abc.abstractmethod
     def publish(self, messages: Iterable[Outgoing]) -> None:
-        """Send, without waiting for an answer. QoS 0 is dropped (and counted) when not connected
-        or when the broker does not take it; QoS 1 is kept, up to `broker.outgoing_limit`."""
+        """Send messages without waiting for an answer.
+
+        QoS 0 is dropped (and counted) when not connected or when the broker does not take it;
+        QoS 1 is kept, up to `broker.outgoing_limit`.
+        """
 
     @abc.abstractmethod
     def acknowledge(self, messages: Sequence[Message]) -> None:
-        """The effect of these is durable; the broker may forget them."""
+        """Tell the broker that it may forget these messages: their effect is durable."""
 
     @abc.abstractmethod
     def close(self, farewell: Sequence[Outgoing] = ()) -> None:
-        """Send what is owed and the farewell, then disconnect; the session stays at the broker."""
+        """Send queued messages and the farewell, then disconnect; the broker keeps the session."""
 
 
 class Log(abc.ABC):
-    """A file of readings (rows) or of messages (topic and payload).
+    """File of readings (rows) or of messages (topic and payload).
 
     Parameters
     ----------
@@ -153,7 +157,7 @@ class Log(abc.ABC):
         The file; one that ends in `.gz` is compressed.
     fields
         Which columns are features, label, time, sequence number and device. Logs of messages
-        have no use for it: their payloads are decoded like those of a broker.
+        ignore it: their payloads are decoded like those of a broker.
     """
 
     format = ""  # the name that it is installed by
@@ -162,51 +166,51 @@ class Log(abc.ABC):
     def __init__(self, path: Path, fields: Fields | None = None) -> None:
         self.path = path
         self.fields = fields
-        self.notes: list[str] = []  # what people should know about how it is read
+        self.notes: list[str] = []  # remarks for people on how it is read
 
     @classmethod
     @abc.abstractmethod
     def recognises(cls, name: str, head: bytes) -> bool:
-        """Whether a file of this name that begins like this is such a log."""
+        """Return True if a file with this name and first bytes is a log of this format."""
 
     @abc.abstractmethod
     def open(self) -> None:
-        """Prepare to read from the start; raises if this is no such log."""
+        """Prepare to read from the start; raises if the file is not a log of this format."""
 
     @abc.abstractmethod
     def read(self) -> Sequence[Message] | Readings | None:
-        """The next batch, None at the end. Rows that make no sense are in `refused`."""
+        """Return the next batch, None at the end. Invalid rows are listed in `refused`."""
 
     @property
     @abc.abstractmethod
     def progress(self) -> tuple[int, int]:
-        """Bytes of the file (as stored) read so far, and in all."""
+        """Bytes read so far and in total, as stored in the file."""
 
     @property
     def refused(self) -> list[str]:
-        """What was wrong with rows of the last batch, with their line numbers."""
+        """Problems with rows of the last batch, with their line numbers."""
         return []
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the file; nothing if it is not open."""
+        """Close the file; does nothing if it is not open."""
 
     @classmethod
     def writer(cls, path: Path) -> LogWriter:
-        """Writes such a log, at the end of what is there; not every format can be written."""
+        """Return a writer that appends to such a log; not every format can be written."""
         raise UnknownConnectorError(f"{path}: {cls.__name__} can only be read")
 
 
 class LogWriter(abc.ABC):
-    """Writes a log of messages."""
+    """Writer of a log of messages."""
 
     @abc.abstractmethod
     def write(self, messages: Iterable[Message]) -> None:
-        """Add these, in this order."""
+        """Append messages in this order."""
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Let the file have all of it."""
+        """Flush everything to the file."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -220,16 +224,16 @@ class LogWriter(abc.ABC):
 
 
 class UnknownConnectorError(StreamLVQError, ValueError):
-    """No package that is installed provides this connector."""
+    """A connector that no installed package provides."""
 
 
 def links() -> dict[str, type[Link]]:
-    """The installed links, by the scheme of the URLs that they serve."""
-    return _installed("streamlvq.links")
+    """Return the installed links, by the URL scheme that they serve."""
+    return _load_installed("streamlvq.links")
 
 
 def link_for(url: str) -> type[Link]:
-    """The link that serves a URL; raises `UnknownConnectorError`."""
+    """Return the link that serves a URL; raises `UnknownConnectorError` if there is none."""
     known = links()
     scheme = urlsplit(url).scheme
     if scheme not in known:
@@ -266,12 +270,12 @@ def guest_session(broker: Broker, purpose: str, **changes: Any) -> Broker:
 
 
 def logs() -> dict[str, type[Log]]:
-    """The installed logs, by the name of their format."""
-    return _installed("streamlvq.logs")
+    """Return the installed logs, by the name of their format."""
+    return _load_installed("streamlvq.logs")
 
 
-def _installed(group: str) -> dict[str, Any]:
-    """All that can be loaded: a package that is broken must not take the others with it."""
+def _load_installed(group: str) -> dict[str, Any]:
+    """Load the entry points of a group, skipping broken packages with a warning."""
     found = {}
     for point in entry_points(group=group):
         try:
@@ -281,21 +285,21 @@ def _installed(group: str) -> dict[str, Any]:
     return found
 
 
-_HEAD = 1 << 16  # bytes that tell formats apart
-_GENERAL = ("jsonl", "csv")  # formats that much else looks like: asked last
+_HEAD_BYTES = 1 << 16  # bytes that tell formats apart
+_GENERIC_FORMATS = ("jsonl", "csv")  # formats that resemble others: tried last
 
 
 def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Log:
-    """Open a file of readings or messages, ready to be read.
+    """Open a file of readings or messages for reading.
 
     Parameters
     ----------
     path
         The file; one that ends in `.gz` is compressed.
     fields
-        Which columns are what, as in a configuration; None for the defaults.
+        Roles of columns, as in a configuration; None for the defaults.
     format
-        The name of the format, one of `logs()`; None to find out from the file.
+        Name of the format, one of `logs()`; None to recognise it from the file.
 
     Examples
     --------
@@ -312,7 +316,7 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
     known = logs()
     path = Path(path)
     if format is None:
-        format = _recognised(path, known)
+        format = _recognise(path, known)
     if format not in known:
         raise UnknownConnectorError(
             f"expected a format among {sorted(known)}, got {format!r}{suggestion(format, known)}"
@@ -323,26 +327,29 @@ def open_log(path: Path, fields: Fields | None, format: str | None = None) -> Lo
     return log
 
 
-def _recognised(path: Path, known: dict[str, type[Log]]) -> str:
-    """The format of a file: the most specific one that says it is."""
-    head = _head(path)
-    order = [*sorted(known.keys() - set(_GENERAL)), *(name for name in _GENERAL if name in known)]
+def _recognise(path: Path, known: dict[str, type[Log]]) -> str:
+    """Return the most specific format that recognises a file."""
+    head = _read_head(path)
+    order = [
+        *sorted(known.keys() - set(_GENERIC_FORMATS)),
+        *(name for name in _GENERIC_FORMATS if name in known),
+    ]
     for name in order:
         if known[name].recognises(path.name, head):
             return name
     raise UnknownConnectorError(
         f"{path}: expected a log of a known format {sorted(known)}, got a file that begins with "
-        f"{head[:40]!r}: say which it is with --format (in Python: format=...)"
+        f"{head[:40]!r}; name the format with --format (in Python: format=...)"
     )
 
 
-def _head(path: Path) -> bytes:
-    """How a file begins, uncompressed."""
+def _read_head(path: Path) -> bytes:
+    """Return the first bytes of a file, uncompressed."""
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(_HEAD_BYTES)
     if path.suffix != ".gz":
         return head
     try:
-        return zlib.decompressobj(31).decompress(head, _HEAD)
+        return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
     except zlib.error as error:
         raise UnknownConnectorError(f"{path}: expected gzip data, got {head[:40]!r}") from error

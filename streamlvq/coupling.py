@@ -8,11 +8,8 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.arrays import Floats
 from streamlvq.kernels.layout import COUPLINGS, coupling_scratch
-
-__all__ = ["couple"]
-
-Floats = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-6  # allowed deviation of a pair's two probabilities from a sum of one
 

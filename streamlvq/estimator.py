@@ -1,4 +1,4 @@
-"""The state of models and wrappers as data, and what other packages may ask of them.
+"""States of models and wrappers as data, and the interface to models and wrappers.
 
 A model or wrapper gives its whole state as an `EstimatorState` and is rebuilt from one, bit for
 bit. `streamlvq.snapshot` turns states into bytes, `streamlvq.fusion` reads and writes them; neither
@@ -16,22 +16,20 @@ from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from streamlvq.arrays import Array
 from streamlvq.errors import SnapshotError
+from streamlvq.registry import MODELS
 
-Array = npt.NDArray[Any]
-
-MAX_NUMBERS = 2**28  # in one model, unless the caller allows more: 2 GiB
+MAX_NUMBERS = 2**28  # in one untrusted model, unless the caller allows more: 2 GiB
 TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself
-PACKAGES = ("streamlvq.models", "streamlvq.wrappers")
-# What a constructor, or a memory that is handed back, may raise when it is given false numbers.
-INVALID = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
+# Raised by constructors and wrappers that are given an invalid state.
+INVALID_STATE_ERRORS = (ValueError, TypeError, OverflowError, KeyError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True)
 class StateLimits:
-    """How much a state may ask for, whatever it says about itself."""
+    """Limits on what a state may make its reader allocate."""
 
     max_numbers: int = MAX_NUMBERS  # that a model allocates
 
@@ -54,7 +52,7 @@ class EstimatorState:
     arrays
         What was learnt, by name.
     extra
-        What JSON can say beside the arrays: `features`, `classes`, `columns` and `sizes` of a
+        JSON-compatible values beside the arrays: `features`, `classes`, `columns` and `sizes` of a
         model, `memory` of a wrapper (None if it was left out).
     parts
         `"classifier"` inside a wrapper, or the named members of a committee.
@@ -69,7 +67,7 @@ class EstimatorState:
 
     @property
     def innermost(self) -> EstimatorState:
-        """The state of the model or committee inside all wrappers."""
+        """State of the model or committee inside all wrappers."""
         state = self
         while "classifier" in state.parts:
             state = state.parts["classifier"]
@@ -79,22 +77,22 @@ class EstimatorState:
         """Return True if both are equal to the last bit."""
         return (
             (self.kind, self.parts.keys()) == (other.kind, other.parts.keys())
-            and _same(self.parameters, other.parameters)
-            and _same(self.extra, other.extra)
+            and _same_value(self.parameters, other.parameters)
+            and _same_value(self.extra, other.extra)
             and self.arrays.keys() == other.arrays.keys()
             and all(_same_bits(each, other.arrays[name]) for name, each in self.arrays.items())
             and all(each.same_as(other.parts[name]) for name, each in self.parts.items())
         )
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Compare values by type as well: 1, 1.0 and True are different labels in a file."""
+def _same_value(one: Any, other: Any) -> bool:
+    """Compare values and their types: 1, 1.0 and True are different labels in a file."""
     if isinstance(one, EstimatorState) and isinstance(other, EstimatorState):
         return one.same_as(other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_same_value(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_same_value, one, other))
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
@@ -112,16 +110,16 @@ class Estimator(Protocol):
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The labels learnt so far, in the order of their appearance."""
+        """Labels learnt so far, in the order of their appearance."""
 
     @property
     def samples(self) -> int:
-        """Labelled samples learnt so far."""
+        """Number of labelled samples learnt so far."""
 
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Copy everything; without `readings` leave out what is about single readings.
+        """Copy the whole state; without `readings` leave out single readings.
 
         Raises `SnapshotError` for what `from_state` with the same limits would refuse.
         """
@@ -138,25 +136,29 @@ class Estimator(Protocol):
 
 
 @functools.cache
-def kinds(package: str) -> Mapping[str, type[Any]]:
-    """The classes that a package exports, by name."""
-    module = importlib.import_module(package)
+def wrapper_classes() -> Mapping[str, type[Any]]:
+    """Return the wrappers of streamlvq, by name."""
+    module = importlib.import_module("streamlvq.wrappers")
     return MappingProxyType({name: getattr(module, name) for name in module.__all__})
 
 
 def estimator_class(kind: str) -> type[Any]:
     """Return the model or wrapper of this name; raises `SnapshotError` if there is none."""
-    for package in PACKAGES:
-        if kind in kinds(package):
-            return kinds(package)[kind]
-    known = ", ".join(name for package in PACKAGES for name in kinds(package))
+    if kind in MODELS:
+        model: type[Any] = MODELS[kind]
+        return model
+    if kind in wrapper_classes():
+        return wrapper_classes()[kind]
+    known = ", ".join([*MODELS, *wrapper_classes()])
     raise SnapshotError(f"expected one of {known}, got {kind[:80]!r}")
 
 
 def is_ours(estimator: Any) -> bool:
-    """Return True for a model or wrapper of streamlvq itself, not for a subclass of one."""
+    """Return True for a registered model or a wrapper of streamlvq, not for a subclass of one."""
     # `type`, because `isinstance` sees through pipelines
-    return any(type(estimator) in kinds(package).values() for package in PACKAGES)
+    name = type(estimator).__name__
+    known = name in MODELS or name in wrapper_classes()
+    return known and type(estimator) is estimator_class(name)
 
 
 def check_ours(estimator: Any) -> None:
@@ -168,7 +170,7 @@ def check_ours(estimator: Any) -> None:
 
 
 def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any:
-    """Rebuild the model or wrapper that a state is of; raises `SnapshotError` if it cannot be.
+    """Rebuild the model or wrapper of a state; raises `SnapshotError` if it cannot be.
 
     Examples
     --------
@@ -191,19 +193,19 @@ def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMI
 # --- parameters -----------------------------------------------------------------------------------
 
 
-_PARAMETERS: dict[type[Any], tuple[str, ...]] = {}  # a signature takes longer than all the rest
+_PARAMETER_NAMES: dict[type[Any], tuple[str, ...]] = {}  # a cache: inspecting signatures is slow
 
 
 def parameter_names(cls: type[Any]) -> tuple[str, ...]:
-    """The parameters of a model or wrapper, without what it wraps."""
-    if cls not in _PARAMETERS:
+    """Return the constructor arguments of a model or wrapper, without the wrapped classifier."""
+    if cls not in _PARAMETER_NAMES:
         names = inspect.signature(cls).parameters
-        _PARAMETERS[cls] = tuple(name for name in names if name != "classifier")
-    return _PARAMETERS[cls]
+        _PARAMETER_NAMES[cls] = tuple(name for name in names if name != "classifier")
+    return _PARAMETER_NAMES[cls]
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
-    """Copy the constructor arguments of a model or wrapper, without what it wraps."""
+    """Copy the constructor arguments of a model or wrapper, without the wrapped classifier."""
     values = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
     return {name: _copied(value) for name, value in values.items()}
 
@@ -226,7 +228,7 @@ def construct(cls: type[Any], parameters: Mapping[str, Any], **more: Any) -> Any
         )
     try:
         return cls(**more, **parameters)
-    except INVALID as error:
+    except INVALID_STATE_ERRORS as error:
         raise SnapshotError(f"{cls.__name__}: expected other parameters: {error}") from error
 
 
@@ -240,7 +242,7 @@ def check_between(what: str, value: int, low: int, high: int) -> None:
 
 
 def check_distinct(names: list[Any], what: str) -> None:
-    """Raise `SnapshotError` if a name comes twice."""
+    """Raise `SnapshotError` if a name occurs twice."""
     try:
         distinct = len(set(names)) == len(names)
     except TypeError as error:
@@ -250,5 +252,5 @@ def check_distinct(names: list[Any], what: str) -> None:
 
 
 def without_numpy(value: Any) -> Any:
-    """A numpy scalar as the Python number that it stands for; anything else as it is."""
+    """Convert a numpy scalar to a Python number; return anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value

@@ -6,7 +6,7 @@ Readings travel in columns, because looking at each by itself would cost more th
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Label = Hashable
-Rows = npt.NDArray[np.float64]
+from streamlvq.arrays import Label, Rows
+
 Hint = Literal["iso_time"]  # a likely cause: times are texts, but `time_unit` says numbers
 Model = Literal["local", "fused"]  # who decides: the model that learns here, or the fleet's
 
@@ -185,13 +185,13 @@ class Refused(NamedTuple):
     hint: Hint | None = None  # what is probably wrong with the configuration
 
 
-def failure(source: int, error: Exception) -> Refused:
+def internal_error(source: int, error: Exception) -> Refused:
     """A message that brought out a defect of ours."""
     text = f"a defect of streamlvq, please report it: {type(error).__name__}: {error}"
     return Refused(source, "failure", text, type(error).__name__)
 
 
-REFUSALS = (
+REFUSAL_REASONS = (
     "topic",  # no template matches
     "payload",  # not what the format says, or too large
     "field",  # a field is missing or of the wrong type
@@ -303,23 +303,3 @@ class Decisions:
 def label_text(label: Label) -> str:
     """A label as a key of JSON and of topics."""
     return label if isinstance(label, str) else str(label)
-
-
-__all__ = [
-    "NO_KEY",
-    "REFUSALS",
-    "UNNAMED_DEVICE",
-    "DecisionRecord",
-    "Decisions",
-    "DedupWindow",
-    "Event",
-    "Hint",
-    "Label",
-    "LateLabel",
-    "Model",
-    "Readings",
-    "Refused",
-    "Rows",
-    "failure",
-    "label_text",
-]

@@ -1,4 +1,4 @@
-r"""Where a value is in a payload, written as `motor.vib.x`.
+r"""Field paths: where a value is in a payload, written as `motor.vib.x`.
 
 Each step is the key of an object, or the position in an array (from 0). A key that holds a dot, a
 quote or a backslash itself is written with a backslash before it (`motor.vib\.x`) or in quotes
@@ -21,19 +21,19 @@ _SPECIAL = re.compile(r'([.\\"])')
 
 
 class FieldsError(StreamLVQError, ValueError):
-    """What is said about the fields of payloads cannot be meant."""
+    """An invalid description of the fields of payloads."""
 
 
-class _Nothing:
+class _Absent:
     def __repr__(self) -> str:
-        return "nothing"
+        return "nothing"  # in messages: "expected ..., got nothing"
 
 
-NOTHING: Any = _Nothing()  # there is no such field; None is one that is null
+ABSENT: Any = _Absent()  # there is no such field; None is a field that is null
 
 
 def parse_path(text: str) -> Path:
-    r"""The steps of a path.
+    r"""Split a path into its steps.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def parse_path(text: str) -> Path:
 
 
 def join_path(steps: Sequence[str]) -> str:
-    r"""The path of these steps, as `parse_path` reads it.
+    r"""Join steps to a path that `parse_path` reads.
 
     Examples
     --------
@@ -74,18 +74,18 @@ def join_path(steps: Sequence[str]) -> str:
 
 
 def pick(value: Any, path: Path) -> Any:
-    """What is there, `NOTHING` if nothing is."""
+    """Return the value at a path, `ABSENT` if there is none."""
     for step in path:
         if isinstance(value, dict):
-            value = value.get(step, NOTHING)
+            value = value.get(step, ABSENT)
         elif isinstance(value, list):
             value = _at(value, step)
         else:
-            return NOTHING
+            return ABSENT
     return value
 
 
 def _at(values: list[Any], step: str) -> Any:
     if not (step.isascii() and step.isdigit() and len(step) < 10):
-        return NOTHING
-    return values[int(step)] if int(step) < len(values) else NOTHING
+        return ABSENT
+    return values[int(step)] if int(step) < len(values) else ABSENT

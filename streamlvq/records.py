@@ -1,4 +1,4 @@
-"""What models answer when they are asked about themselves."""
+"""Answers of models and wrappers: prototypes, explanations and decisions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Prototype:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a reading was given its label.
+    """Explanation of a prediction: the prototypes and features that decided it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Explanation:
 
 
 class Integrated(NamedTuple):
-    """What successive readings of a device say together.
+    """Combined answer for successive readings of a device.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Integrated(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A label, or why there is none.
+    """Label of a reading, or the reason why it was rejected.
 
     Parameters
     ----------

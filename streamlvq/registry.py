@@ -1,8 +1,7 @@
-"""Names of exchangeable parts, imported when they are first used.
+"""Registries of exchangeable parts, which are imported on first use.
 
-A new part is one class in a file of its own and one line here. Whoever offers a choice (the schema
-of configurations, the command line, documentation) reads names and summaries from these registries
-without importing what they name.
+A new part is one class in its own file and one line here. The configuration schema, the command
+line and the documentation read names and summaries from here without importing the parts.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ class UnknownNameError(StreamLVQError, LookupError):
 
 
 class DuplicateNameError(StreamLVQError, ValueError):
-    """A name that is in the registry already."""
+    """A name that is already registered."""
 
 
 class Registry(Generic[T]):
-    """An ordered collection of named parts that are imported on first use.
+    """Ordered collection of named parts that are imported on first use.
 
     Parameters
     ----------
     kind
-        What the parts are, in a word or two: it begins the messages of errors.
+        What the parts are, in a word or two; error messages begin with it.
     entries
         By name: where a part is ("package.module:attribute"), and a summary of a few words.
 
@@ -76,12 +75,12 @@ class Registry(Generic[T]):
             self.register(name, target, summary)
 
     def register(self, name: str, part: str | T, summary: str) -> None:
-        """Add one more, at the end.
+        """Add a part at the end.
 
         Parameters
         ----------
         name
-            What it is asked for by.
+            Name to look it up by.
         part
             The part itself, or where it is: "package.module:attribute".
         summary
@@ -102,7 +101,7 @@ class Registry(Generic[T]):
         self._summaries[name] = summary
 
     def remove(self, name: str) -> None:
-        """Take out a part, such as one that a test has registered."""
+        """Remove a part, such as one that a test has registered."""
         self.check(name)
         del self._summaries[name]
         self._targets.pop(name, None)
@@ -110,7 +109,7 @@ class Registry(Generic[T]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, in the order in which they were registered."""
+        """All names, in the order of their registration."""
         return tuple(self._summaries)
 
     def check(self, name: object) -> None:
@@ -119,12 +118,12 @@ class Registry(Generic[T]):
             raise UnknownNameError(self.kind, name, self.names)
 
     def summary(self, name: str) -> str:
-        """A few words about a part, without importing it."""
+        """Return the summary of a part, without importing it."""
         self.check(name)
         return self._summaries[name]
 
     def described(self) -> str:
-        """All names with their summaries, as a list in a sentence.
+        """Return all names with their summaries, as a list in a sentence.
 
         Examples
         --------
@@ -183,6 +182,48 @@ AGGREGATORS: Registry[Any] = Registry(
         "geometric_median": (
             "streamlvq.fusion.aggregators:GeometricMedian",
             "robust: point closest to all together",
+        ),
+    },
+)
+
+# Models, in the order in which they are listed to people.
+MODELS: Registry[Any] = Registry(
+    "model",
+    {
+        "GLVQ": ("streamlvq.models:GLVQ", "generalized LVQ"),
+        "GMLVQ": ("streamlvq.models:GMLVQ", "GLVQ with one matrix for all prototypes"),
+        "GRLVQ": ("streamlvq.models:GRLVQ", "GLVQ with a relevance for each feature"),
+        "LGMLVQ": ("streamlvq.models:LGMLVQ", "GMLVQ with a matrix for each prototype"),
+        "LGRLVQ": ("streamlvq.models:LGRLVQ", "GRLVQ with relevances for each prototype"),
+        "LMRSLVQ": ("streamlvq.models:LMRSLVQ", "MRSLVQ with a matrix for each prototype"),
+        "LVQ1": ("streamlvq.models:LVQ1", "Kohonen's LVQ: the closest prototype learns"),
+        "LVQ3": ("streamlvq.models:LVQ3", "LVQ2.1 that also attracts two prototypes of one class"),
+        "LVQ21": ("streamlvq.models:LVQ21", "LVQ2.1: the two closest prototypes learn"),
+        "MRSLVQ": ("streamlvq.models:MRSLVQ", "RSLVQ with one matrix for all prototypes"),
+        "OLVQ1": ("streamlvq.models:OLVQ1", "LVQ1 with a learning rate for each prototype"),
+        "RSLVQ": ("streamlvq.models:RSLVQ", "robust soft LVQ"),
+        "LVQCommittee": (
+            "streamlvq.models:LVQCommittee",
+            "a metric learner and a drift follower, combined",
+        ),
+        "PairwiseLVQ": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
+    },
+)
+
+# Payload formats: functions that return a `streamlvq.payloads.reader.Reader` for a section of the
+# configuration that says where the fields are.
+FORMATS: Registry[Any] = Registry(
+    "format",
+    {
+        "json": ("streamlvq.payloads.formats:json_reader", "an object"),
+        "json_array": (
+            "streamlvq.payloads.formats:json_array_reader",
+            "an array of numbers, named by columns",
+        ),
+        "msgpack": ("streamlvq.payloads.formats:msgpack_reader", "a map"),
+        "float32": (
+            "streamlvq.payloads.formats:float32_reader",
+            "raw little-endian numbers, named by columns",
         ),
     },
 )

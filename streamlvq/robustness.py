@@ -10,29 +10,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from streamlvq.engine import Engine
+from streamlvq.arrays import Bools, Floats, Ints, Label, Reading
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
-from streamlvq.models.array_classifier import Label
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.engine import Engine
 from streamlvq.models.parameters import check_range
-from streamlvq.state import Floats, Ints
-from streamlvq.vectorize import Reading
 
-__all__ = [
-    "AcceptanceBall",
-    "Certificate",
-    "acceptance_ball",
-    "certificate",
-    "is_outlier",
-    "prototype_distance",
-]
-
-Bools = npt.NDArray[np.bool_]
-
-FARTHEST = 1e200  # as in the kernels: replaces distances that overflow
+MAX_DISTANCE = 1e200  # as in the kernels: replaces distances that overflow
 TINY = 1e-12  # as in the kernels: distances below this are not distinguished
 ROUNDING = 1e-12  # relative rounding error of the terms of a distance
 SAFETY = 1.0 - 1e-9  # factor on bounds, against rounding in their computation
@@ -195,7 +181,7 @@ def _squared_length(metric: Floats, z: Floats) -> float:
         return 1.0  # no feature in common
     z = np.where(known, z, 0.0)
     squared = float(weight.sum()) / present_weight * float(z @ metric @ z)
-    return min(max(squared, 0.0), FARTHEST)  # rounding at a low rank may fall below zero
+    return min(max(squared, 0.0), MAX_DISTANCE)  # rounding at a low rank may fall below zero
 
 
 # --- certificates --------------------------------------------------------------------------------
@@ -277,10 +263,10 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     _check_decides_by_distance(model).predict_labels_one(x)
     engine = insight.learnt(model.engine)
     code = int(engine.probabilities.argmax())
-    count = engine.state.size(at.PROTOTYPES)
+    count = engine.state.size(at.N_PROTOTYPES)
     own_class = engine.state["label"][:count] == code
     with np.errstate(all="ignore"):  # overflow results in a bound of zero
-        view = _view_of(engine, engine.work[: engine.state.size(at.FEATURES)], slice(count))
+        view = _view_of(engine, engine.work[: engine.state.size(at.N_FEATURES)], slice(count))
         if own_class.all() or not view.roots.any():
             bounds = _Bounds(math.inf, math.inf, True)
         elif len(view.roots) == 1:
@@ -329,7 +315,7 @@ def _view_of(engine: Engine, x: Floats, chosen: slice) -> _MetricView:
     diagonal = engine.spec.kind != at.MATRIX
     projected = _to_metric(roots, offset[:, None], diagonal)[:, 0]
     distances = np.where(factor > 0.0, (projected**2).sum(axis=1), 1.0)  # 1: no feature in common
-    distances = np.where(distances < FARTHEST, distances, FARTHEST)
+    distances = np.where(distances < MAX_DISTANCE, distances, MAX_DISTANCE)
     return _MetricView(
         roots, diagonal, projected, distances, _rounding_errors(roots, offset, distances, diagonal)
     )
@@ -345,7 +331,7 @@ def _rounding_errors(roots: Floats, offset: Floats, distances: Floats, diagonal:
 def _omega(engine: Engine, chosen: slice) -> Floats:
     """Return the metric roots of these prototypes, or their shared one, in feature scales."""
     if engine.spec.kind == at.EUCLIDEAN:
-        d = engine.state.size(at.FEATURES)
+        d = engine.state.size(at.N_FEATURES)
         return np.full((1, 1, d), max(d, 1) ** -0.5)
     omega: Floats = engine.state["omega"][chosen if engine.spec.local else slice(1)]
     return omega

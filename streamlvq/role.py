@@ -178,15 +178,3 @@ class Role(Protocol):
 
     def close(self) -> None:
         """Release files and locks; called once, also after a failed start."""
-
-
-__all__ = [
-    "Health",
-    "Reload",
-    "ReloadError",
-    "Role",
-    "RoleStatus",
-    "Session",
-    "changed_keys",
-    "is_among",
-]

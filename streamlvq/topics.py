@@ -1,8 +1,8 @@
-"""Topics with named levels: `plant/{site}/{device}/readings`.
+"""MQTT topic templates with named levels: `plant/{site}/{device}/readings`.
 
-To subscribe, a placeholder stands for any one level and says what it is called. To publish, a value
-takes its place; values come out of payloads and may hold anything, so what a topic cannot carry is
-written in another way, see `clean`.
+When subscribing, a placeholder matches any one level and names it. When publishing, a value takes
+its place; values come from payloads and may contain anything, so characters that a topic cannot
+carry are escaped, see `clean`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 from streamlvq.errors import StreamLVQError
 
-MAX_TOPIC_BYTES = 65_535  # what the protocol has room for
-MAX_VALUE_BYTES = 1024  # of one level that is filled in, so that no name can make a topic too long
+MAX_TOPIC_BYTES = 65_535  # limit of MQTT
+MAX_VALUE_BYTES = 1024  # of one filled-in level, so that no name makes a topic too long
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Brokers may disconnect whoever sends control characters or non-characters; Mosquitto does.
@@ -26,17 +26,17 @@ _BAD_IN_TEMPLATE = re.compile(f"[{_FORBIDDEN}]")
 # NATS disconnects a publisher whose topic has a space and loses what has a > (both * and > are its
 # own wildcards); % is how all of these are written.
 _UNCLEAN = re.compile(rf"[{_FORBIDDEN} +#/*>%]|\A\$")
-_EMPTY = "%"
-_CUT = "%~"  # what follows is a digest; no clean value holds a % that two hex digits do not follow
+_EMPTY_LEVEL = "%"
+_DIGEST_MARK = "%~"  # a digest follows; in an escaped value two hex digits follow each %
 _DIGEST_BYTES = 16
 
 
 class TemplateError(StreamLVQError, ValueError):
-    """A topic template that makes no sense, or values that do not fill it."""
+    """A topic template that is not valid, or values that do not fill it."""
 
 
 class Template:
-    """A topic whose levels may have names in braces.
+    """Topic template whose levels may be placeholders in braces.
 
     A placeholder is a whole level and stands for exactly one. Templates to subscribe to may also
     hold the wildcards `+` (any one level) and, at the end, `#` (all further levels).
@@ -46,8 +46,8 @@ class Template:
     text
         The template.
     publish
-        Whether it is to be published to: wildcards, and topics of the broker's own (they begin
-        with `$`), are then refused.
+        Whether it is for publishing: wildcards and the broker's own topics (those that begin with
+        `$`) are then refused.
 
     Examples
     --------
@@ -117,15 +117,15 @@ class Template:
         return hash((self.text, self.publish))
 
     def match(self, topic: str) -> dict[str, str] | None:
-        """What the placeholders stand for in a topic; None if the broker would not deliver it.
+        """Return the values of the placeholders in a topic; None if the topic does not match.
 
-        A level may be empty, and so is then what its placeholder stands for.
+        A level may be empty; the value of its placeholder is then empty too.
         """
         found = self._pattern.fullmatch(topic)
         return None if found is None else found.groupdict()
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The topic with a value in place of each placeholder, see `clean`; others are left out."""
+        """Return the topic with each placeholder replaced by its value, escaped by `clean`."""
         if not self.placeholders:
             return self._without_wildcards()
         missing = [name for name in self.placeholders if name not in values]
@@ -145,7 +145,7 @@ class Template:
         return self.text
 
     def overlaps(self, other: Template) -> bool:
-        """Whether there is a topic that both match.
+        """Return True if there is a topic that both match.
 
         Examples
         --------
@@ -160,12 +160,12 @@ class Template:
 
 
 def clean(value: str) -> str:
-    """A value as one level of a topic, such that different values stay different.
+    """Escape a value as one level of a topic; different values stay different.
 
     Control characters and characters that Unicode sets aside, space, `+`, `#`, `/`, `*`, `>`, `%`
     and a `$` at the start become `%` and two hexadecimal digits for each of their UTF-8 bytes, as
-    in a URL. Nothing at all becomes a lone `%`. What is longer than 1024 bytes is cut, and ends
-    with `%~` and a digest of the whole. `original` is the way back.
+    in a URL. An empty value becomes a lone `%`. Values longer than 1024 bytes are cut, and end with
+    `%~` and a digest of the whole. `original` undoes it.
 
     Examples
     --------
@@ -179,28 +179,28 @@ def clean(value: str) -> str:
 
     """
     if not value:
-        return _EMPTY
+        return _EMPTY_LEVEL
     if _UNCLEAN.search(value):
         value = _UNCLEAN.sub(_percent, value)
     if len(value) * 4 <= MAX_VALUE_BYTES or len(value.encode()) <= MAX_VALUE_BYTES:
         return value
     digest = hashlib.blake2b(value.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    room = MAX_VALUE_BYTES - len(_CUT) - len(digest)
+    room = MAX_VALUE_BYTES - len(_DIGEST_MARK) - len(digest)
     kept = value.encode()[:room].decode(errors="ignore")
-    return kept + _CUT + digest
+    return kept + _DIGEST_MARK + digest
 
 
 def original(level: str) -> str:
-    """The value that `clean` made a level of.
+    """Undo `clean`.
 
-    A level that it cannot have made, or that was cut, stays as it is.
+    A level that `clean` cannot have returned, or that was cut, is returned as it is.
     """
     if "%" not in level:
         return level
-    if level == _EMPTY:
+    if level == _EMPTY_LEVEL:
         return ""
     try:
-        # Strictly: half a character would be a name that nobody can write down.
+        # Strictly: a lone surrogate would be a name that nobody can write down.
         value = unquote_to_bytes(level).decode("utf-8")
     except UnicodeDecodeError:
         return level
@@ -216,7 +216,7 @@ def _is_named(level: str) -> bool:
 
 
 def _levels(text: str) -> list[str]:
-    """The levels of a template, each of which makes sense by itself."""
+    """Split a template into levels, and check each of them."""
     bad = _BAD_IN_TEMPLATE.search(text)
     if bad:
         raise TemplateError(f"expected a topic of printable characters, got {bad[0]!r} in {text!r}")
@@ -250,7 +250,7 @@ def _check_named(level: str, text: str) -> None:
 
 
 def _pattern(levels: list[str]) -> str:
-    """A regular expression for the topics that a broker would deliver."""
+    """Return a regular expression for the topics that a broker would deliver."""
     # Wildcards at the start do not stand for the broker's own topics.
     parts = [r"(?!\$)" if levels[0] in ("+", "#") or _is_named(levels[0]) else ""]
     for i, level in enumerate(levels):
@@ -277,6 +277,3 @@ def _overlap(first: list[str], second: list[str]) -> bool:
     longer = max(first, second, key=len)
     shorter = min(len(first), len(second))
     return len(longer) == shorter or (len(longer) == shorter + 1 and longer[-1] == "#")
-
-
-__all__ = ["MAX_TOPIC_BYTES", "MAX_VALUE_BYTES", "Template", "TemplateError", "clean", "original"]

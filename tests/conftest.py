@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from samples import MODELS
+from support.samples import MODELS
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from streamlvq.connect import UnknownConnectorError, links, logs, open_log
+from support import ROOT
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from support import ROOT
+
+EXAMPLES = ROOT / "examples"
 
 
 def run(script: str, *arguments: str) -> str:

@@ -37,20 +37,20 @@ import pytest
 import scipy
 
 import streamlvq
-from brokers import available
-from daemons import Client, Daemon, until
-from daemons import readings as daemon_readings
-from daemons import settings as daemon_settings
-from fleets import ROOT, hub_settings, node_readings, node_settings
 from streamlvq import Monitor, Snapshot, fuse
 from streamlvq.cli import main
 from streamlvq.config import Config, loads
 from streamlvq.connect import Message
+from support.brokers import available
+from support.daemons import Client, Daemon, until
+from support.daemons import readings as daemon_readings
+from support.daemons import settings as daemon_settings
+from support.fleets import ROOT, hub_settings, node_readings, node_settings
 
 # --- the names that a refactoring may change: everything internal is in this section --------------
 
-from streamlvq.daemon.journal import Journal, Received, Serve  # isort: skip
-from streamlvq.daemon.processor import MessageProcessor  # isort: skip
+from streamlvq.service.journal import Journal, Received, Serve  # isort: skip
+from streamlvq.service.processor import MessageProcessor  # isort: skip
 from streamlvq.events import Refused  # isort: skip
 from streamlvq.fleet import Header, PrivateKey, TrustedKeys, parse_envelope, seal  # isort: skip
 from streamlvq.payloads import Decoder, Encoder, dead_letter  # isort: skip

@@ -10,13 +10,14 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from support import ROOT
+
 matplotlib.use("Agg")  # no window
 
 import streamlvq
 from streamlvq import config, coupling, metrics, plot, robustness
-from streamlvq.cli.parser import chosen_command, make_parser
+from streamlvq.cli.main import chosen_command, make_parser
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (
     *("demo", "run", "replay", "train", "record", "inspect", "config", "version"),

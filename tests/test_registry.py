@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from streamlvq import models
 from streamlvq.errors import StreamLVQError
 from streamlvq.registry import (
     AGGREGATORS,
     CORRECTIONS,
+    FORMATS,
+    MODELS,
     DuplicateNameError,
     Registry,
     UnknownNameError,
@@ -109,8 +112,17 @@ def test_a_target_names_module_and_attribute(target: str) -> None:
         Registry("number", {"decimal": (target, "a decimal number")})
 
 
-@pytest.mark.parametrize("registry", [CORRECTIONS, AGGREGATORS], ids=lambda each: each.kind)
+REGISTRIES = [CORRECTIONS, AGGREGATORS, MODELS, FORMATS]
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda each: each.kind)
 def test_all_that_is_registered_is_there(registry: Registry[Any]) -> None:
     for name in registry:
         assert registry[name].__doc__, name
         assert 0 < len(registry.summary(name)) <= 60
+
+
+def test_every_exported_model_is_registered() -> None:
+    assert list(MODELS) == models.__all__
+    for name in MODELS:
+        assert MODELS[name] is getattr(models, name)

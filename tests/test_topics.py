@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from brokers import BrokerProcess, broker  # noqa: F401
 from streamlvq.topics import (
     MAX_TOPIC_BYTES,
     MAX_VALUE_BYTES,
@@ -18,6 +17,7 @@ from streamlvq.topics import (
     clean,
     original,
 )
+from support.brokers import BrokerProcess, broker  # noqa: F401
 
 # Few letters, so that random filters and topics often meet.
 LEVELS = st.sampled_from(["", "a", "b", "ab", "$a", "plant"])

@@ -19,9 +19,10 @@ from streamlvq.events import Readings
 if TYPE_CHECKING:
     from streamlvq.config import Fields
 
+
 BLOCK_BYTES = 1 << 20  # read at a time: a few thousand rows, and memory stays bounded
 LINE_MAX_BYTES = 16 << 20  # a file with a longer line is not a log
-TOPIC_CACHE_SIZE = 100_000
+TEXT_CACHE_SIZE = 100_000
 BOM = b"\xef\xbb\xbf"
 
 
@@ -287,7 +288,7 @@ class TopicCache(dict[bytes, str]):
     """Decoded topics, since most occur again and again; a ValueError if one is not UTF-8."""
 
     def __missing__(self, topic: bytes) -> str:
-        if len(self) >= TOPIC_CACHE_SIZE:
+        if len(self) >= TEXT_CACHE_SIZE:
             self.clear()
         if not topic:
             raise ValueError("expected a topic")

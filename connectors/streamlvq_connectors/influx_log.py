@@ -37,9 +37,12 @@ from streamlvq_connectors.tables import (
 )
 
 SAMPLE_LINES = 250  # looked at to find out which fields there are
-TIMESTAMP, DEVICE = "the timestamp", "the device"  # columns that are neither tag nor field
+TIMESTAMP_COLUMN, DEVICE_COLUMN = (
+    "the timestamp",
+    "the device",
+)  # columns that are neither tag nor field
 
-_LINE = re.compile(rb'[^\s{}\[\]"]+ +[^\s={}\[\]"]+=\S')
+_LINE_START = re.compile(rb'[^\s{}\[\]"]+ +[^\s={}\[\]"]+=\S')
 _INTEGERS = re.compile(r"(?:(?:[+-]?\d{1,20}i)?+,)*+(?:[+-]?\d{1,20}i)?+", re.ASCII)
 # Between 1973 and 5138 the number of digits tells the unit.
 _PRECISIONS = ((10**11, 0), (10**14, -3), (10**17, -6))
@@ -77,15 +80,15 @@ class InfluxLog(BlockLog):
 
     @classmethod
     def recognises(cls, name: str, head: bytes) -> bool:
-        """By its name, or because the first line that is no comment is such a line."""
+        """Return True if the name says so, or the first line is line protocol."""
         if name.removesuffix(".gz").endswith((".lp", ".influx", ".line")):
             return True
         lines = head.removeprefix(BOM).split(b"\n")
         first = next((line for line in lines if line.strip() and line[:1] != b"#"), b"")
-        return _LINE.match(first) is not None
+        return _LINE_START.match(first) is not None
 
     def begin(self, blocks: Blocks) -> None:
-        """Find out which fields there are."""
+        """Find the fields in the first lines."""
         block = blocks.next()
         blocks.give_back(block)
         lines = [line for line in block[: 1 << 18].split(b"\n") if line.strip()]
@@ -115,7 +118,7 @@ class InfluxLog(BlockLog):
         }
         self._time_exponent = TIME_EXPONENTS.get(fields.time_unit, 0)
         self._timestamp_exponent = _precision(points)
-        time, device = fields.time or TIMESTAMP, fields.device or DEVICE
+        time, device = fields.time or TIMESTAMP_COLUMN, fields.device or DEVICE_COLUMN
         self._reader = RowReader(
             msgspec.structs.replace(fields, time=time, device=device), features, iso
         )
@@ -173,9 +176,9 @@ class InfluxLog(BlockLog):
             cells = list(zip(columns.fields[name], tags, strict=True))
             converted[name] = _each(partial(self._other, name), cells, bad)
         if self._fields.time is None:
-            converted[TIMESTAMP], _ = to_numbers(columns.times, self._timestamp_exponent)
+            converted[TIMESTAMP_COLUMN], _ = to_numbers(columns.times, self._timestamp_exponent)
         if self._fields.device is None:
-            converted[DEVICE] = _each(_device, columns.heads, bad)
+            converted[DEVICE_COLUMN] = _each(_device, columns.heads, bad)
         return converted
 
     def _number_column(self, name: str, columns: LineColumns, bad: dict[int, str]) -> Any:

@@ -37,7 +37,7 @@ def matches(filter: str, topic: str) -> bool:
 
 
 @dataclass
-class Session:
+class MemorySession:
     """State that the broker keeps for one client id."""
 
     subscriptions: dict[str, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class MemoryBroker:
     """
 
     def __init__(self) -> None:
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, MemorySession] = {}
         self.retained: dict[str, Outgoing] = {}
         self.published: list[Outgoing] = []
         self.log: list[tuple[str, str]] = []  # ("publish", topic) and ("acknowledge", topic)
@@ -84,12 +84,12 @@ class MemoryBroker:
             if granted:
                 self._queue(session, message._replace(qos=min(qos, max(granted)), retain=False))
 
-    def _queue(self, session: Session, message: Outgoing) -> None:
+    def _queue(self, session: MemorySession, message: Outgoing) -> None:
         if message.qos or session.link is not None:  # QoS 0 is not kept for absent clients
             self._next += 1
             session.waiting.append((self._next, message))
 
-    def subscribe(self, session: Session, subscription: Subscription) -> None:
+    def subscribe(self, session: MemorySession, subscription: Subscription) -> None:
         """Subscribe as in MQTT 5; retained messages follow if it is new or `always_retained`."""
         new = subscription.always_retained or subscription.filter not in session.subscriptions
         session.subscriptions[subscription.filter] = subscription.qos
@@ -128,7 +128,7 @@ class MemoryLink(Link):
     ) -> None:
         super().__init__(broker, subscriptions, will, birth)
         self._far = self.broker_named(urlsplit(broker.url).netloc)
-        self._session: Session | None = None
+        self._session: MemorySession | None = None
         self._trouble: str | None = "not connected yet"
         self._closed = False
         self._kept: list[Outgoing] = []  # of QoS 1, until connected
@@ -207,7 +207,7 @@ class MemoryLink(Link):
         if not self._far.online:
             self._counters["connect_failures"] += 1
             return
-        session = self._far.sessions.setdefault(self.broker.client_id, Session())
+        session = self._far.sessions.setdefault(self.broker.client_id, MemorySession())
         if session.link is not None:
             session.link.vanish("another client with this id has taken over the session")
         session.link, self._session, self._trouble = self, session, None
@@ -230,7 +230,7 @@ class MemoryLink(Link):
             session.unacknowledged.clear()
             session.waiting = deque(again + later)
 
-    def _take(self, session: Session) -> list[Message]:
+    def _take(self, session: MemorySession) -> list[Message]:
         room = self.broker.receive_maximum - len(session.unacknowledged)
         batch = []
         while session.waiting and room > 0:

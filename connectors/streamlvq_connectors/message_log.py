@@ -31,7 +31,8 @@ from streamlvq_connectors.files import (
 if TYPE_CHECKING:
     from streamlvq.config import Fields
 
-VERSION = 1
+
+RECORDING_VERSION = 1
 
 
 class _RecordingHeader(msgspec.Struct):
@@ -51,7 +52,7 @@ class _RecordedLine(msgspec.Struct, omit_defaults=True):
     redelivered: bool = False
 
 
-HEADER = msgspec.json.encode(_RecordingHeader("messages", VERSION)) + b"\n"
+RECORDING_HEADER = msgspec.json.encode(_RecordingHeader("messages", RECORDING_VERSION)) + b"\n"
 
 
 class MessageLog(MessageBlockLog):
@@ -100,11 +101,13 @@ class MessageLog(MessageBlockLog):
         block = blocks.next()
         first = _first_line(block)
         if block and not self.recognises(self.path.name, first):
-            raise LogError(f"{self.path}: expected {HEADER[:-1]!r} first, got {first[:80]!r}")
-        if block and msgspec.json.decode(first, type=_RecordingHeader).version > VERSION:
             raise LogError(
-                f"{self.path}: expected version {VERSION} or lower, got {first!r}: it was recorded "
-                "by a newer streamlvq, which can read it"
+                f"{self.path}: expected {RECORDING_HEADER[:-1]!r} first, got {first[:80]!r}"
+            )
+        if block and msgspec.json.decode(first, type=_RecordingHeader).version > RECORDING_VERSION:
+            raise LogError(
+                f"{self.path}: expected version {RECORDING_VERSION} or lower, got {first!r}: it "
+                "was recorded by a newer streamlvq, which can read it"
             )
         blocks.give_back(block[len(first) + 1 :])
 
@@ -123,7 +126,7 @@ class MessageLog(MessageBlockLog):
             try:
                 found.append(_message(self._decoder.decode(line), number))
             except ValueError as error:  # also those of msgspec and base64
-                if line + b"\n" != HEADER:
+                if line + b"\n" != RECORDING_HEADER:
                     self.refuse(number, f"expected a message, got {line[:80]!r} ({error})")
         return found
 
@@ -222,7 +225,7 @@ class MessageLogWriter(LogWriter):
 def _opening(path: Path) -> bytes:
     """Return what to write before the first message."""
     if not path.exists() or path.stat().st_size == 0:
-        return HEADER
+        return RECORDING_HEADER
     log = MessageLog(path)
     log.open()  # refuses to append to something else
     log.close()

@@ -12,13 +12,7 @@ import msgspec
 
 from streamlvq.connect import Message
 from streamlvq_connectors.csv_log import read_next_records
-from streamlvq_connectors.files import (
-    Blocks,
-    LogError,
-    MessageBlockLog,
-    TopicCache,
-    make_messages,
-)
+from streamlvq_connectors.files import Blocks, LogError, MessageBlockLog, TopicCache, make_messages
 
 COLUMNS = ("topic", "payload", "qos", "retain", "epoch", "delta")
 REQUIRED = ("topic", "payload", "epoch")

@@ -12,14 +12,9 @@ from streamlvq.config import Fields
 from streamlvq.connect import Log
 from streamlvq.errors import MissingExtraError
 from streamlvq.events import Readings
-from streamlvq.payloads.values import UNITS
+from streamlvq.payloads.values import UNITS_PER_SECOND
 from streamlvq_connectors.files import LogError
-from streamlvq_connectors.tables import (
-    RowReader,
-    check_roles,
-    choose_features,
-    unused_columns_note,
-)
+from streamlvq_connectors.tables import RowReader, check_roles, choose_features, unused_columns_note
 
 _BATCH_ROWS = 1 << 14
 
@@ -175,8 +170,10 @@ def _floats(column: Any) -> Any:
 def _seconds(column: Any, unit: str) -> Any:
     """Convert times to seconds; whole seconds first, since floats cannot hold nanoseconds."""
     if "int" not in str(column.type) and "timestamp" not in str(column.type):
-        return _floats(column) / UNITS[unit]
+        return _floats(column) / UNITS_PER_SECOND[unit]
     missing = column.is_null().to_numpy(zero_copy_only=False)
     times = column.cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
-    seconds = times // UNITS[unit] + times % UNITS[unit] / UNITS[unit]
+    seconds = (
+        times // UNITS_PER_SECOND[unit] + times % UNITS_PER_SECOND[unit] / UNITS_PER_SECOND[unit]
+    )
     return np.where(missing, np.nan, seconds)

@@ -15,11 +15,13 @@ import numpy.typing as npt
 from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq.payloads.columns import Column, readings
-from streamlvq.payloads.values import UNITS
+from streamlvq.payloads.values import UNITS_PER_SECOND
 from streamlvq.text import suggestion
 from streamlvq_connectors.files import LogError
 
-TIME_EXPONENTS = {unit: -len(str(count)[1:]) for unit, count in UNITS.items()}  # to make seconds
+TIME_EXPONENTS = {
+    unit: -len(str(count)[1:]) for unit, count in UNITS_PER_SECOND.items()
+}  # to make seconds
 NAMES_SHOWN = 30  # column names in an error message
 MISSING = frozenset({"", "nan", "null", "none", "na", "n/a"})
 

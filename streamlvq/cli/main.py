@@ -1,13 +1,99 @@
-"""From arguments to an exit status."""
+"""The parser of the command line: its commands, their help, and an answer to an unknown command."""
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from streamlvq.cli.parser import chosen_command, make_parser, unknown_command
+import streamlvq
 from streamlvq.errors import StreamLVQError
+from streamlvq.text import nearest
+
+# Every command with its summary. The rest of a command is in the module of its name, which is
+# imported only if the command was chosen, so that the others need not be quick to import.
+COMMANDS = {
+    "demo": "see it work: simulated devices, a broker, the daemon, a live view",
+    "run": "monitor a broker's topics: the daemon",
+    "replay": "run a monitor on a recorded log and measure its accuracy",
+    "train": "train a first snapshot on a labelled log",
+    "record": "record messages of a broker to a log that replays exactly",
+    "inspect": "show what a snapshot has learnt",
+    "fuse": "fuse the models of several nodes, without their readings",
+    "fleet": "show the nodes of a fleet, their age and sensor drift",
+    "config": "check a configuration, or get one to start from",
+    "keys": "create the key of a node, trust the keys of others",
+    "version": "show the version of streamlvq and of its dependencies",
+}
+
+DESCRIPTION = """\
+Online monitoring of sensor data with learning vector quantization: readings in, decisions with a
+certainty out, labels learnt as they arrive."""
+
+EXAMPLES = """\
+examples:
+  streamlvq demo                                     see it work; needs no setup
+  streamlvq config sample > monitor.yaml             a configuration to start from
+  streamlvq replay plant.csv --label state --time t --device pump
+                                                     how accurate would it have been on a log?
+  streamlvq run monitor.yaml                         the daemon
+
+`streamlvq COMMAND --help` shows examples of each command."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports errors in one line, like all other errors, with a hint to --help."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"streamlvq: error: {message}; see `{self.prog} --help`\n")
+
+
+def make_parser(chosen: str | None = None) -> Parser:
+    """Build the parser of all commands; only the chosen one gets its arguments and full help.
+
+    It sets `run` to the function of the chosen command.
+    """
+    parser = Parser(prog="streamlvq", description=DESCRIPTION, epilog=EXAMPLES)
+    parser.set_defaults(run=None, debug=False)
+    version = f"streamlvq {streamlvq.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    for name, summary in COMMANDS.items():
+        command_parser = commands.add_parser(name, help=summary)
+        if name == chosen:
+            _add_command(command_parser, name)
+    return parser
+
+
+def _add_command(parser: argparse.ArgumentParser, name: str) -> None:
+    command = importlib.import_module(f"streamlvq.cli.commands.{name}")
+    parser.description, parser.epilog = command.TEXT, command.EXAMPLES
+    parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+    parser.set_defaults(run=command.run)
+    command.add_arguments(parser)
+
+
+def chosen_command(arguments: Sequence[str]) -> str | None:
+    """Return the first argument that is no option; none of the options before it has a value."""
+    return next((word for word in arguments if not word.startswith("-")), None)
+
+
+def unknown_command(arguments: Sequence[str]) -> str | None:
+    """Return what to say if the first argument is no command; None if it is one, or an option."""
+    first = next(iter(arguments), "-")
+    if first.startswith("-") or first in COMMANDS:
+        return None
+    near = nearest(first, COMMANDS, cutoff=0.5)
+    hint = f"; did you mean `streamlvq {near}`?" if near else ""
+    return f"expected one of {', '.join(COMMANDS)}, got {first!r}{hint}"
+
 
 FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two are 128 + the number of the signal
 DEBUG_VARIABLE = "STREAMLVQ_DEBUG"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from streamlvq.config.build import build_classifier
 from streamlvq.config.check_broker import Address, broker_address, broker_password
 from streamlvq.config.checks import check
+from streamlvq.config.documents import describe, minimal_sample, sample
+from streamlvq.config.errors import ConfigError, Problem
 from streamlvq.config.fleet_topics import FleetTopics
 from streamlvq.config.load import load, loads
-from streamlvq.config.problems import ConfigError, Problem
-from streamlvq.config.sample import describe, minimal_sample, sample
 from streamlvq.config.schema import (
     Broker,
     Config,

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from streamlvq.config.problems import ConfigError, Path, Problem
-from streamlvq.config.schema import MOST, Config, ModelSection, RejectorSection
+from streamlvq.config.errors import ConfigError, KeyPath, Problem
+from streamlvq.config.schema import MAX_VALUES, Config, ModelSection, RejectorSection
 from streamlvq.errors import ParameterError
+from streamlvq.registry import MODELS
 from streamlvq.text import suggestion
 
 _TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
@@ -72,18 +73,16 @@ def build_full_classifier(config: Config, model: Any = None) -> Any:
     return build_transform(config.model, build_classifier(config, model))
 
 
-def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
+def build_model(section: ModelSection, path: KeyPath = ("model",)) -> Any:
     """Build the bare model of a section; raise `ConfigError`."""
-    from streamlvq import models  # noqa: PLC0415 - they load River
-
-    if section.type not in models.__all__:
-        known = ", ".join(models.__all__)
+    if section.type not in MODELS:
+        known = ", ".join(MODELS)
         raise _error(
             (*path, "type"),
             f"expected one of {known}, got {section.type!r}"
-            f"{suggestion(section.type, models.__all__)}",
+            f"{suggestion(section.type, MODELS.names)}",
         )
-    model = getattr(models, section.type)
+    model = MODELS[section.type]
     _refuse_unknown(model, section, path)
     _refuse_huge(section, path)
     given = {
@@ -96,7 +95,7 @@ def build_model(section: ModelSection, path: Path = ("model",)) -> Any:
         raise _config_error(error, (*path, "parameters")) from error
 
 
-def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
+def _refuse_unknown(model: Any, section: ModelSection, path: KeyPath) -> None:
     names = list(inspect.signature(model).parameters)
     unknown = [name for name in section.parameters if name not in names]
     if unknown:
@@ -112,16 +111,16 @@ def _refuse_unknown(model: Any, section: ModelSection, path: Path) -> None:
         )
 
 
-def _refuse_huge(section: ModelSection, path: Path) -> None:
+def _refuse_huge(section: ModelSection, path: KeyPath) -> None:
     """Refuse numbers that kernels or snapshots cannot hold."""
     for name, value in section.parameters.items():
-        most = MOST.get(name, _MAX_INTEGER)
+        most = MAX_VALUES.get(name, _MAX_INTEGER)
         if isinstance(value, int) and abs(value) > most:
             where = (*path, "parameters", name)
             raise _error(where, f"expected a whole number up to {most}, got {value}")
 
 
-def _member(value: Any, path: Path) -> Any:
+def _member(value: Any, path: KeyPath) -> Any:
     """Build a model inside a model from its type and parameters; None stays None."""
     if value is None:
         return None
@@ -180,7 +179,7 @@ def _by_label(threshold: Any) -> Any:
     return {**truths, **numbers, **threshold}
 
 
-def _config_error(error: Exception, path: Path) -> ConfigError:
+def _config_error(error: Exception, path: KeyPath) -> ConfigError:
     """Convert an error of a model or wrapper, with the path of the key that it is about."""
     if not isinstance(error, ParameterError):
         return _error(path, str(error))
@@ -193,5 +192,5 @@ def _config_error(error: Exception, path: Path) -> ConfigError:
     return _error((*path, parameter), message)
 
 
-def _error(path: Path, message: str) -> ConfigError:
+def _error(path: KeyPath, message: str) -> ConfigError:
     return ConfigError([Problem(path, message)])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from streamlvq.config.problems import ConfigError, Problem
+from streamlvq.config.errors import ConfigError, Problem
 from streamlvq.config.schema import Broker, Config
 from streamlvq.text import suggestion
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from streamlvq.config.errors import Problem
 from streamlvq.config.fleet_topics import FleetTopics, own_name
-from streamlvq.config.problems import Problem
 from streamlvq.config.schema import Config
 from streamlvq.topics import Template, TemplateError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from streamlvq.config.problems import Problem
+from streamlvq.config.errors import Problem
 from streamlvq.config.schema import Config
 from streamlvq.text import suggestion
 from streamlvq.topics import Template, TemplateError

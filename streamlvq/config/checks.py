@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from streamlvq.config import check_broker, check_fleet, check_topics
 from streamlvq.config.build import build_classifier, build_model
-from streamlvq.config.problems import ConfigError, Path, Problem
+from streamlvq.config.errors import ConfigError, KeyPath, Problem
 from streamlvq.config.schema import Config, Fields
 from streamlvq.paths import FieldsError, parse_path
 from streamlvq.text import suggestion
@@ -26,13 +26,13 @@ class _Rule(NamedTuple):
     check: _Check
     keys: tuple[str, ...]
 
-    def is_about(self, path: Path) -> bool:
+    def is_about(self, path: KeyPath) -> bool:
         """Return True if the check looks at a path, at something inside it or around it."""
         places = [tuple(key.split(".")) for key in self.keys]
         return any(p[: len(path)] == path or path[: len(p)] == p for p in places)
 
 
-def problems(config: Config, unreliable: Collection[Path] = ()) -> list[Problem]:
+def problems(config: Config, unreliable: Collection[KeyPath] = ()) -> list[Problem]:
     """Return all problems of a configuration, except at paths that could not be read."""
     rules = (rule for rule in _RULES if not any(rule.is_about(path) for path in unreliable))
     return [problem for rule in rules for problem in rule.check(config)]
@@ -242,7 +242,7 @@ def _outgoing(config: Config) -> Iterator[Problem]:
         yield from _at_least_the_window(config, ("broker", "outgoing_limit"), why)
 
 
-def _at_least_the_window(config: Config, path: Path, why: str) -> Iterator[Problem]:
+def _at_least_the_window(config: Config, path: KeyPath, why: str) -> Iterator[Problem]:
     window, kept = config.broker.receive_maximum, attrgetter(".".join(path))(config)
     if kept < window:
         expected = f"expected at least broker.receive_maximum ({window})"

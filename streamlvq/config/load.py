@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 
 from streamlvq.config.checks import problems
-from streamlvq.config.nodes import MAX_BYTES, compose
-from streamlvq.config.problems import ConfigError, Problem
+from streamlvq.config.errors import ConfigError, Problem
+from streamlvq.config.reader import CONFIG_MAX_BYTES, YamlReader, compose
 from streamlvq.config.schema import Config
-from streamlvq.config.walk import Walk
 
 
 def load(path: Path | str) -> Config:
@@ -25,12 +24,12 @@ def load(path: Path | str) -> Config:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(CONFIG_MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"expected a file to read, got: {reason}"
         raise ConfigError([Problem((), message)], str(path)) from error
-    if len(data) > MAX_BYTES:
+    if len(data) > CONFIG_MAX_BYTES:
         message = "expected a configuration of at most 1 MiB, got a larger file"
         raise ConfigError([Problem((), message)], str(path))
     try:
@@ -69,7 +68,7 @@ def loads(text: str, name: str = "<string>") -> Config:
     plant.yaml:3: readings.qos: expected 0 or 1, got 7
 
     """
-    walk = Walk(compose(text, name))
+    walk = YamlReader(compose(text, name))
     try:
         config = msgspec.convert(walk.values, Config)
     except msgspec.ValidationError as error:  # the reader should have found it

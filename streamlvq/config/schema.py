@@ -1,27 +1,483 @@
-"""The schema of a configuration: every key, its type, range and default.
-
-`streamlvq.config.words` describes each key, `streamlvq.config.checks` checks them together.
-"""
+"""Descriptions of all keys, for the sample, the JSON Schema and the documentation."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from streamlvq.registry import AGGREGATORS, CORRECTIONS
+from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS
+
+
+class Description(NamedTuple):
+    """Meaning of a key, and an example value."""
+
+    meaning: str
+    example: Any
+
+
+_PATHS = "Relative to the working directory of the daemon."
+
+SECTION_DESCRIPTIONS = {
+    "broker": ("The MQTT broker: its address, and how to log in."),
+    "broker.tls": "How the connection is encrypted; only for URLs that begin with mqtts://.",
+    "readings": (
+        "The sensor readings: which topics they arrive on, and what their payloads contain."
+    ),
+    "labels": (
+        "Labels that arrive on their own, later than their readings; sequence or time says "
+        "which reading a label is for. Leave this section out if there are none."
+    ),
+    "model": "The model that learns and decides.",
+    "integrator": (
+        "Decide on the latest readings of a device together. Leave this section out to decide "
+        "on each reading alone."
+    ),
+    "rejector": (
+        "Reject decisions that the model is not certain of: set exactly one of threshold, "
+        "target_rate, target_accuracy and reject_cost. Leave this section out to accept every "
+        "decision."
+    ),
+    "decisions": ("Where decisions go."),
+    "state": (
+        "What is kept on disk, so that nothing is lost when the daemon or the machine stops."
+    ),
+    "status": ("What the daemon reports about itself through the broker."),
+    "health": (
+        "What the daemon reports about itself over HTTP: /healthz, and /metrics for Prometheus."
+    ),
+    "shard": "One of several daemons that share the devices of one topic tree.",
+    "fleet": (
+        "Several nodes that share what they have learnt, but no readings: each publishes its "
+        "model and decides with what all of them know. Leave this section out to work alone."
+    ),
+    "logging": ("What the daemon logs to standard error."),
+}
+
+KEY_DESCRIPTIONS = {
+    # --- broker ----------------------------------------------------------------------------------
+    "broker.url": Description(
+        "Address of the broker: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS. The port may be "
+        "left out (1883, 8883). Must not contain a user name or password.",
+        "mqtts://broker.example:8883",
+    ),
+    "broker.client_id": Description(
+        "The client identifier, under which the broker keeps our session. It must stay the same "
+        "across restarts, and no other client may use it.",
+        "monitor-hall-3",
+    ),
+    "broker.protocol": Description("MQTT version: 5 or 3.1.1. NATS supports only 3.1.1.", "3.1.1"),
+    "broker.username": Description("User name, if the broker requires one.", "monitor"),
+    "broker.password_env": Description(
+        "The environment variable that holds the password. Never put the password itself here.",
+        "MQTT_PASSWORD",
+    ),
+    "broker.password_file": Description(
+        f"The file that holds the password, instead of password_env. {_PATHS}",
+        "/etc/streamlvq/password",
+    ),
+    "broker.tls.ca_file": Description(
+        "Certificates of the authorities to trust (PEM), instead of those of the system.",
+        "/etc/streamlvq/ca.pem",
+    ),
+    "broker.tls.cert_file": Description(
+        "Client certificate (PEM), if the broker requires one.", "/etc/streamlvq/client.pem"
+    ),
+    "broker.tls.key_file": Description(
+        "Private key of the client certificate (PEM), unless it is in the same file.",
+        "/etc/streamlvq/client.key",
+    ),
+    "broker.tls.verify": Description(
+        "Whether to check the broker's certificate and host name. Turn this off only for "
+        "experiments.",
+        True,
+    ),
+    "broker.keepalive_seconds": Description(
+        "Seconds without traffic after which a ping checks that the connection is alive.", 60
+    ),
+    "broker.session_expiry_seconds": Description(
+        "Seconds that the broker keeps our session, and messages that arrive for it, while we "
+        "are disconnected. MQTT 5 only; with 3.1.1 the broker's configuration decides.",
+        604_800,
+    ),
+    "broker.receive_maximum": Description(
+        "Unacknowledged QoS 1 messages that the broker may send at a time. MQTT 5 only; with "
+        "3.1.1 the broker's configuration decides.",
+        1000,
+    ),
+    "broker.max_payload_bytes": Description(
+        "Largest payload that is accepted, in bytes; larger ones are refused. A broker that "
+        "speaks MQTT 5 is told, and does not deliver messages that are much larger.",
+        262_144,
+    ),
+    "broker.connect_timeout_seconds": Description(
+        "Seconds to wait for the broker to answer before trying again.", 10.0
+    ),
+    "broker.reconnect_max_seconds": Description(
+        "Longest pause between attempts to reconnect, in seconds. Pauses start short and grow "
+        "up to this; the attempts never end.",
+        60.0,
+    ),
+    "broker.outgoing_limit": Description(
+        "Maximum number of QoS 1 messages that wait for the broker's acknowledgement.", 10_000
+    ),
+    "broker.fast_receive": Description(
+        "Whether to read many messages from the network at once. Turn this off to receive with "
+        "plain paho-mqtt, at several times the CPU cost.",
+        True,
+    ),
+    # --- readings --------------------------------------------------------------------------------
+    "readings.topic": Description(
+        "The topics to subscribe to. A name in braces matches one level, '+' matches one level "
+        "without naming it, '#' at the end matches all further levels. {device} is the device "
+        "that a reading comes from; all named levels together identify it: leeds/press-4.",
+        "plant/{site}/{device}/readings",
+    ),
+    "readings.qos": Description(
+        "1: no reading is lost, some may arrive twice (duplicates are recognised). 0: cheaper, "
+        "but readings that arrive while the daemon is down are lost.",
+        1,
+    ),
+    "readings.format": Description(
+        "Format of the payloads: json (an object), json_array (an array of numbers, named by "
+        "columns), msgpack (a map) or float32 (raw little-endian numbers, named by columns).",
+        "json",
+    ),
+    "readings.columns": Description(
+        "Names of the values in json_array, float32 and msgpack arrays, in order.",
+        ["rms", "peak", "label"],
+    ),
+    "readings.features": Description(
+        "The fields that the model sees. A dot leads into an object: vibration.rms; quote a key "
+        "that contains a dot itself. Default: every number that is not the label, time, "
+        "sequence or device.",
+        ["vibration.rms", "temperature"],
+    ),
+    "readings.label": Description(
+        "The field that holds the label, in readings that have one. Such readings are learnt at "
+        "once.",
+        "state",
+    ),
+    "readings.time": Description(
+        "The field that holds the time at which the reading was taken. Default: the time at "
+        "which it was received.",
+        "t",
+    ),
+    "readings.time_unit": Description(
+        "Unit of the time: s, ms, us or ns since 1970, or iso for text such as "
+        "2025-03-01T12:00:00Z.",
+        "ms",
+    ),
+    "readings.sequence": Description(
+        "The field that holds the sequence number given by the device. It distinguishes a "
+        "reading that was delivered twice from a new one with the same values. float32 counts "
+        "exactly only up to 16777216.",
+        "seq",
+    ),
+    "readings.device": Description(
+        "The field that names the device. Default: {device} in the topic.", "machine.id"
+    ),
+    # --- labels ----------------------------------------------------------------------------------
+    "labels.topic": Description(
+        "The topics to subscribe to for labels, with the placeholders of readings.topic in any "
+        "order. They must not overlap with readings.topic.",
+        "sensors/{device}/labels",
+    ),
+    "labels.qos": Description("As for readings.qos: with 1, no label is lost.", 1),
+    "labels.format": Description("Format of the payloads: json or msgpack.", "json"),
+    "labels.label": Description("The field that holds the label.", "state"),
+    "labels.time": Description(
+        "The field that holds the time of the reading that the label is for, exactly as the "
+        "reading gave it. Use either this or labels.sequence.",
+        "t",
+    ),
+    "labels.time_unit": Description("Unit of the time, as for readings.time_unit.", "ms"),
+    "labels.sequence": Description(
+        "The field that holds the sequence number of the reading that the label is for. Use "
+        "either this or labels.time; this is more reliable.",
+        "seq",
+    ),
+    "labels.device": Description(
+        "The field that names the device. Default: {device} in the topic.", "machine.id"
+    ),
+    "labels.wait": Description(
+        "Maximum number of unlabelled readings, of all devices together, that are remembered "
+        "until their label arrives.",
+        10_000,
+    ),
+    # --- model -----------------------------------------------------------------------------------
+    "model.type": Description(
+        "The model: LGMLVQ is the most accurate single one, LVQCommittee also follows change, "
+        "GLVQ is the fastest. Any model of streamlvq.models is allowed.",
+        "GMLVQ",
+    ),
+    "model.per": Description(
+        "all: one model that all devices share. device: one model per device. Or a placeholder "
+        "of readings.topic, such as site: one model for each of its values.",
+        "site",
+    ),
+    "model.parameters": Description(
+        "Parameters of the model, named as in its Python class.",
+        {"rank": 8, "half_life": 20_000},
+    ),
+    "model.transform": Description(
+        "A function applied to every feature before the model sees it. log: for numbers above 0 "
+        "and sensors that differ by a gain, which logarithms turn into a shift. log1p: log(1 + "
+        "x), for counts. sqrt: for numbers from 0 up. asinh: like log, for numbers of either "
+        "sign. Readings with numbers that the function is not defined for are refused. Default: "
+        "none.",
+        "log",
+    ),
+    "model.start": Description(
+        "The snapshot that every model starts from, such as one written by `streamlvq train`. "
+        f"Default: models start empty. What is in state.folder takes precedence. {_PATHS}",
+        "first.slvq",
+    ),
+    "model.limit": Description(
+        "Maximum number of models; readings that would need another one are refused.", 1000
+    ),
+    "model.max_features": Description(
+        "Maximum number of features of a model; readings that would add more are refused.", 4096
+    ),
+    "model.max_classes": Description(
+        "Maximum number of classes of a model; labels that would add more are refused.", 256
+    ),
+    # --- integrator ------------------------------------------------------------------------------
+    "integrator.window": Description(
+        "Number of readings that are combined, the current one included.", 5
+    ),
+    "integrator.max_gap": Description(
+        "Seconds between two readings of a device after which its window starts afresh. "
+        "Default: windows never expire.",
+        30.0,
+    ),
+    "integrator.max_devices": Description(
+        "Maximum number of devices with a window; beyond that, the device that has been silent "
+        "longest is forgotten.",
+        100_000,
+    ),
+    # --- rejector --------------------------------------------------------------------------------
+    "rejector.type": Description(
+        "relsim: certainty is how much closer a reading is to one class than to the next. "
+        "probability: certainty is the probability of the class, for models without RelSim "
+        "(PairwiseLVQ, LVQCommittee).",
+        "probability",
+    ),
+    "rejector.threshold": Description(
+        "The lowest certainty that is accepted, from 0 to 1, or one for each label; labels "
+        "without one use the highest.",
+        {"running": 0.1, "bearing_fault": 0.4},
+    ),
+    "rejector.target_rate": Description(
+        "Instead of a threshold: the share of readings to reject, from 0 to 1.", 0.05
+    ),
+    "rejector.target_accuracy": Description(
+        "Instead of a threshold: reject as few readings as are needed for the rest to be this "
+        "accurate, from 0 to 1. Everything is rejected until there are labels to measure it.",
+        0.99,
+    ),
+    "rejector.reject_cost": Description(
+        "Instead of a threshold: the cost of a rejection relative to an error, from 0 to 1.", 0.2
+    ),
+    "rejector.memory": Description(
+        "Number of past readings that an adaptive threshold is based on.", 1000
+    ),
+    "rejector.per_class": Description(
+        "Whether to adapt a separate threshold for each predicted label.", True
+    ),
+    # --- decisions -------------------------------------------------------------------------------
+    "decisions.topic": Description(
+        "The topic to publish decisions to, with placeholders as in readings.topic. null: do "
+        "not publish. Characters that a topic cannot contain are escaped as in a URL: a space "
+        "becomes %20.",
+        "plant/{site}/{device}/decision",
+    ),
+    "decisions.qos": Description(
+        "0: cheap, but decisions are lost while the broker is unreachable. 1: they are sent again.",
+        0,
+    ),
+    "decisions.retain": Description(
+        "Whether the broker keeps the last decision of each device for new subscribers.", True
+    ),
+    "decisions.when": Description(
+        "always: publish a decision for every reading. change: only when label, acceptance or "
+        "reason differ from the device's previous decision. rejection: only decisions that are "
+        "not accepted.",
+        "change",
+    ),
+    "decisions.file": Description(
+        f"A file to which these decisions are also appended, one JSON object per line. {_PATHS}",
+        "decisions.jsonl",
+    ),
+    # --- state -----------------------------------------------------------------------------------
+    "state.folder": Description(
+        f"The folder for snapshots and journal; only one daemon at a time can use it. {_PATHS}",
+        "/var/lib/streamlvq",
+    ),
+    "state.snapshot_seconds": Description("Seconds between snapshots.", 60.0),
+    "state.keep": Description("Number of snapshots to keep, the newest ones.", 5),
+    "state.journal": Description(
+        "Whether to write readings to a journal before they are acknowledged, so that they can "
+        "be learnt again after a crash. auto: if readings.qos is 1.",
+        "always",
+    ),
+    "state.sync": Description(
+        "Whether to wait until the journal is on disk. false is faster and survives a crash of "
+        "the daemon, but not of the machine.",
+        True,
+    ),
+    "state.duplicates": Description(
+        "Number of readings that are remembered to recognise duplicates; at least "
+        "broker.receive_maximum.",
+        65_536,
+    ),
+    # --- status ----------------------------------------------------------------------------------
+    "status.topic": Description(
+        "The topic with a retained message that says whether the daemon is online or offline "
+        "(also its last will). {client_id} is broker.client_id. null: none.",
+        "streamlvq/{client_id}/status",
+    ),
+    "status.dead_letters": Description(
+        "The topic to which messages that cannot be used are published, with the reason. null: "
+        "they are only counted.",
+        "streamlvq/{client_id}/dead",
+    ),
+    "status.home_assistant": Description(
+        "Prefix of the discovery topics of Home Assistant, which then shows every device. "
+        "decisions.topic must contain all placeholders of readings.topic. Default: no "
+        "discovery.",
+        "homeassistant",
+    ),
+    # --- health ----------------------------------------------------------------------------------
+    "health.host": Description(
+        "The address to listen on. 0.0.0.0 makes it reachable from other machines, without a "
+        "password.",
+        "0.0.0.0",
+    ),
+    "health.port": Description(
+        "The port of /healthz and /metrics; 0 for any free port. Default: no HTTP server.", 9464
+    ),
+    "health.silence_seconds": Description(
+        "Seconds without a reading after which /healthz reports a failure.", 300.0
+    ),
+    "health.snapshot_age_seconds": Description(
+        "Age of the last snapshot, in seconds, at which /healthz reports a failure; must be "
+        "more than state.snapshot_seconds.",
+        600.0,
+    ),
+    "health.max_devices": Description("Maximum number of devices with metrics of their own.", 100),
+    # --- shard -----------------------------------------------------------------------------------
+    "shard.index": Description("The number of this daemon, from 0 to count - 1.", 0),
+    "shard.count": Description(
+        "How many daemons share the devices; each needs its own client_id and state.folder.", 4
+    ),
+    # --- fleet -----------------------------------------------------------------------------------
+    "fleet.name": Description(
+        "Name of the fleet: letters, digits, dots, hyphens and underscores. All its nodes use "
+        "the same name, topic_prefix and broker.",
+        "ovens",
+    ),
+    "fleet.trust": Description(
+        "Whose models are accepted: the file with the public keys of all nodes (`streamlvq keys "
+        "trust` writes it), or everyone, which accepts whatever anyone may publish to the "
+        f"broker. There is no default. {_PATHS}",
+        "/etc/streamlvq/trusted-keys.txt",
+    ),
+    "fleet.role": Description(
+        "peer: fuses what the others publish by itself; no further process is needed. hub: has "
+        "no readings and no model, fuses for all nodes and publishes a model for each. member: "
+        "publishes its own model and takes the fused one from the hub.",
+        "member",
+    ),
+    "fleet.node": Description(
+        "Name of this node (or of the hub), unique in the fleet. Default: broker.client_id.",
+        "oven-3",
+    ),
+    "fleet.hub": Description("Name of the hub; required for members, and only for them.", "hub"),
+    "fleet.key_file": Description(
+        "Our private key, to sign what we publish (`streamlvq keys new` makes one). Required "
+        f"unless trust is everyone. {_PATHS}",
+        "/etc/streamlvq/oven-3.key",
+    ),
+    "fleet.serve": Description(
+        "Which model decides. fused: that of the whole fleet. local: our own. better: the "
+        "fleet's, unless our own is clearly better on our latest labels (accuracy higher by "
+        ".02, on at least 20 labels since the fleet's model arrived; until the lead falls below "
+        ".01); our labels say nothing about classes that only others know. Our own model learns "
+        "from our readings alone.",
+        "better",
+    ),
+    "fleet.topic_prefix": Description(
+        "Prefix of the fleet's topics: PREFIX/fleet/NAME/nodes/NODE holds the model of a node, "
+        "PREFIX/fleet/NAME/models/NODE the one that the hub made for it.",
+        "streamlvq",
+    ),
+    "fleet.publish_seconds": Description(
+        "Seconds between publications of our model, if it has learnt something in between.",
+        300.0,
+    ),
+    "fleet.publish_after": Description(
+        "Number of labelled readings after which our model is published without waiting for "
+        "publish_seconds.",
+        200,
+    ),
+    "fleet.publish_pause_seconds": Description(
+        "Minimum number of seconds between two publications, however much is learnt.", 10.0
+    ),
+    "fleet.min_samples": Description(
+        "Number of labelled readings that our model must have learnt before it is first published.",
+        20,
+    ),
+    "fleet.fuse_seconds": Description(
+        "Seconds to wait for further changes when a model of the fleet has changed, before all "
+        "are fused.",
+        2.0,
+    ),
+    "fleet.max_age_seconds": Description(
+        "Seconds after which the model of a node that has gone silent is left out. Nodes that "
+        "are running publish often enough, even if they have nothing new.",
+        604_800.0,
+    ),
+    "fleet.max_snapshot_bytes": Description(
+        "Largest message of the fleet that is accepted or sent, in bytes. Independent of "
+        "broker.max_payload_bytes, but the broker must allow it.",
+        1_048_576,
+    ),
+    "fleet.weighting": Description(
+        "How much each node counts for a class: in proportion to its samples (samples), or all "
+        "nodes equally (uniform). If there is a hub, its setting applies, as for drift and "
+        "aggregator.",
+        "uniform",
+    ),
+    "fleet.drift": Description(
+        "How the difference between the nodes' sensors is corrected: "
+        f"{CORRECTIONS.described()}, or auto (whichever predicts class means best).",
+        "least_squares",
+    ),
+    "fleet.aggregator": Description(
+        f"How models become one: {AGGREGATORS.described()}. A minority of nodes that claim "
+        "anything cannot move a robust one far.",
+        "geometric_median",
+    ),
+    # --- logging ---------------------------------------------------------------------------------
+    "logging.level": Description(
+        "The lowest level that is logged: debug, info, warning or error.", "info"
+    ),
+    "logging.format": Description("text for people, json for machines.", "json"),
+}
+
 
 # Parameters of models and wrappers that decide how long a reading takes or how much memory is asked
 # for. Snapshots hold no more than that either: a state that works can be kept.
-MOST = {
+MAX_VALUES = {
     "rehearsal": 10_000,
     "buffer_size": 100_000_000,
     "memory": 1_000_000,
     "window": 100_000,
     "max_devices": 100_000_000,
 }
-MOST_MODELS = 10_000  # the format of snapshots has room for the names of so many models' arrays
+MAX_MODELS = 10_000  # the format of snapshots has room for the names of so many models' arrays
 
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -31,9 +487,11 @@ Qos = Literal[0, 1]
 if TYPE_CHECKING:
     Drift = str
     AggregatorName = str
+    FormatName = str
 else:  # whatever is registered when this module is imported
     Drift = Literal["auto", *CORRECTIONS]
     AggregatorName = Literal[(*AGGREGATORS,)]
+    FormatName = Literal[(*FORMATS,)]
 
 
 class Section(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +526,7 @@ class Broker(Section, kw_only=True, frozen=True):
 class Fields(Section, kw_only=True, frozen=True):
     """Where a payload (or the columns of a file) holds label, time and so on; nested by path."""
 
-    format: Literal["json", "json_array", "msgpack", "float32"] = "json"
+    format: FormatName = "json"
     columns: list[str] | None = None  # of json_array and float32
     features: list[str] | None = None  # None: every number that is nothing else
     label: str | None = None
@@ -101,15 +559,15 @@ class ModelSection(Section, kw_only=True, frozen=True):
     parameters: dict[str, Any] = {}
     transform: Literal["log", "log1p", "sqrt", "asinh"] | None = None  # what the model sees
     start: str | None = None  # a snapshot to begin with
-    limit: Annotated[int, Meta(ge=1, le=MOST_MODELS)] = 1000
+    limit: Annotated[int, Meta(ge=1, le=MAX_MODELS)] = 1000
     max_features: Count = 4096
     max_classes: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 256
 
 
 class IntegratorSection(Section, kw_only=True, frozen=True):
-    window: Annotated[int, Meta(ge=1, le=MOST["window"])] = 5
+    window: Annotated[int, Meta(ge=1, le=MAX_VALUES["window"])] = 5
     max_gap: Seconds | None = None
-    max_devices: Annotated[int, Meta(ge=1, le=MOST["max_devices"])] = 100_000
+    max_devices: Annotated[int, Meta(ge=1, le=MAX_VALUES["max_devices"])] = 100_000
 
 
 class RejectorSection(Section, kw_only=True, frozen=True):
@@ -118,7 +576,7 @@ class RejectorSection(Section, kw_only=True, frozen=True):
     target_rate: Share | None = None
     target_accuracy: Share | None = None
     reject_cost: Share | None = None
-    memory: Annotated[int, Meta(ge=1, le=MOST["memory"])] = 1000
+    memory: Annotated[int, Meta(ge=1, le=MAX_VALUES["memory"])] = 1000
     per_class: bool = False
 
 

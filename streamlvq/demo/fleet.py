@@ -54,6 +54,7 @@ from streamlvq.synth import BEARING_FAULT, ORDINARY, STATES, Machine
 if TYPE_CHECKING:
     from streamlvq.fleet import TrustedKeys
 
+
 FLEET_STORY_SECONDS = 32.0  # of the story at its own pace
 LEARNING_SECONDS, JOINING_SECONDS = 7.0, 5.0  # at most; the rest is for the two rounds
 LABELS_TO_JOIN = 60  # readings of each node that somebody labels

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamlvq.fleet import Receipt, Roster, TrustedKeys
     from streamlvq.fusion import FusionReport
 
+
 MAX_UNMATCHED = 2000  # messages of a device whose counterpart has not come
 MAX_RECENT = 400  # decisions of a device that are kept to be drawn
 THROUGHPUT_SECONDS = 2.0  # over which throughput is measured

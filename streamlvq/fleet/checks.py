@@ -194,13 +194,3 @@ def _names_of(nodes: list[str]) -> str:
     more = len(nodes) - MAX_NAMES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
     return ", ".join(sorted(nodes)[:MAX_NAMES_SHOWN]) + rest
-
-
-__all__ = [
-    "EVERYONE",
-    "TrustError",
-    "config_warnings",
-    "introduction",
-    "key_changes",
-    "load_trusted_keys",
-]

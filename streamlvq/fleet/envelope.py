@@ -25,6 +25,7 @@ from streamlvq.errors import StreamLVQError
 if TYPE_CHECKING:
     from streamlvq.fleet.keys import PrivateKey, TrustedKeys
 
+
 MAGIC = b"SLVQENV"
 VERSION = 1
 CONTEXT = b"streamlvq fleet envelope 1\n"
@@ -43,7 +44,7 @@ DIGEST_BYTES = 32
 
 _NUMBERS = struct.Struct(f">BQQdQ{DIGEST_BYTES}s")  # kind, epoch, sequence, created, length, digest
 _LENGTH = struct.Struct(">H")
-HEADER_MAX_BYTES = _NUMBERS.size + 3 * (_LENGTH.size + NAME_MAX_BYTES)
+ENVELOPE_HEADER_MAX_BYTES = _NUMBERS.size + 3 * (_LENGTH.size + NAME_MAX_BYTES)
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -179,8 +180,10 @@ class Header:
     @classmethod
     def from_bytes(cls, data: bytes) -> Header:
         """The opposite of `to_bytes`; raises `EnvelopeRefused` for what it cannot have made."""
-        if not _NUMBERS.size <= len(data) <= HEADER_MAX_BYTES:
-            raise _malformed("header", f"at most {HEADER_MAX_BYTES} bytes, whole", len(data))
+        if not _NUMBERS.size <= len(data) <= ENVELOPE_HEADER_MAX_BYTES:
+            raise _malformed(
+                "header", f"at most {ENVELOPE_HEADER_MAX_BYTES} bytes, whole", len(data)
+            )
         code, epoch, sequence, created, length, digest = _NUMBERS.unpack_from(data)
         fleet, node, author = _names(data[_NUMBERS.size :])
         if author == "":  # would be read as the node, and there must be one way to say that

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
+
 log = logging.getLogger(__name__)
 
 MIN_NODES = 2  # that there is something to fuse of
@@ -176,15 +177,3 @@ def _models(fused: Fused, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
 def fusion_key(members: Mapping[str, Member]) -> FusionKey:
     """Return what tells one set of members from another; not the envelopes, only their content."""
     return tuple((node, members[node].header.digest) for node in sorted(members))
-
-
-__all__ = [
-    "MIN_NODES",
-    "FusionKey",
-    "FusionResult",
-    "FusionWorker",
-    "describe_groups",
-    "fuse_group",
-    "fuse_members",
-    "fusion_key",
-]

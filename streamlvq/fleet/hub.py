@@ -210,6 +210,3 @@ def hub_waiting_reason(members: Collection[str]) -> str | None:
         return None
     who = f"{len(members) or 'none'} of at least {MIN_NODES} has"
     return f"nodes: {who} published something that we believe"
-
-
-__all__ = ["HubRole", "hub_waiting_reason"]

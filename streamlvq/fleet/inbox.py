@@ -145,6 +145,3 @@ def fleet_subscriptions(config: Config) -> list[Subscription]:
         "member": [topics.model(name), topics.snapshot(name)],
     }
     return [Subscription(filter, 1, always_retained=True) for filter in filters[config.fleet.role]]
-
-
-__all__ = ["Inbox", "fleet_subscriptions"]

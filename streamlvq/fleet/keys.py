@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamlvq.errors import MissingExtraError, StreamLVQError
 from streamlvq.fleet.envelope import EnvelopeRefused, check_name, shown
-from streamlvq.snapshot.files import UNFINISHED, write_atomically
+from streamlvq.snapshot.files import UNFINISHED_SUFFIX, write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 
 KEY_BYTES = 32
 PRIVATE_KEY_MODE = 0o600  # for its owner alone
@@ -98,7 +99,7 @@ class PrivateKey:
     def save(self, path: str | Path) -> None:
         """Write a file that only its owner can read; never over a file that is there already."""
         path = Path(path)
-        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
         try:
             _write_secret(unfinished, self._pem())
             os.link(unfinished, path)  # as a whole, and refuses if there is something already

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from streamlvq.fleet.fusion_worker import FusionResult
 
+
 log = logging.getLogger(__name__)
 
 MAX_NODES_SHOWN = 1000  # with an age of their own
@@ -203,6 +204,3 @@ class FleetMetrics(Collector):
             waiting=self.waiting,
             trouble=self.problem(),
         )
-
-
-__all__ = ["FleetMetrics", "FleetRecord"]

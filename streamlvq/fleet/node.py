@@ -22,7 +22,7 @@ from streamlvq.monitor import Monitor
 from streamlvq.monitor.serving import SCORE_SPAN_LABELS
 from streamlvq.role import Session
 from streamlvq.snapshot import Snapshot, SnapshotError
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 
 log = logging.getLogger(__name__)
 
@@ -375,6 +375,3 @@ def shared_bytes(model: object, node: str) -> bytes:
 
 def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
-
-
-__all__ = ["FleetNode", "Host", "ServingReporter", "shared_bytes", "waiting_reason"]

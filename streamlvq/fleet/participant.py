@@ -20,7 +20,7 @@ from streamlvq.fleet.roster import Receipt, Roster
 from streamlvq.role import Session
 
 FLEET_FOLDER = "fleet"  # in the state folder
-CHECK_SECONDS = 0.2  # between two looks at the fleet
+FLEET_CHECK_SECONDS = 0.2  # between two looks at the fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class FleetParticipant:
         """Return True a few times a second, when it is time to look at the fleet."""
         if now < self._next_check:
             return False
-        self._next_check = now + CHECK_SECONDS
+        self._next_check = now + FLEET_CHECK_SECONDS
         return True
 
     def _publish_news(self) -> None:
@@ -123,6 +123,3 @@ class FleetParticipant:
                 self.inbox.drop()
 
         return KeyReload(commit, tuple(key_changes(self.roster.trust, keys)))
-
-
-__all__ = ["FLEET_FOLDER", "FleetParticipant", "KeyReload"]

@@ -21,7 +21,7 @@ from streamlvq.fleet.envelope import (
 )
 from streamlvq.fleet.keys import PrivateKey, TrustedKeys
 from streamlvq.fleet.roster import FILE_MODE
-from streamlvq.snapshot.files import UNFINISHED, write_atomically
+from streamlvq.snapshot.files import UNFINISHED_SUFFIX, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class SequenceNumbers:
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / NUMBERS_FILE
         self._last = self._read()
-        for litter in self.path.parent.glob(f".{NUMBERS_FILE}.*{UNFINISHED}"):
+        for litter in self.path.parent.glob(f".{NUMBERS_FILE}.*{UNFINISHED_SUFFIX}"):
             litter.unlink(missing_ok=True)
 
     @property
@@ -296,12 +296,3 @@ class Schedule:
     def failed(self, now: float) -> None:
         """It could not be published; another try comes after the pause."""
         self._last = now
-
-
-__all__ = [
-    "RENEWALS_PER_MAX_AGE",
-    "EnvelopeWriter",
-    "Schedule",
-    "SequenceNumbers",
-    "TooLargeError",
-]

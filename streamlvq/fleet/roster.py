@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from streamlvq.fleet.envelope import (
     DIGEST_BYTES,
-    HEADER_MAX_BYTES,
+    ENVELOPE_HEADER_MAX_BYTES,
     Envelope,
     EnvelopeRefused,
     Header,
@@ -26,7 +26,7 @@ from streamlvq.fleet.envelope import (
 )
 from streamlvq.fleet.keys import TrustedKeys
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
-from streamlvq.snapshot.files import UNFINISHED, read, write_atomically
+from streamlvq.snapshot.files import UNFINISHED_SUFFIX, read, write_atomically
 
 ENVELOPE_MAX_BYTES = 16 * 2**20
 MODEL_MAX_NUMBERS = 2**24  # that a model may need memory for, whatever is said about it: 128 MiB
@@ -141,7 +141,7 @@ class EnvelopeStore:
 
     def _parse(self, path: Path) -> StoredEnvelope:
         with path.open("rb") as file:
-            start = file.read(_STORE_START.size + HEADER_MAX_BYTES)
+            start = file.read(_STORE_START.size + ENVELOPE_HEADER_MAX_BYTES)
         if len(start) < _STORE_START.size:
             raise EnvelopeRefused(
                 "truncated", f"expected {_STORE_START.size} bytes, got {len(start)}"
@@ -160,7 +160,7 @@ class EnvelopeStore:
 
     def _remove_litter(self) -> None:
         """What was unfinished when this program was killed."""
-        for path in self.folder.glob(f".{self.kind}-*{UNFINISHED}"):
+        for path in self.folder.glob(f".{self.kind}-*{UNFINISHED_SUFFIX}"):
             path.unlink(missing_ok=True)
 
 

@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from streamlvq.config import Config, FleetSection, FleetTopics
+from streamlvq.config.check_fleet import EVERYONE
 from streamlvq.config.fleet_topics import own_name
 from streamlvq.connect import Link, Message, Subscription, guest_session, link_for
 from streamlvq.errors import StreamLVQError
-from streamlvq.fleet.checks import EVERYONE
 from streamlvq.fleet.fusion_worker import MIN_NODES, describe_groups, fuse_group
 from streamlvq.fleet.keys import PrivateKey, TrustedKeys
 from streamlvq.fleet.roster import Member, Roster
@@ -276,16 +276,3 @@ def parse_presence(config: Config, messages: Iterable[Message]) -> dict[str, Pre
         decides = said.serving if status.state == "online" and said.role != "hub" else None
         found[said.node] = Presence(status.state, decides, said.role)
     return found
-
-
-__all__ = [
-    "FleetStatus",
-    "NoFleetError",
-    "NodeStatus",
-    "Presence",
-    "RefusedMessage",
-    "evaluate",
-    "fetch_status",
-    "parse_presence",
-    "status_filter",
-]

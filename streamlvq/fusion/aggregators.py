@@ -11,8 +11,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from streamlvq.arrays import Floats
 from streamlvq.registry import AGGREGATORS
-from streamlvq.state import Floats
 
 TRIMMED_SHARE = 0.25  # of the weight, at either end
 WEISZFELD_STEPS = 60  # of the geometric median
@@ -23,7 +23,7 @@ BISECTIONS = 60
 
 
 class Aggregator(Protocol):
-    """How the values of many nodes become one."""
+    """Rule that combines the values of many nodes into one."""
 
     robust: ClassVar[bool]  # a minority of the weight cannot move the result far
     linear: ClassVar[bool]  # the weighted mean: sums over nodes can be taken apart and reordered

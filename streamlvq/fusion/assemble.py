@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from streamlvq.engine import ModelSpec
+from streamlvq.arrays import Floats, Ints
 from streamlvq.estimator import EstimatorState, construct, estimator_class
 from streamlvq.fusion.class_tables import Axes, ClassStatistics
 from streamlvq.fusion.combine import CombinedModel, FusedMetric, factor_metric
 from streamlvq.fusion.node_models import Model, ModelLayout
 from streamlvq.kernels import layout as at
+from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES, ModelSpec
 from streamlvq.models.validation import (
     MAX_SAMPLES,
     MIN_CAPACITY,
@@ -22,7 +23,6 @@ from streamlvq.models.validation import (
     all_sizes,
     shape_of,
 )
-from streamlvq.state import FIXED, SECTIONS, Floats, Ints
 
 START_SLOPE = -4.0  # of a sigmoid that nobody has fitted yet, see `kernels.pairwise`
 
@@ -126,7 +126,7 @@ def _counts(statistics: ClassStatistics, visible: Ints) -> Floats:
 
 def _filled(name: str, shape: tuple[int, ...], rows: Any) -> Any:
     """Return an array of that shape that begins with these rows."""
-    start = SECTIONS[name].start if name not in FIXED else 0.0
+    start = ARRAY_SECTIONS[name].start if name not in FIXED_SIZES else 0.0
     dtype = np.int64 if name == "label" else np.float64
     if name == "omega":
         out = np.empty(shape)
@@ -166,7 +166,9 @@ class _Part:
             if spec.local and combined.metrics:
                 self.metrics = [combined.metrics[k] for k in self.chosen]
         self.classes = max(MIN_CAPACITY, len(visible))
-        self.slots = spec.room(self.classes).get(at.SLOTS, max(MIN_CAPACITY, len(self.label)))
+        self.slots = spec.room(self.classes).get(
+            at.PROTOTYPE_CAPACITY, max(MIN_CAPACITY, len(self.label))
+        )
 
     def _take_pairs(self, code: dict[int, int]) -> None:
         """All pairs of the classes in their order; what no node has is made of class means."""

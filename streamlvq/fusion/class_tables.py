@@ -1,4 +1,4 @@
-"""What nodes know, on common features and labels: statistics of classes, prototypes, metrics.
+"""Statistics of classes, prototypes and metrics of all nodes on common features and labels.
 
 Axes: nodes, classes, features. Where a node has nothing to say its count is zero.
 """
@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.arrays import Bools, Floats, Ints, Label
 from streamlvq.fusion.aggregators import Aggregator, assumed_byzantine, capped_weights
 from streamlvq.fusion.node_models import Model, NodeModel
 from streamlvq.kernels import layout as at
-from streamlvq.models.array_classifier import Label
 from streamlvq.models.validation import MAX_SAMPLES
-from streamlvq.state import Floats, Ints
-from streamlvq.vectorize import name_order
-
-Bools = npt.NDArray[np.bool_]
+from streamlvq.models.vectorizer import name_order
 
 RELIABLE_COUNT = 100.0  # readings of a class after which more make its mean hardly more reliable
 CHECKABLE_NODES = 3  # that have a class: of one that fewer have, nobody knows whether it is true
@@ -29,8 +26,10 @@ MAX_SWAY = 0.4  # of what is known of a class: more, and byzantine nodes could b
 THIN_SPREAD = 0.1  # of the variance that a feature usually has: less is too little to rely on
 FEATURE_ARRAYS = ("mean", "variance", "peak", "weight", "inverse")
 PROTOTYPE_ARRAYS = ("usefulness", "wins", "rate")
-MAX_VALUE = 1e120  # of anything that a node claims: sums and products of it must stay finite
-MAX_INVERSE = 1e60  # and of one over a deviation
+MAX_CLAIMED_VALUE = (
+    1e120  # of anything that a node claims: sums and products of it must stay finite
+)
+MAX_CLAIMED_INVERSE = 1e60  # and of one over a deviation
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,14 @@ class Axes:
         return _distinct(self.features), _distinct(self.labels)
 
     def columns(self, model: Model) -> npt.NDArray[np.int64]:
-        """Where the features of a model are among the common ones."""
+        """Return the positions of a model's features among the common ones."""
         if model.features == self.features:
             return np.arange(len(self.features))
         place = {name: k for k, name in enumerate(self.features)}
         return np.array([place[name] for name in model.features], np.int64)
 
     def codes(self, model: Model) -> npt.NDArray[np.int64]:
-        """Where the labels of a model are among the common ones."""
+        """Return the positions of a model's labels among the common ones."""
         place = {label: k for k, label in enumerate(self.labels)}
         return np.array([place[label] for label in model.labels], np.int64)
 
@@ -113,7 +112,7 @@ class ClassTables:
 
     @functools.cached_property
     def _believed(self) -> Floats:
-        """The share of what nodes say they have seen that is believed: counts can be lied about."""
+        """Return the believed share of the counts that nodes claim."""
         believed = np.ones(self.samples.shape)
         for k, column in enumerate(mean_evidence(self.samples).T):
             holders = int((column > 0).sum())
@@ -200,7 +199,7 @@ def _distinct(names: Sequence[Any]) -> list[str]:
 
 
 def _median(values: Floats) -> Floats:
-    """Along the first axis, without what is missing; NaN if nothing is left."""
+    """Return the median along the first axis without missing values; NaN if all are missing."""
     ordered = np.sort(values, axis=0)  # NaN come last
     known = np.isfinite(values).sum(axis=0)
     low = np.take_along_axis(ordered, np.maximum(known - 1, 0)[None] // 2, axis=0)[0]
@@ -298,7 +297,7 @@ class Pool:
         d, count = len(axes.features), model.prototypes
         for name in FEATURE_ARRAYS:
             self.scales[name][i, columns] = _bounded(arrays[name])
-        np.minimum(self.scales["inverse"][i], MAX_INVERSE, out=self.scales["inverse"][i])
+        np.minimum(self.scales["inverse"][i], MAX_CLAIMED_INVERSE, out=self.scales["inverse"][i])
         self.calibration[i] = _bounded(arrays["calibration"])
         label = codes[arrays["label"][:count]]
         paired = "platt" in arrays
@@ -325,7 +324,7 @@ class Pool:
         used = (count // 2 if paired else count) if local else 1
         for m in range(used):
             self.omega.append(_placed(omega[m], columns, d, 0.0))
-            total = min(float(arrays["total_moment"][m]), MAX_VALUE)
+            total = min(float(arrays["total_moment"][m]), MAX_CLAIMED_VALUE)
             column = _placed(_bounded(arrays["column_moment"][m : m + 1]), columns, d, 0.0)[0]
             self.moments.append((column, total))
         self.metric_node = np.append(self.metric_node, np.full(used, i))
@@ -334,7 +333,7 @@ class Pool:
 
 
 def _bounded(values: Floats) -> Floats:
-    return np.clip(values, -MAX_VALUE, MAX_VALUE)
+    return np.clip(values, -MAX_CLAIMED_VALUE, MAX_CLAIMED_VALUE)
 
 
 def _placed(rows: Floats, columns: Ints, d: int, missing: float) -> Floats:

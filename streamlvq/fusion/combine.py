@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
-from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Bools, Pool
+from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
 from streamlvq.fusion.node_models import ModelLayout
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
 from streamlvq.kernels import layout as at
-from streamlvq.state import Floats, Ints
 
 LOOSE_RATIO = 3.0  # times as far from its class as prototypes usually are: it is drawn back
 WILD_RATIO = 9.0  # it is left out

@@ -10,10 +10,10 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats
 from streamlvq.fusion.class_tables import (
     RELIABLE_COUNT,
     Alignment,
-    Bools,
     ClassTables,
     CommonTable,
     NodeTable,
@@ -21,7 +21,6 @@ from streamlvq.fusion.class_tables import (
 )
 from streamlvq.fusion.sharing import components_by_feature, evidence, spanning_tree
 from streamlvq.registry import CORRECTIONS
-from streamlvq.state import Floats
 
 GAIN_ROUNDS = 12  # of estimating gains and shifts in turn
 PRIOR_GAIN_DEVIATION = 0.3  # of the logarithm of gains, before anything is known
@@ -43,7 +42,7 @@ class NodeAlignment(NamedTuple):
 
 
 class Correction(Protocol):
-    """How the sensors of nodes differ: estimated for all nodes together, or for one of them."""
+    """Model of how the sensors of nodes differ, fitted to all nodes or to one."""
 
     corrects: ClassVar[str]  # a plural noun for reports
     automatic: ClassVar[bool]  # drift="auto" tries it

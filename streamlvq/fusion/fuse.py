@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import (
     BYZANTINE_SHARE,
     CLASS_SHARE,
@@ -22,7 +23,6 @@ from streamlvq.fusion.assemble import Coordinates
 from streamlvq.fusion.class_tables import (
     Alignment,
     Axes,
-    Bools,
     ClassTables,
     Pool,
     class_statistics,
@@ -52,7 +52,6 @@ from streamlvq.fusion.selection import UNCORRECTED, candidates, choose, trial_er
 from streamlvq.fusion.sharing import components
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot
-from streamlvq.state import Floats, Ints
 
 WEIGHTINGS = ("samples", "uniform")
 AUTO = "auto"

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.estimator import EstimatorState
 from streamlvq.fusion.assemble import Coordinates, assemble
-from streamlvq.fusion.class_tables import Axes, Bools, ClassStatistics, CommonTable, NodeTable
+from streamlvq.fusion.class_tables import Axes, ClassStatistics, CommonTable, NodeTable
 from streamlvq.fusion.combine import CombinedModel
 from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
 from streamlvq.fusion.report import FusionReport
+from streamlvq.models.vectorizer import to_rows
 from streamlvq.snapshot import Snapshot
-from streamlvq.state import Floats, Ints
-from streamlvq.vectorize import to_rows
 
 COMMON_NODE = "fused"  # the node of a snapshot in common coordinates
 
@@ -38,7 +38,7 @@ class Component:
 
 @dataclass(frozen=True)
 class NodePlacement:
-    """Where a node stands: its component, the coordinates of its sensors, what it has."""
+    """Component of a node, the coordinates of its sensors, and what it has learnt."""
 
     model: NodeModel
     component: int
@@ -48,7 +48,7 @@ class NodePlacement:
 
 
 class Fused:
-    """What nodes have learnt together, for each of them in the coordinates of its own sensors.
+    """Result of a fusion: models for each node in the coordinates of its own sensors.
 
     Made by `fuse`. `report` says what was done to whom.
     """
@@ -176,7 +176,7 @@ class Fused:
 def _put_together(
     model: NodeModel, parts: dict[str, EstimatorState], fitted: Floats | None
 ) -> EstimatorState:
-    """The models of a node in the committee and the transform that they came from."""
+    """Wrap the models of a node into the committee and transform that they came from."""
     if model.committee is None:
         state = parts[""]
     else:

@@ -9,15 +9,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamlvq.arrays import Array, Label
 from streamlvq.errors import StreamLVQError
-from streamlvq.estimator import Array, EstimatorState, estimator_class
+from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.kernels import layout as at
-from streamlvq.models.array_classifier import Label
+from streamlvq.models.engine import ARRAY_SECTIONS
 from streamlvq.snapshot import Snapshot
-from streamlvq.state import SECTIONS
+from streamlvq.snapshot.state import COMMITTEE
 
 TRANSFORM = "FeatureTransform"
-COMMITTEE = "LVQCommittee"
 MAX_FEATURES = 64  # of all nodes together: up to here none has to be left out
 
 
@@ -55,7 +55,7 @@ class Model:
 
 @dataclass(frozen=True)
 class NodeModel:
-    """What a node has learnt: its models by the name of the member, "" without a committee."""
+    """Models of a node by the name of the committee member, "" without a committee."""
 
     node: str
     models: dict[str, Model]
@@ -65,7 +65,7 @@ class NodeModel:
 
     @property
     def kind(self) -> str:
-        """What must be the same in all nodes, as text."""
+        """Properties that must be equal in all nodes, as text."""
         types = [model.type for model in self.models.values()]
         name = types[0] if self.committee is None else f"{COMMITTEE}({', '.join(types)})"
         return name if self.transform is None else f"{name} of transformed features"
@@ -89,7 +89,7 @@ def newest(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
 
 
 def _age(snapshot: Snapshot) -> tuple[float, int, bytes]:
-    """Later is larger; if time and samples do not tell, the bytes decide, so that all agree."""
+    """Return a sort key, larger for later snapshots; bytes break ties, so that all nodes agree."""
     created = snapshot.created_seconds
     samples = unpack([snapshot])[0].first.samples
     when = float("-inf") if created is None else created
@@ -117,7 +117,7 @@ def _model(state: EstimatorState) -> Model:
 
 
 def _function(node: NodeModel) -> tuple[Any, list[str]] | None:
-    """The transform of a node, however its features are ordered."""
+    """Return the transform of a node, independent of the order of its features."""
     if node.transform is None:
         return None
     parameters = dict(node.transform.parameters)
@@ -188,17 +188,17 @@ def _without(node: NodeModel, lone: set[Hashable]) -> NodeModel:
 def _narrow(model: Model, lone: set[Hashable]) -> Model:
     keep = [k for k, name in enumerate(model.features) if name not in lone]
     arrays = {
-        name: array[..., keep] if SECTIONS[name].sizes[-1] == at.FEATURES else array
+        name: array[..., keep] if ARRAY_SECTIONS[name].sizes[-1] == at.N_FEATURES else array
         for name, array in model.arrays.items()
-        if name in SECTIONS
+        if name in ARRAY_SECTIONS
     }
-    fixed = {name: array for name, array in model.arrays.items() if name not in SECTIONS}
+    fixed = {name: array for name, array in model.arrays.items() if name not in ARRAY_SECTIONS}
     return replace(model, arrays=arrays | fixed, features=[model.features[k] for k in keep])
 
 
 @dataclass(frozen=True)
 class ModelLayout:
-    """What the models of all nodes (or one member of their committees) have in common."""
+    """Common layout of the models of all nodes (or of one committee member)."""
 
     kind: int  # of metric, as `layout` numbers them
     local: bool  # a metric for each prototype
@@ -208,7 +208,7 @@ class ModelLayout:
 
     @classmethod
     def of(cls, models: Sequence[Model], width: int, rank: str | int) -> ModelLayout:
-        """Take what most nodes have, where they need not have the same.
+        """Choose the layout that most nodes have, where they may differ.
 
         `width` is the number of features that they know together; `rank` is "keep" for the largest
         of any node, "full", or a number.

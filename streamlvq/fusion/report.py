@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Floats, Ints
 from streamlvq.fusion.aggregators import get_aggregator
 from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
 from streamlvq.fusion.corrections import get_correction
@@ -19,7 +20,6 @@ from streamlvq.fusion.screening import (
     class_distances,
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
-from streamlvq.state import Floats, Ints
 from streamlvq.text import aligned, entry, number
 
 MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported
@@ -27,7 +27,9 @@ LARGE_RESIDUAL = 1.0  # deviations: nodes that differ more deserve a word
 UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correction
 MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
 LARGE_RANK_LOSS = 0.05  # of a metric
-UNITS = "(off by, left over: in deviations within the classes; weight: share over all classes)"
+COLUMNS_NOTE = (
+    "(off by, left over: in deviations within the classes; weight: share over all classes)"
+)
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """What was done to one node.
+    """Result of a fusion for one node.
 
     Attributes
     ----------
@@ -374,7 +376,7 @@ def _too_few(names: list[str], count: int, aggregator: str, quorum: int) -> str:
 
 def report_text(report: FusionReport) -> str:
     """Return the whole report, for a terminal."""
-    lines = [*aligned(node_rows(report)), UNITS, "", entry("correction", report.why)]
+    lines = [*aligned(node_rows(report)), COLUMNS_NOTE, "", entry("correction", report.why)]
     if report.trials:
         tried = ", ".join(f"{name} {amount(error)}" for name, error in report.trials.items())
         lines.append(entry("tried", tried))

@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats
 from streamlvq.fusion.aggregators import weighted_mean, weighted_median
-from streamlvq.fusion.class_tables import Alignment, Bools, ClassTables
-from streamlvq.state import Floats
+from streamlvq.fusion.class_tables import Alignment, ClassTables
 
 QUORUM = 3  # nodes that must have a class before one of them can be said to contradict the others
 MIN_DISTANCE = 0.3  # deviations from the others: less is never suspicious
@@ -29,7 +29,7 @@ ClippingKind = Literal[
 
 
 class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something of a node that was changed or did not count.
+    """A change to, or exclusion of, something that a node contributed.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def excluded(self) -> bool:
-        """Whether something does not count at all that somebody should look into.
+        """Whether something was excluded altogether and should be looked into.
 
         Values that were merely cut happen to honest nodes too, and so do features of one's own.
         """

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import assumed_byzantine, weighted_median
-from streamlvq.fusion.class_tables import Bools, ClassTables, CommonTable
+from streamlvq.fusion.class_tables import ClassTables, CommonTable
 from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.sharing import components
 from streamlvq.registry import CORRECTIONS
-from streamlvq.state import Floats, Ints
 
 UNCORRECTED = "none"  # the correction that all others are compared with
 REQUIRED_RATIO = 0.9  # a more complicated one must reduce the squared error to this
@@ -22,7 +22,7 @@ MAX_ERROR = 25.0  # squared deviations that one mean may be off: one node shall 
 ODD_ERROR, ODD_RATIO = 1.0, 10.0  # squared deviations, times the usual: no correction explains it
 HALF_TRUSTED_COUNT = 10.0  # readings of a class: a mean of so few is hard to predict, counts half
 FOLDS = 8  # of nodes that are left out together, if there are more
-MAX_NODES = 32  # that are asked; more would not change the answer
+TRIAL_MAX_NODES = 32  # that are asked; more would not change the answer
 
 
 def candidates(*, scaled: bool) -> dict[str, Correction]:
@@ -59,7 +59,7 @@ def trial_errors(
 
 
 def _unexplained(errors: Floats, trust: Floats) -> Bools:
-    """The few nodes that every correction fails on, if there are such."""
+    """Return the few nodes that no correction explains."""
     known = np.isfinite(errors).any(axis=0)
     worth = np.where(known, trust, 0.0)
     total = worth.sum(axis=1)
@@ -75,11 +75,11 @@ def _unexplained(errors: Floats, trust: Floats) -> Bools:
 
 
 def _asked(tables: ClassTables) -> ClassTables:
-    """Those with the most classes, if there are very many nodes."""
-    if len(tables.nodes) <= MAX_NODES:
+    """Limit the tables to the nodes with the most classes, if there are very many."""
+    if len(tables.nodes) <= TRIAL_MAX_NODES:
         return tables
     known = tables.held.sum(axis=1)
-    chosen = np.sort(np.lexsort((np.arange(len(known)), -known))[:MAX_NODES])
+    chosen = np.sort(np.lexsort((np.arange(len(known)), -known))[:TRIAL_MAX_NODES])
     return replace(
         tables,
         nodes=[tables.nodes[i] for i in chosen],
@@ -91,7 +91,7 @@ def _asked(tables: ClassTables) -> ClassTables:
 
 
 def _errors(tables: ClassTables, relevance: Floats, tried: Mapping[str, Correction]) -> Floats:
-    """Squared errors of corrections x nodes x classes; NaN if nothing was predicted."""
+    """Return squared errors of corrections x nodes x classes; NaN if nothing was predicted."""
     fold = np.arange(len(tables.nodes)) % FOLDS
     errors = np.full((len(tried), *tables.samples.shape), np.nan)
     for found, correction in zip(errors, tried.values(), strict=True):
@@ -126,7 +126,7 @@ def _predict(
 
 
 class _Others(NamedTuple):
-    """Classes as other nodes see them; those with the same group can be compared."""
+    """Classes as the other nodes know them; those of the same group are comparable."""
 
     common: CommonTable
     group: Ints
@@ -140,7 +140,7 @@ def _error(
     i: int,
     k: int,
 ) -> float | None:
-    """The squared error of class k of node i; None if there is nothing to predict it from."""
+    """Return the squared error of class k of node i; None if nothing predicts it."""
     usable = (others.group == others.group[k]) & tables.held[i]
     usable[k] = False
     if others.group[k] < 0 or not usable.any():
@@ -157,7 +157,7 @@ def _error(
 
 
 def _group_of_classes(tables: ClassTables, correction: Correction) -> Ints:
-    """Classes whose means can be compared have the same number; -1 if nobody has one."""
+    """Number groups of classes with comparable means; -1 if no node has the class."""
     nodes = components(tables.held)
     first = tables.held.argmax(axis=0)
     group = np.where(tables.held.any(axis=0), nodes[first], -1)

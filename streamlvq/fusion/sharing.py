@@ -1,15 +1,14 @@
-"""Who shares classes with whom: the graph whose edges tell how sensors differ."""
+"""Sharing graph: which nodes share classes, and how reliable their comparison is."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from streamlvq.fusion.class_tables import Bools
-from streamlvq.state import Floats, Ints
+from streamlvq.arrays import Bools, Floats, Ints
 
 
 def components(held: Bools) -> Ints:
-    """The number of each node's component: nodes that shared classes connect, also in steps.
+    """Number the connected components of nodes that share classes.
 
     Components are numbered in the order of their first node; a node without classes is one of its
     own.
@@ -40,7 +39,7 @@ def components(held: Bools) -> Ints:
 
 
 def components_by_feature(cells: Bools) -> Ints:
-    """The same of every feature by itself (nodes x features), from nodes x classes x features."""
+    """Number components feature by feature: nodes x features, from nodes x classes x features."""
     found: dict[bytes, Ints] = {}
     columns = []
     for held in np.ascontiguousarray(np.moveaxis(cells, 2, 0)):
@@ -52,7 +51,7 @@ def components_by_feature(cells: Bools) -> Ints:
 
 
 def evidence(count: Floats) -> Floats:
-    """How reliable the difference of two nodes is: nodes x nodes, summed over shared classes.
+    """Return how reliably each two nodes can be compared, summed over shared classes.
 
     The variance of a difference of two means is 1/n + 1/m, so a class counts n m / (n + m).
     """
@@ -65,7 +64,7 @@ def evidence(count: Floats) -> Floats:
 
 
 def spanning_tree(edges: Floats) -> list[tuple[int, int]]:
-    """The tree (forest) of the most reliable edges, as (parent, child), parents first.
+    """Return the tree (forest) of the most reliable edges as (parent, child), parents first.
 
     The root of each tree is the node with the most reliable edges. Ties go to the first node.
 

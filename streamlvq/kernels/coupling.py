@@ -18,10 +18,10 @@ from streamlvq.kernels.layout import HT, PKPD, WLW1, WLW2
 
 LOWEST, HIGHEST = 1e-12, 1.0 - 1e-12  # pairwise probabilities are clamped to these
 
-MOST_STEPS = 100  # Newton steps; five are usual, fifty occur only with zeros and ones
-SMALL_STEP = 1e-9  # of log p; convergence is quadratic
-SMALL_CHANGE = 1e-14  # of p; smaller changes are rounding
-FAINTEST = 1e-200  # lower bound of p, for counts that link classes in long chains
+MAX_NEWTON_STEPS = 100  # Newton steps; five are usual, fifty occur only with zeros and ones
+MIN_STEP = 1e-9  # of log p; convergence is quadratic
+MIN_CHANGE = 1e-14  # of p; smaller changes are rounding
+MIN_PROBABILITY = 1e-200  # lower bound of p, for counts that link classes in long chains
 
 
 @inner
@@ -220,7 +220,7 @@ def move(p, step):
     spread = highest - lowest
     factor = 1.0 if spread < 1.0 else log(1.0 + spread) / spread
     for k in range(p.shape[0]):
-        p[k] = max(FAINTEST, p[k] * exp(factor * (step[k] - highest)))
+        p[k] = max(MIN_PROBABILITY, p[k] * exp(factor * (step[k] - highest)))
     normalise(p)
     return spread
 
@@ -233,13 +233,13 @@ def couple_ht(r, counts, links, ground, step, p):
     starts from the solution of WLW1, which is the optimum already if r is consistent.
     """
     couple_wlw1(r, links, ground, p)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         likelihood_slopes(r, counts, p, links, step)
         eliminate(links, ground)
         hand_over(links, step)
         substitute(links, 0.0, 1.0, step)
         change = largest_change(p, step)
-        if move(p, step) < SMALL_STEP or change < SMALL_CHANGE:
+        if move(p, step) < MIN_STEP or change < MIN_CHANGE:
             break
 
 

@@ -6,15 +6,17 @@ scales: 1 means one deviation per feature. The Euclidean distance is the metric 
 
 from __future__ import annotations
 
+from math import sqrt
+
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
-from streamlvq.kernels.compile import helper, inner
+from streamlvq.kernels.compile import helper, inner, kernel
 from streamlvq.kernels.views import metric_of, row, table, vector
 
-FAR = 1e300
+START_DISTANCE = 1e300
 OVERFLOW = 1.7e248  # its product with anything beyond `LARGEST` is infinite
-FARTHEST = 1e200  # replaces distances that overflow
-BLOCK = 64  # features summed between two checks of the bound
+MAX_DISTANCE = 1e200  # replaces distances that overflow
+BLOCK_FEATURES = 64  # features summed between two checks of the bound
 
 
 @helper
@@ -88,8 +90,8 @@ def quadratic(kind, omega, z):
 @helper
 def distance_with_gaps(floats, ints, work, x, p):
     """Return the squared distance of a reading to prototype p if features are missing."""
-    d = ints[at.FEATURES]
-    kind = ints[at.KIND]
+    d = ints[at.N_FEATURES]
+    kind = ints[at.METRIC_KIND]
     omega = metric_of(floats, ints, p)
     w = row(floats, ints, at.W, p, d)
     z = views.difference(work, ints)
@@ -105,8 +107,8 @@ def euclidean(x, w, p, inverse, bound):
     """Return the squared distance, or any value above `bound` once it is exceeded."""
     d = x.shape[0]
     total = 0.0
-    for start in range(0, d, BLOCK):
-        for i in range(start, min(start + BLOCK, d)):
+    for start in range(0, d, BLOCK_FEATURES):
+        for i in range(start, min(start + BLOCK_FEATURES, d)):
             z = (x[i] - w[p, i]) * inverse[i]
             total += z * z
         if total > bound * d:
@@ -149,8 +151,8 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
     prototypes are abandoned early, the earlier the better the guesses (prototypes, or -1). Rules
     that need every distance pass c == -2 and find them in `slot_distance`.
     """
-    d, slots, rank = ints[at.FEATURES], ints[at.SLOTS], ints[at.RANK]
-    kind = ints[at.KIND]
+    d, slots, rank = ints[at.N_FEATURES], ints[at.PROTOTYPE_CAPACITY], ints[at.METRIC_RANK]
+    kind = ints[at.METRIC_KIND]
     local = 1 if ints[at.METRICS] > 1 else 0
     labels = vector(ints, ints, at.LABEL, slots)
     inverse = vector(floats, ints, at.INVERSE, d)
@@ -160,12 +162,12 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
     winner = views.class_winner(work, ints)
     every = views.slot_distance(work, ints)
     z = views.difference(work, ints)
-    near, other, right, wrong = FAR, FAR, -1, -1
+    near, other, right, wrong = START_DISTANCE, START_DISTANCE, -1, -1
     if c < 0:
-        for k in range(ints[at.KNOWN]):
-            best[k] = FAR
+        for k in range(ints[at.N_CLASSES]):
+            best[k] = START_DISTANCE
             winner[k] = -1.0
-    for k in range(-2, ints[at.PROTOTYPES]):
+    for k in range(-2, ints[at.N_PROTOTYPES]):
         p = k
         if k < 0:
             p = guess_right if k == -2 else guess_wrong
@@ -174,7 +176,7 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
         elif k == guess_right or k == guess_wrong:
             continue
         label = labels[p]
-        bound = FAR
+        bound = START_DISTANCE
         if c >= 0:
             bound = near if label == c else other
         elif c == -1:
@@ -187,8 +189,8 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
             value = diagonal(x, w, p, inverse, omega, p * local)
         else:
             value = matrix(x, w, p, inverse, omega, p * local * rank, rank, z, bound)
-        if not value < FARTHEST:
-            value = FARTHEST
+        if not value < MAX_DISTANCE:
+            value = MAX_DISTANCE
         if c < 0:
             if c == -2:
                 every[p] = value
@@ -208,10 +210,94 @@ def closest_pair(ints, work, c):
     """Return distance and prototype of class c and of the closest other class."""
     best = views.class_distance(work, ints)
     winner = views.class_winner(work, ints)
-    other = FAR
+    other = START_DISTANCE
     wrong = -1
-    for k in range(ints[at.KNOWN]):
+    for k in range(ints[at.N_CLASSES]):
         if k != c and best[k] < other:
             other = best[k]
             wrong = int(winner[k])
     return best[c], other, int(winner[c]), wrong
+
+
+@helper
+def closest_two(ints, work):
+    """Return the two closest classes and their squared distances; -1 where there is none."""
+    distance = views.class_distance(work, ints)
+    near, other, winner, runner_up = START_DISTANCE, START_DISTANCE, -1, -1
+    for c in range(ints[at.N_CLASSES]):
+        if distance[c] < near:
+            near, other, winner, runner_up = distance[c], near, c, winner
+        elif distance[c] < other:
+            other, runner_up = distance[c], c
+    return near, other, winner, runner_up
+
+
+@helper
+def relative_difference(near, other):
+    total = near + other
+    return (other - near) / total if total > 0.0 else 0.0
+
+
+@kernel("float64(int64[::1], float64[::1], int64)")
+def relsim(ints, work, c):
+    """Return RelSim; -1 before two classes are known.
+
+    With a class c >= 0 it is 0 if the reading is closer to another class.
+    """
+    near, other, winner, runner_up = closest_two(ints, work)
+    if runner_up < 0:
+        return -1.0
+    return relative_difference(near, other) if c < 0 or c == winner else 0.0
+
+
+@kernel("Tuple((float64, float64, float64, int64, int64))(int64[::1], float64[::1])")
+def closest_classes(ints, work):
+    """Return RelSim, both distances and both classes; -1 for a class that does not exist."""
+    near, other, winner, runner_up = closest_two(ints, work)
+    return relative_difference(near, other), near, other, winner, runner_up
+
+
+@kernel("float64(float64[::1], int64[::1], float64[::1], int64, int64)")
+def separation(floats, ints, work, winner, runner_up):
+    """Return the distance (not squared) between the closest prototypes of two classes.
+
+    Uses the metric of the winner and only features that the reading has; 0 if none is known.
+    """
+    d = ints[at.N_FEATURES]
+    closest = views.class_winner(work, ints)
+    first, second = int(closest[winner]), int(closest[runner_up])
+    x = views.reading(work, ints)
+    z = views.difference(work, ints)
+    w, other = row(floats, ints, at.W, first, d), row(floats, ints, at.W, second, d)
+    subtract(other, w, vector(floats, ints, at.INVERSE, d), z)
+    for i in range(d):
+        if x[i] != x[i]:
+            z[i] = x[i]
+    omega = metric_of(floats, ints, first)
+    factor = blank_gaps(ints[at.METRIC_KIND], omega, z)
+    return sqrt(factor * quadratic(ints[at.METRIC_KIND], omega, z)) if factor > 0.0 else 0.0
+
+
+@helper
+def cache_prediction(ints, work, x):
+    """Mark distances and scores in `work` as those of x."""
+    last = views.last_answered(work, ints)
+    last[0] = 1.0
+    for i in range(x.shape[0]):
+        last[1 + i] = x[i]
+
+
+@helper
+def drop_cached_prediction(ints, work):
+    """Invalidate the cache; call it before the model or `work` changes."""
+    views.last_answered(work, ints)[0] = 0.0
+
+
+@helper
+def has_cached_prediction(ints, work, x):
+    """Return whether the cache holds x; never true if a feature is missing (NaN != NaN)."""
+    last = views.last_answered(work, ints)
+    same = last[0] == 1.0
+    for i in range(x.shape[0]):
+        same = same and last[1 + i] == x[i]
+    return same

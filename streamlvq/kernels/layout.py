@@ -3,26 +3,26 @@
 Passing an array to a compiled function costs about as much as a dot product over a reading, so a
 model passes only three: `floats`, `ints` and `work`. The first `HEADER` integers are the sizes and
 the start of each section. `streamlvq.kernels.views` turns them into arrays for the kernels, and
-`streamlvq.state.ModelState` does so for Python.
+`streamlvq.models.engine.ModelState` does so for Python.
 """
 
 from __future__ import annotations
 
 # --- integers: sizes, switches, counters, then the start of every section ------------------------
-FEATURES = 0
-RANK = 1  # rows of a metric
+N_FEATURES = 0
+METRIC_RANK = 1  # rows of a metric
 METRICS = 2  # number of metrics: 0, 1 (shared) or one per slot (local)
-KIND = 3  # EUCLIDEAN, DIAGONAL or MATRIX
+METRIC_KIND = 3  # EUCLIDEAN, DIAGONAL or MATRIX
 RULE = 4  # learning rule, one of RULE_*
-SLOTS = 5  # capacity for prototypes
-PROTOTYPES = 6  # prototypes in use
-CLASSES = 7  # capacity for classes
-KNOWN = 8  # classes learnt so far
+PROTOTYPE_CAPACITY = 5  # capacity for prototypes
+N_PROTOTYPES = 6  # prototypes in use
+CLASS_CAPACITY = 7  # capacity for classes
+N_CLASSES = 8  # classes learnt so far
 BUFFER = 9  # capacity for rehearsed samples
 STORED = 10  # samples ever stored in the buffer
 REHEARSAL = 11  # samples replayed per sample learnt
 INITIAL = 12  # prototypes that every class gets from its first samples
-LIMIT = 13  # largest number of prototypes per class
+PROTOTYPE_LIMIT = 13  # largest number of prototypes per class
 RENEW = 14  # 1: at the limit an error replaces the least useful prototype
 STANDARDIZE = 15
 RANDOM = 16  # state of the random number generator
@@ -33,11 +33,11 @@ PASSIVE = 20  # epochs of `train`: SCORED or SILENT
 REACH = 21  # samples that rehearsal looks back
 PAIRS = 22  # capacity for pairs of classes; 0 unless the model is pairwise
 COUPLING = 23  # method, see COUPLINGS
-SECTIONS = 24  # first of the section starts
+SECTION_STARTS = 24  # first of the section starts
 
 # --- sections of `floats` ------------------------------------------------------------------------
 PARAMETERS = 0
-MEAN, VARIANCE, PEAK, WEIGHT, INVERSE = 1, 2, 3, 4, 5  # per feature
+MEAN, VARIANCE, MAX_DEVIATION, WEIGHT, INVERSE = 1, 2, 3, 4, 5  # per feature
 CALIBRATION = 6
 W, W_MOMENT = 7, 8  # prototypes in raw units, squared gradients
 USEFULNESS, WINS, BORN, RATE = 9, 10, 11, 12  # per prototype
@@ -51,7 +51,7 @@ FLOAT_SECTIONS = 25
 LABEL, CLASS_SIZE, BUFFER_Y = 25, 26, 27
 BUFFER_RIGHT, BUFFER_WRONG = 28, 29  # last known closest prototypes of a stored sample
 ALL_SECTIONS = 30
-HEADER = SECTIONS + ALL_SECTIONS
+HEADER_SIZE = SECTION_STARTS + ALL_SECTIONS
 
 # --- parameters ----------------------------------------------------------------------------------
 LEARNING_RATE = 0
@@ -60,7 +60,7 @@ SLOPE = 2  # 0: identity activation
 STEP_DECAY = 3
 FORGET = 4  # per sample; 1: never
 SCALE_FLOOR = 5
-WINDOW = 6  # LVQ2.1, LVQ3
+WINDOW_WIDTH = 6  # LVQ2.1, LVQ3
 EPSILON = 7  # LVQ3
 SIGMA = 8  # RSLVQ: variance of the mixture components
 PARAMETER_COUNT = 9
@@ -91,7 +91,7 @@ COUPLINGS = {"pkpd": PKPD, "ht": HT, "wlw1": WLW1, "wlw2": WLW2, "vote": VOTE}
 # --- status codes of kernels ---------------------------------------------------------------------
 DONE = 0
 NEEDS_SLOT = -1  # nothing changed: enlarge the prototype arrays and call again
-LARGEST = 1e60  # larger values are refused like infinities: fourth powers may overflow
+LARGEST_VALUE = 1e60  # larger values are refused like infinities: fourth powers may overflow
 # A positive status is 1 + the index of a feature beyond LARGEST.
 
 

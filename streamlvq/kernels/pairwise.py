@@ -12,25 +12,35 @@ from math import exp, log, nan
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
-from streamlvq.kernels.answers import forget_answer, has_answer
-from streamlvq.kernels.births import copy, inherit_metric, settle
-from streamlvq.kernels.calibration import calibrate, to_probabilities
 from streamlvq.kernels.compile import helper, inner
 from streamlvq.kernels.coupling import couple_row
-from streamlvq.kernels.distance import FARTHEST, distance_with_gaps, has_gaps
-from streamlvq.kernels.rehearsal import pick_rehearsed, remember, rounds_of_learning
-from streamlvq.kernels.rules import attract, glvq
-from streamlvq.kernels.steps import clear, fill_gaps
+from streamlvq.kernels.distance import (
+    MAX_DISTANCE,
+    distance_with_gaps,
+    drop_cached_prediction,
+    has_cached_prediction,
+    has_gaps,
+)
+from streamlvq.kernels.growth import (
+    copy,
+    inherit_metric,
+    pick_rehearsed,
+    remember,
+    rounds_of_learning,
+    settle,
+)
+from streamlvq.kernels.learning import attract, clear, fill_gaps, glvq
+from streamlvq.kernels.statistics import calibrate, to_probabilities
 from streamlvq.kernels.views import row, table, vector
 
-SAFE = 0.9  # a pair does not learn from samples with at least this score on the right side
-DOUBTFUL = 0.4  # lower limit for rehearsed samples
-YOUNG = 10  # samples of a class during which its prototypes also follow the class mean
+SAFE_SCORE = 0.9  # a pair does not learn from samples with at least this score on the right side
+SAFE_REHEARSED_SCORE = 0.4  # lower limit for rehearsed samples
+YOUNG_SAMPLES = 10  # samples of a class during which its prototypes also follow the class mean
 START_SLOPE = -4.0
-PRIOR = 1.0  # initial curvature of a sigmoid fit, in samples
-DECAY = 0.999
+SIGMOID_PRIOR = 1.0  # initial curvature of a sigmoid fit, in samples
+SIGMOID_DECAY = 0.999
 STEEPEST, FLATTEST = -100.0, -0.01
-FARTHEST_OFFSET = 30.0
+SIGMOID_MAX_OFFSET = 30.0
 TINY = 1e-12
 
 
@@ -79,28 +89,28 @@ def measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares):
                 first += a0 * a0
                 second += b0 * b0
                 r += 1
-            squares[2 * k] = first if first < FARTHEST else FARTHEST
-            squares[2 * k + 1] = second if second < FARTHEST else FARTHEST
+            squares[2 * k] = first if first < MAX_DISTANCE else MAX_DISTANCE
+            squares[2 * k + 1] = second if second < MAX_DISTANCE else MAX_DISTANCE
 
 
 @helper
 def measure_pairs(floats, ints, work, x, gaps, c):
     """Compute distances in the pairs of class c (-1: in all pairs), into `slot_distance`."""
-    d, rank, known = ints[at.FEATURES], ints[at.RANK], ints[at.KNOWN]
+    d, rank, known = ints[at.N_FEATURES], ints[at.METRIC_RANK], ints[at.N_CLASSES]
     squares = views.slot_distance(work, ints)
-    labels = vector(ints, ints, at.LABEL, ints[at.SLOTS])
+    labels = vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])
     if gaps == 0:
         inverse = vector(floats, ints, at.INVERSE, d)
-        w = table(floats, ints, at.W, ints[at.SLOTS], d)
+        w = table(floats, ints, at.W, ints[at.PROTOTYPE_CAPACITY], d)
         omega = table(floats, ints, at.OMEGA, ints[at.METRICS] * rank, d)
         z, y = views.difference(work, ints), views.pull(work, ints)
         measure_complete(x, w, inverse, omega, rank, known, c, z, y, squares)
         return
-    for p in range(ints[at.PROTOTYPES]):
+    for p in range(ints[at.N_PROTOTYPES]):
         k = p // 2
         if c < 0 or c == labels[2 * k] or c == labels[2 * k + 1]:
             square = distance_with_gaps(floats, ints, work, x, p)
-            squares[p] = square if square < FARTHEST else FARTHEST
+            squares[p] = square if square < MAX_DISTANCE else MAX_DISTANCE
 
 
 @inner
@@ -112,7 +122,7 @@ def pair_score(squares, k):
 @helper
 def score_by_pairs(floats, ints, work):
     """Couple the sigmoids of all pairs; the score of a class is its log probability."""
-    known = ints[at.KNOWN]
+    known = ints[at.N_CLASSES]
     platt = table(floats, ints, at.PLATT, ints[at.PAIRS], at.PLATT_COUNT)
     squares = views.slot_distance(work, ints)
     r = views.pair_probabilities(work, ints)
@@ -125,7 +135,7 @@ def score_by_pairs(floats, ints, work):
             r[m, low] = odds / (1.0 + odds)
     counts = views.pair_counts(work, ints)
     if ints[at.COUPLING] == at.HT:
-        count_pairs(vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES]), counts)
+        count_pairs(vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY]), counts)
     p = views.probabilities(work, ints)[:known]
     couple_row(r, counts, ints[at.COUPLING], views.coupling_scratch(work, ints), p)
     score = views.class_score(work, ints)
@@ -155,16 +165,16 @@ def fit_sigmoid(platt, k, score, first):
     error = (sure if first else 1.0 - sure) - p
     weight = p * (1.0 - p)
     at_curvature = at.PLATT_CURVATURE
-    platt[k, at_curvature] = DECAY * platt[k, at_curvature] + weight * score * score
-    platt[k, at_curvature + 1] = DECAY * platt[k, at_curvature + 1] + weight * score
-    platt[k, at_curvature + 2] = DECAY * platt[k, at_curvature + 2] + weight
-    slopes, mixed = platt[k, at_curvature] + PRIOR, platt[k, at_curvature + 1]
-    offsets = platt[k, at_curvature + 2] + PRIOR
+    platt[k, at_curvature] = SIGMOID_DECAY * platt[k, at_curvature] + weight * score * score
+    platt[k, at_curvature + 1] = SIGMOID_DECAY * platt[k, at_curvature + 1] + weight * score
+    platt[k, at_curvature + 2] = SIGMOID_DECAY * platt[k, at_curvature + 2] + weight
+    slopes, mixed = platt[k, at_curvature] + SIGMOID_PRIOR, platt[k, at_curvature + 1]
+    offsets = platt[k, at_curvature + 2] + SIGMOID_PRIOR
     scale = error / (slopes * offsets - mixed * mixed)
     slope = platt[k, at.PLATT_SLOPE] - scale * (offsets * score - mixed)
     offset = platt[k, at.PLATT_OFFSET] - scale * (slopes - mixed * score)
     platt[k, at.PLATT_SLOPE] = min(FLATTEST, max(STEEPEST, slope))
-    platt[k, at.PLATT_OFFSET] = min(FARTHEST_OFFSET, max(-FARTHEST_OFFSET, offset))
+    platt[k, at.PLATT_OFFSET] = min(SIGMOID_MAX_OFFSET, max(-SIGMOID_MAX_OFFSET, offset))
 
 
 @helper
@@ -172,7 +182,7 @@ def calibrate_pairs(floats, ints, work, c):
     """Fit the sigmoids of all pairs of class c, with distances in `slot_distance`."""
     platt = table(floats, ints, at.PLATT, ints[at.PAIRS], at.PLATT_COUNT)
     squares = views.slot_distance(work, ints)
-    for other in range(ints[at.KNOWN]):
+    for other in range(ints[at.N_CLASSES]):
         if other != c:
             k = pair_number(c, other)
             fit_sigmoid(platt, k, pair_score(squares, k), c < other)
@@ -181,7 +191,7 @@ def calibrate_pairs(floats, ints, work, c):
 @helper
 def class_mean(floats, ints, c, out):
     """Compute the mean reading of a class, NaN for features it never had."""
-    d = ints[at.FEATURES]
+    d = ints[at.N_FEATURES]
     mean = row(floats, ints, at.CLASS_MEAN, c, d)
     weight = row(floats, ints, at.CLASS_WEIGHT, c, d)
     copy(mean, out)
@@ -203,10 +213,10 @@ def pair_up(floats, ints, work, x, c):
         platt = row(floats, ints, at.PLATT, k, at.PLATT_COUNT)
         clear(platt)
         platt[at.PLATT_SLOPE] = START_SLOPE
-        vector(ints, ints, at.CLASS_SIZE, ints[at.CLASSES])[other] += 1
-    vector(ints, ints, at.CLASS_SIZE, ints[at.CLASSES])[c] = c
-    ints[at.KNOWN] = c + 1
-    ints[at.PROTOTYPES] = c * (c + 1)
+        vector(ints, ints, at.CLASS_SIZE, ints[at.CLASS_CAPACITY])[other] += 1
+    vector(ints, ints, at.CLASS_SIZE, ints[at.CLASS_CAPACITY])[c] = c
+    ints[at.N_CLASSES] = c + 1
+    ints[at.N_PROTOTYPES] = c * (c + 1)
 
 
 @inner
@@ -231,11 +241,11 @@ def teach_pair(floats, ints, work, x, c, other, gaps):
 def teach_pairs(floats, ints, work, x, c, gaps):
     """Learn a new sample of class c in all of its pairs with a score below `SAFE`."""
     squares = views.slot_distance(work, ints)
-    wins = vector(floats, ints, at.WINS, ints[at.SLOTS])
-    count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASSES])[c]
+    wins = vector(floats, ints, at.WINS, ints[at.PROTOTYPE_CAPACITY])
+    count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY])[c]
     if ints[at.PASSIVE] > 0:
-        count = YOUNG  # epochs repeat samples that the means already include
-    for other in range(ints[at.KNOWN]):
+        count = YOUNG_SAMPLES  # epochs repeat samples that the means already include
+    for other in range(ints[at.N_CLASSES]):
         if other == c:
             continue
         side = side_of(squares, c, other)
@@ -244,9 +254,9 @@ def teach_pairs(floats, ints, work, x, c, gaps):
             wins[right] += 1.0
         if gaps == 1:
             fill_gaps(floats, ints, x, right)
-        if count < YOUNG:
+        if count < YOUNG_SAMPLES:
             attract(floats, ints, x, right, 1.0 / (count + 1.0))
-        if side < SAFE:
+        if side < SAFE_SCORE:
             teach_pair(floats, ints, work, x, c, other, gaps)
 
 
@@ -254,17 +264,17 @@ def teach_pairs(floats, ints, work, x, c, gaps):
 def rehearse(floats, ints, work):
     """Learn a stored sample in the pair where its score is worst."""
     position = pick_rehearsed(floats, ints)
-    x = row(floats, ints, at.BUFFER_X, position, ints[at.FEATURES])
+    x = row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES])
     c = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
     gaps = has_gaps(ints, x)
     measure_pairs(floats, ints, work, x, gaps, c)
     squares = views.slot_distance(work, ints)
     worst, side = -1, 1.0
-    for other in range(ints[at.KNOWN]):
+    for other in range(ints[at.N_CLASSES]):
         if other != c and side_of(squares, c, other) < side:
             worst, side = other, side_of(squares, c, other)
     vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])[position] = -side
-    if worst >= 0 and side < DOUBTFUL:
+    if worst >= 0 and side < SAFE_REHEARSED_SCORE:
         teach_pair(floats, ints, work, x, c, worst, gaps)
 
 
@@ -272,12 +282,12 @@ def rehearse(floats, ints, work):
 def learn_row_in_pairs(floats, ints, work, x, c):
     """Learn one sample of class c, then rehearse; c == KNOWN adds a new class."""
     gaps = has_gaps(ints, x)
-    known = ints[at.KNOWN]
+    known = ints[at.N_CLASSES]
     silent = ints[at.PASSIVE] == at.SILENT
     if c >= known:
         pair_up(floats, ints, work, x, c)
     elif known > 1:
-        answered = has_answer(ints, work, x)
+        answered = has_cached_prediction(ints, work, x)
         if not answered:
             measure_pairs(floats, ints, work, x, gaps, c if silent else -1)
         if not silent:
@@ -287,7 +297,7 @@ def learn_row_in_pairs(floats, ints, work, x, c):
             calibrate(floats, ints, work, c)
             calibrate_pairs(floats, ints, work, c)
         teach_pairs(floats, ints, work, x, c, gaps)
-    forget_answer(ints, work)
+    drop_cached_prediction(ints, work)
     remember(floats, ints, x, c)
     for _ in range(1, rounds_of_learning(ints)):
         rehearse(floats, ints, work)

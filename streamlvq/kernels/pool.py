@@ -12,9 +12,9 @@ from math import exp, log
 from streamlvq.kernels.compile import helper, kernel
 
 TINY = 1e-12
-DECAY = 0.999
-PRIOR = 0.5
-LARGEST = 10.0
+WEIGHT_DECAY = 0.999
+WEIGHT_PRIOR = 0.5
+LARGEST_WEIGHT = 10.0
 
 
 @helper
@@ -45,9 +45,9 @@ def fit_weight(opinions, k, known, code, fitted, member, out):
         mean += out[k, c] * score
         square += out[k, c] * score * score
     slot = opinions.shape[0] + member
-    fitted[slot] = DECAY * fitted[slot] + square - mean * mean
-    step = (log(opinions[member, k, code] + TINY) - mean) / (fitted[slot] + PRIOR)
-    fitted[member] = min(LARGEST, max(0.0, fitted[member] + step))
+    fitted[slot] = WEIGHT_DECAY * fitted[slot] + square - mean * mean
+    step = (log(opinions[member, k, code] + TINY) - mean) / (fitted[slot] + WEIGHT_PRIOR)
+    fitted[member] = min(LARGEST_WEIGHT, max(0.0, fitted[member] + step))
 
 
 @kernel("void(float64[:, :, ::1], float64[::1], float64[:, ::1])")

@@ -5,9 +5,7 @@ They use bounded memory, and metrics of several streams can be combined with `me
 
 from __future__ import annotations
 
-from streamlvq.metrics.accuracy_reject_curve import AccuracyRejectCurve
-from streamlvq.metrics.covered_accuracy import CoveredAccuracy
-from streamlvq.metrics.expected_calibration_error import ExpectedCalibrationError
-from streamlvq.metrics.reject_rate import RejectRate
+from streamlvq.metrics.calibration import ExpectedCalibrationError
+from streamlvq.metrics.selective import AccuracyRejectCurve, CoveredAccuracy, RejectRate
 
 __all__ = ["AccuracyRejectCurve", "CoveredAccuracy", "ExpectedCalibrationError", "RejectRate"]

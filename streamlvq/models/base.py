@@ -1,17 +1,19 @@
-"""`LVQClassifier`, the base of all models: River's interface, arrays, state and insight."""
+"""River's mini-batch interface on top of arrays."""
 
 from __future__ import annotations
 
+import abc
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from river import base
 
-from streamlvq.engine import Engine, ModelSpec
+from streamlvq.arrays import Label, Reading, Rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
@@ -25,17 +27,14 @@ from streamlvq.estimator import (
 )
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
-from streamlvq.models.array_classifier import ArrayClassifier, Label
 from streamlvq.models.batch import Arrays, KernelBatch
 from streamlvq.models.batch import kernels as batch_kernels
+from streamlvq.models.engine import Engine, ModelSpec
 from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
 from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
-from streamlvq.records import Explanation, Prototype
-from streamlvq.vectorize import (
+from streamlvq.models.vectorizer import (
     EXPECTED_NUMBER,
-    Reading,
-    Rows,
     Vectorizer,
     dictionary_maker,
     name_order,
@@ -43,6 +42,69 @@ from streamlvq.vectorize import (
     to_number,
     to_rows,
 )
+from streamlvq.records import Explanation, Prototype
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
+    """River's mini-batch interface for classifiers that learn and predict arrays."""
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    def mutable_parameters(self) -> frozenset[str]:
+        """Parameters that may still be changed once the model has started learning."""
+        return frozenset(self._mutable_attributes)
+
+    @property
+    @abc.abstractmethod
+    def classes(self) -> tuple[Label, ...]:
+        """Labels seen so far, in order of first appearance."""
+
+    @abc.abstractmethod
+    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+        """Learn the rows of an array in order."""
+
+    @abc.abstractmethod
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Return class probabilities: one row per reading, one column per entry of `classes`."""
+
+    def predict_array(self, X: Any, features: Sequence[Hashable] | None = None) -> npt.NDArray[Any]:
+        """Return the most probable class of each row."""
+        probabilities = self.predict_proba_array(X, features)
+        labels_seen = list(self.classes)
+        if not labels_seen:
+            return np.full(len(probabilities), None)
+        types = {type(label) for label in labels_seen}
+        if len(types) == 1 and types <= {str, int, float, bool}:
+            labels = np.array(labels_seen)
+        else:  # numpy would convert mixed labels to one type
+            labels = np.empty(len(labels_seen), object)
+            for code, label in enumerate(labels_seen):
+                labels[code] = label
+        return np.asarray(labels[probabilities.argmax(axis=1)])
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn a data frame row by row."""
+        self.learn_array(X, y)
+
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return class probabilities, one column per class."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame(self.predict_proba_array(X), index=X.index, columns=list(self.classes))
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """Return the most probable class of each row."""
+        import pandas as pd  # noqa: PLC0415
+
+        labels = self.predict_array(X)
+        return pd.Series(list(labels), index=X.index, dtype=None if len(labels) else object)
+
 
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
@@ -132,7 +194,7 @@ class LVQClassifier(ArrayClassifier):
     def _switches(self) -> dict[int, int]:
         """Return the integer kernel parameters by their position in `layout`."""
         return {
-            at.LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
+            at.PROTOTYPE_LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
             at.REHEARSAL: self.rehearsal,
             # Samples older than one half-life are not worth rehearsing.
             at.REACH: self.buffer_size
@@ -276,7 +338,7 @@ class LVQClassifier(ArrayClassifier):
             _refuse_bad_reading(x)
         code = len(self._labels)
         engine = self._prepare(x)
-        if code >= engine.state.size(at.CLASSES):
+        if code >= engine.state.size(at.CLASS_CAPACITY):
             engine.make_room_for_classes(code + 1)
             self._vectorizer.fill(engine.buffer, x)
         status = engine.learn(code)
@@ -734,5 +796,5 @@ def _refuse_label(y: Any) -> None:
 def _refuse_bad_reading(x: Reading) -> None:
     """Raise ValueError for values out of range, before new features change the model."""
     for name, value in x.items():
-        if abs(to_number(name, value)) > at.LARGEST:
+        if abs(to_number(name, value)) > at.LARGEST_VALUE:
             raise ValueError(f"feature {name!r}: {EXPECTED_NUMBER}, got {value}")

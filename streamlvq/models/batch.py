@@ -11,10 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Label, Readings
+from streamlvq.arrays import Floats, Ints, Label
+from streamlvq.events import Readings
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Arrays = tuple[npt.NDArray[Any], ...]
 
 # Placeholders that the kernel never writes to.
@@ -25,9 +24,9 @@ _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
 @functools.cache
 def kernels() -> ModuleType:
     """Return the batch kernel module, imported on first use because it compiles."""
-    from streamlvq.kernels import watch  # noqa: PLC0415
+    from streamlvq.kernels import pipeline  # noqa: PLC0415
 
-    return watch
+    return pipeline
 
 
 @dataclass(slots=True)

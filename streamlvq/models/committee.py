@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
 
+from streamlvq.arrays import Array, Label, Reading, Rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
-    Array,
     EstimatorState,
     StateLimits,
     check_ours,
     estimator_class,
 )
-from streamlvq.models.array_classifier import ArrayClassifier, Label
-from streamlvq.models.base import LVQClassifier
-from streamlvq.models.glvq import GLVQ
-from streamlvq.models.lgmlvq import LGMLVQ
+from streamlvq.models.base import ArrayClassifier, LVQClassifier
+from streamlvq.models.glvq import GLVQ, LGMLVQ
 from streamlvq.models.parameters import documented
+from streamlvq.models.vectorizer import dictionary_maker, to_rows
 from streamlvq.records import Explanation
-from streamlvq.vectorize import Reading, Rows, to_rows
 
 
 @functools.cache
@@ -65,6 +63,22 @@ def member_order(names: Iterable[str]) -> list[str]:
     """Return member names in order: the default members first, the others sorted."""
     found = set(names)
     return [*(name for name in DEFAULTS if name in found), *sorted(found - DEFAULTS.keys())]
+
+
+class _Scratch:
+    """Arrays for one reading at a time, for as long as the classes stay the same."""
+
+    def __init__(self, members: int, labels: list[Label]) -> None:
+        self.labels = labels
+        self.opinions = np.empty((members, 1, len(labels)))
+        self.pooled = np.empty((1, len(labels)))
+        self.known = np.array([len(labels)], np.int64)
+        self.code = np.empty(1, np.int64)
+
+    @functools.cached_property
+    def by_label(self) -> Callable[..., dict[Label, float]]:
+        """From probabilities to a dictionary; made when it is needed, as many classes may come."""
+        return dictionary_maker(self.labels)
 
 
 @documented
@@ -121,6 +135,11 @@ class LVQCommittee(ArrayClassifier):
         # Weights, then the curvature of the log loss along each of them.
         count = len(self._members)
         self._fitted = np.array([1.0 / count] * count + [0.0] * count)
+        self._scratch: _Scratch | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Made anew when it is needed; predictions must leave no trace in a pickle.
+        return {**self.__dict__, "_scratch": None}
 
     def _checked_others(self) -> Mapping[str, Any]:
         others = {} if self.others is None else self.others
@@ -173,19 +192,26 @@ class LVQCommittee(ArrayClassifier):
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
         first = self._members[0]
-        n_classes, code = len(first.classes), first.class_number(y)
+        code = first.class_number(y)
         for member in self._members:
             member.learn_one(x, y)
-        if code >= 0 and n_classes > 1:
-            probabilities = np.empty((len(self._members), 1, n_classes))
+        if code >= 0 and len(first.known_labels) > 1:
+            scratch = self._scratch_for(first.known_labels)
             for m, member in enumerate(self._members):
-                probabilities[m, 0] = member.last_probabilities()
-            self._fit(probabilities, np.array([n_classes]), np.array([code]))
+                scratch.opinions[m, 0] = member.last_probabilities()
+            scratch.code[0] = code
+            self._fit(scratch.opinions, scratch.known, scratch.code, scratch.pooled)
 
-    def _fit(self, probabilities: Array, n_classes: Array, codes: Array) -> None:
-        """Update the weights with labelled rows; probabilities are members x rows x classes."""
-        scratch = np.empty(probabilities.shape[1:])
-        _kernels().fit(probabilities, n_classes, codes, self._fitted, scratch)
+    def _scratch_for(self, labels: list[Label]) -> _Scratch:
+        """Arrays for the model's own list of labels, which is recognised by its identity."""
+        scratch = self._scratch
+        if scratch is None or scratch.labels is not labels:
+            scratch = self._scratch = _Scratch(len(self._members), labels)
+        return scratch
+
+    def _fit(self, opinions: Array, known: Array, codes: Array, pooled: Array) -> None:
+        """Update the weights with labelled rows; opinions are members x rows x classes."""
+        _kernels().fit(opinions, known, codes, self._fitted, pooled)
 
     def observe_one(self, x: Reading) -> None:
         """Update the feature scales with an unlabelled reading."""
@@ -194,37 +220,36 @@ class LVQCommittee(ArrayClassifier):
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """Return the probability of every class learnt so far."""
-        probabilities = None
+        scratch = self._scratch_for(self._members[0].known_labels)
         for m, member in enumerate(self._members):
             answer = member.predict_labels_one(x)
             if answer is None:
                 return {}
-            if probabilities is None:
-                probabilities = np.empty((len(self._members), 1, len(answer[1])))
-            probabilities[m, 0] = answer[1]
-        assert probabilities is not None, "a committee has members"
-        return dict(zip(self.classes, self._pool(probabilities)[0].tolist(), strict=True))
+            scratch.opinions[m, 0] = answer[1]
+        self._pool(scratch.opinions, scratch.pooled)
+        return scratch.by_label(*scratch.pooled.tolist()[0])
 
-    def _pool(self, probabilities: Array) -> Rows:
-        """Combine probabilities (members x rows x classes) into one row per reading."""
-        if probabilities.shape[2] < 2:
-            return np.ascontiguousarray(probabilities[0])
-        out = np.empty(probabilities.shape[1:])
-        _kernels().pool(probabilities, self._fitted, out)
-        return out
+    def _pool(self, opinions: Array, pooled: Array) -> None:
+        """Make one opinion about each row of opinions that are members x rows x classes."""
+        if opinions.shape[2] < 2:
+            pooled[:] = opinions[0]
+        else:
+            _kernels().pool(opinions, self._fitted, pooled)
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array in order, exactly as `learn_one` would."""
         before = [member.learn_array_watched(X, y, features) for member in self._members]
-        probabilities, codes = np.array([each for each, _ in before]), before[0][1]
-        # A row counts only the classes known when it was learnt: the others are -1.
-        self._fit(probabilities, (probabilities[0] >= 0.0).sum(axis=1), codes)
+        opinions, codes = np.array([each for each, _ in before]), before[0][1]
+        # A row is judged by the classes that were known when it came: those with an opinion.
+        known = (opinions[0] >= 0.0).sum(axis=1)
+        self._fit(opinions, known, codes, np.empty(opinions.shape[1:]))
 
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
-        return self._pool(
-            np.array([member.predict_proba_array(X, features) for member in self._members])
-        )
+        opinions = np.array([each.predict_proba_array(X, features) for each in self._members])
+        pooled = np.empty(opinions.shape[1:])
+        self._pool(opinions, pooled)
+        return pooled
 
     def train(self, X: Any, y: Any, **options: Any) -> None:
         """Train all members on a recorded set, see `LVQClassifier.train`.

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamlvq.engine import Engine
+from streamlvq.arrays import Floats
 from streamlvq.errors import NotLearntYetError
 from streamlvq.kernels import layout as at
+from streamlvq.models.engine import Engine
 from streamlvq.records import Explanation, Prototype
-from streamlvq.state import Floats
 
 
 class Closest(NamedTuple):
@@ -29,9 +29,9 @@ class Closest(NamedTuple):
 @functools.cache
 def kernels() -> ModuleType:
     """Return the kernels for certainty, compiled on first use."""
-    from streamlvq.kernels import closest  # noqa: PLC0415
+    from streamlvq.kernels import distance  # noqa: PLC0415
 
-    return closest
+    return distance
 
 
 def learnt(engine: Engine | None) -> Engine:
@@ -61,13 +61,13 @@ def prototypes(
 ) -> list[Prototype]:
     if engine is None:
         return []
-    count = engine.state.size(at.PROTOTYPES)
+    count = engine.state.size(at.N_PROTOTYPES)
     return [_prototype(engine, features, labels, p) for p in range(count)]
 
 
 def metric_of(engine: Engine, p: int) -> Floats:
     """Return the metric of one prototype, for readings in feature scales."""
-    d = engine.state.size(at.FEATURES)
+    d = engine.state.size(at.N_FEATURES)
     if engine.spec.kind == at.EUCLIDEAN:
         return np.eye(d) / d
     omega = engine.state["omega"][engine.spec.metric_of(p)]
@@ -79,7 +79,7 @@ def metric_of(engine: Engine, p: int) -> Floats:
 
 def check_index(engine: Engine, p: int) -> None:
     """Raise IndexError if there is no prototype with this index."""
-    count = engine.state.size(at.PROTOTYPES)
+    count = engine.state.size(at.N_PROTOTYPES)
     if not 0 <= p < count:
         raise IndexError(f"expected a prototype index from 0 to {count - 1}, got {p}")
 
@@ -88,7 +88,7 @@ def metric(engine: Engine | None, p: int | None, raw: bool) -> Floats:
     engine = learnt(engine)
     if p is not None:
         check_index(engine, p)
-    count = engine.state.size(at.PROTOTYPES)
+    count = engine.state.size(at.N_PROTOTYPES)
     if p is not None or engine.state.size(at.METRICS) < 2 or count == 0:
         matrix = metric_of(engine, p or 0)
     else:
@@ -111,7 +111,7 @@ def relevances(
     engine: Engine | None, features: Sequence[Hashable], code: int | None, raw: bool
 ) -> dict[Hashable, float]:
     engine = learnt(engine)
-    labels = engine.state["label"][: engine.state.size(at.PROTOTYPES)]
+    labels = engine.state["label"][: engine.state.size(at.N_PROTOTYPES)]
     chosen = [p for p, label in enumerate(labels) if code is None or label == code]
     if chosen:
         weights = np.maximum(engine.state["wins"][chosen], 1.0)
@@ -140,7 +140,7 @@ def _contributions(engine: Engine, x: Floats, prototype: Prototype) -> Floats:
 
 def _closest_of_classes(engine: Engine) -> list[int]:
     """Return the closest prototype of the likeliest class and that of the closest other class."""
-    d, capacity = engine.state.size(at.FEATURES), engine.state.size(at.CLASSES)
+    d, capacity = engine.state.size(at.N_FEATURES), engine.state.size(at.CLASS_CAPACITY)
     n_classes = engine.known
     distances = engine.work[d + capacity : d + capacity + n_classes]
     winners = engine.work[d + 2 * capacity : d + 2 * capacity + n_classes]
@@ -175,7 +175,7 @@ def explain(
 ) -> Explanation:
     """Explain the last prediction."""
     engine = learnt(engine)
-    d = engine.state.size(at.FEATURES)
+    d = engine.state.size(at.N_FEATURES)
     x = engine.work[:d].copy()
     reading = dict(zip(features, x.tolist(), strict=True))
     paired = engine.spec.rule == at.RULE_PAIRWISE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from streamlvq.arrays import Reading
 from streamlvq.kernels import layout as at
-from streamlvq.models.gradient import Activation, MatrixLVQ
+from streamlvq.models.glvq import Activation, MatrixLVQ
 from streamlvq.models.parameters import check_choice, documented
-from streamlvq.vectorize import Reading
 
 
 @documented

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from streamlvq.engine import Engine, Rows, kernels
+from streamlvq.arrays import Floats, Ints, Rows
 from streamlvq.kernels import layout as at
-from streamlvq.state import Floats, Ints
+from streamlvq.models.engine import Engine, kernels
 
-HELD_OUT = 0.1  # share of samples used only to fit the temperature
-ENOUGH = 50  # with fewer samples none are held out
+HELD_OUT_SHARE = 0.1  # share of samples used only to fit the temperature
+HELD_OUT_MIN_SAMPLES = 50  # with fewer samples none are held out
 LLOYD_STEPS = 10
 
 
@@ -41,7 +41,9 @@ def train(
     kernels().observe_array(engine.floats, engine.ints, rows)
     kernels().count_classes(engine.floats, engine.ints, rows, classes)
     order = random.permutation(len(rows))
-    held = order[: int(HELD_OUT * len(rows)) if len(rows) >= ENOUGH and epochs > 1 else 0]
+    held = order[
+        : int(HELD_OUT_SHARE * len(rows)) if len(rows) >= HELD_OUT_MIN_SAMPLES and epochs > 1 else 0
+    ]
     kept = order[len(held) :]
     before = {which: float(engine.floats[which]) for which in (at.LEARNING_RATE, at.METRIC_RATE)}
     rehearsal = engine.state.size(at.REHEARSAL)

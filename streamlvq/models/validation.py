@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from streamlvq.engine import Engine, ModelSpec
+from streamlvq.arrays import Array
 from streamlvq.errors import SnapshotError
-from streamlvq.estimator import Array, StateLimits, check_between
+from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import layout as at
-from streamlvq.state import FIXED, SECTIONS, ModelState
+from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES, Engine, ModelSpec, ModelState
 
 if TYPE_CHECKING:
     from streamlvq.models.base import LVQClassifier
+
 
 MIN_CAPACITY = 4  # initial capacity for prototypes and for classes
 MAX_RANDOM = 2**31 - 2
@@ -33,16 +34,16 @@ MAX_FUSED = 1e6  # a fused metric is a mean over nodes with other feature scales
 TEMPERATURES = (0.01, 100.0)
 SLOPES, MAX_OFFSET = (-100.0, -0.01), 30.0  # of sigmoids
 DERIVED = ("parameters", "class_size")  # from the model's parameters and the labels
-NAMES = tuple(name for name in (*FIXED, *SECTIONS) if name not in DERIVED)
+NAMES = tuple(name for name in (*FIXED_SIZES, *ARRAY_SECTIONS) if name not in DERIVED)
 
 ANY, COUNT = (-MAX_FLOAT, MAX_FLOAT), (0.0, MAX_FLOAT)
 UNIT, METRIC = (-1.0, 1.0), (-MAX_FUSED, MAX_FUSED)
 # Derived from the largest reading, so that a restored model cannot overflow.
-VALUE = (-MAX_NORM * at.LARGEST, MAX_NORM * at.LARGEST)
-DEVIATION = (0.0, 2.0 * MAX_NORM * at.LARGEST)
+VALUE = (-MAX_NORM * at.LARGEST_VALUE, MAX_NORM * at.LARGEST_VALUE)
+DEVIATION = (0.0, 2.0 * MAX_NORM * at.LARGEST_VALUE)
 SQUARE = (0.0, DEVIATION[1] ** 2)
 MAX_INVERSE = 1e162  # 1 / root of the smallest positive float
-PROTOTYPE = (-1e6 * at.LARGEST, 1e6 * at.LARGEST)  # may be pushed beyond all readings
+PROTOTYPE = (-1e6 * at.LARGEST_VALUE, 1e6 * at.LARGEST_VALUE)  # may be pushed beyond all readings
 BOUNDS: dict[str, tuple[float, float]] = {
     "calibration": COUNT,
     "mean": VALUE,
@@ -65,7 +66,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "class_weight": COUNT,
     "class_mean": VALUE,
     "class_variance": SQUARE,
-    "buffer_x": (-at.LARGEST, at.LARGEST),
+    "buffer_x": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
     "buffer_margin": UNIT,
     "platt": ANY,
 }
@@ -88,9 +89,9 @@ class StateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def all_sizes(sizes: StateSizes, spec: ModelSpec, features: int) -> dict[int, int]:
     """Return every size of the arrays, by its position in `layout`."""
     derived = {
-        at.FEATURES: features,
-        at.RANK: spec.rows(features),
-        at.SLOTS: sizes.slots,
+        at.N_FEATURES: features,
+        at.METRIC_RANK: spec.rows(features),
+        at.PROTOTYPE_CAPACITY: sizes.slots,
         at.METRICS: spec.metrics(sizes.slots),
         at.BUFFER: sizes.buffer,
         at.PAIRS: 0,
@@ -99,9 +100,9 @@ def all_sizes(sizes: StateSizes, spec: ModelSpec, features: int) -> dict[int, in
 
 
 def shape_of(name: str, sizes: dict[int, int]) -> tuple[int, ...]:
-    if name in FIXED:
-        return (FIXED[name][1],)
-    section = SECTIONS[name]
+    if name in FIXED_SIZES:
+        return (FIXED_SIZES[name][1],)
+    section = ARRAY_SECTIONS[name]
     return (*(sizes[size] for size in section.sizes), *section.columns)
 
 
@@ -131,13 +132,15 @@ def save_engine(
 
 def _current_sizes(engine: Engine, readings: bool) -> StateSizes:
     size = engine.state.size
-    slots, classes = size(at.SLOTS), size(at.CLASSES)
+    slots, classes = size(at.PROTOTYPE_CAPACITY), size(at.CLASS_CAPACITY)
     if not readings:
         classes = max(MIN_CAPACITY, engine.known)
-        slots = engine.spec.room(classes).get(at.SLOTS, max(MIN_CAPACITY, size(at.PROTOTYPES)))
+        slots = engine.spec.room(classes).get(
+            at.PROTOTYPE_CAPACITY, max(MIN_CAPACITY, size(at.N_PROTOTYPES))
+        )
     return StateSizes(
         slots=slots,
-        prototypes=size(at.PROTOTYPES),
+        prototypes=size(at.N_PROTOTYPES),
         classes=classes,
         buffer=size(at.BUFFER),
         stored=size(at.STORED) if readings else 0,
@@ -196,9 +199,9 @@ def restore_engine(
 def _fill(state: ModelState, arrays: Mapping[str, Array]) -> None:
     """Copy arrays into their sections, which may be longer in the first dimension."""
     for name, array in arrays.items():
-        number = FIXED[name][0] if name in FIXED else SECTIONS[name].number
+        number = FIXED_SIZES[name][0] if name in FIXED_SIZES else ARRAY_SECTIONS[name].number
         section = state.floats if number < at.FLOAT_SECTIONS else state.ints
-        start = state.size(at.SECTIONS + number)
+        start = state.size(at.SECTION_STARTS + number)
         section[start : start + array.size] = array.reshape(-1)
 
 
@@ -207,10 +210,10 @@ def _header(
 ) -> Array:
     """Return the header: sizes, switches and counters, from which `ModelState` lays out sections."""
     values: dict[int, Any] = all_sizes(sizes, spec, len(model.features)) | {
-        at.KIND: spec.kind,
+        at.METRIC_KIND: spec.kind,
         at.RULE: spec.rule,
-        at.PROTOTYPES: sizes.prototypes,
-        at.KNOWN: len(model.classes),
+        at.N_PROTOTYPES: sizes.prototypes,
+        at.N_CLASSES: len(model.classes),
         at.STORED: sizes.stored,
         at.INITIAL: spec.initial,
         at.STANDARDIZE: spec.standardize,
@@ -219,7 +222,7 @@ def _header(
     }
     if "w" in arrays:
         values[at.GAPS] = np.count_nonzero(np.isnan(arrays["w"][: sizes.prototypes]))
-    header = np.zeros(at.SECTIONS, np.int64)
+    header = np.zeros(at.SECTION_STARTS, np.int64)
     for which, value in values.items():
         header[which] = value
     return header
@@ -259,8 +262,11 @@ def _check_prototypes(sizes: StateSizes, spec: ModelSpec, known: int, max_number
 
 
 def _check_total(sizes: dict[int, int], max_numbers: int) -> None:
-    total = sum(math.prod(shape_of(name, sizes)) for name in (*FIXED, *SECTIONS))
-    work = (sizes[k] for k in (at.FEATURES, at.CLASSES, at.RANK, at.SLOTS, at.PAIRS))
+    total = sum(math.prod(shape_of(name, sizes)) for name in (*FIXED_SIZES, *ARRAY_SECTIONS))
+    work = (
+        sizes[k]
+        for k in (at.N_FEATURES, at.CLASS_CAPACITY, at.METRIC_RANK, at.PROTOTYPE_CAPACITY, at.PAIRS)
+    )
     total += at.work_size(*work)
     if total > max_numbers:
         raise SnapshotError(f"expected a model of at most {max_numbers} numbers, got {total}")

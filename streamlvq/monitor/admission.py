@@ -8,10 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from streamlvq.arrays import Label
 from streamlvq.config import Config, ModelSection
-from streamlvq.events import Label, Readings, Refused
-from streamlvq.kernels.layout import LARGEST
-from streamlvq.wrappers.transform import Transform
+from streamlvq.events import Readings, Refused
+from streamlvq.kernels.layout import LARGEST_VALUE
+from streamlvq.wrappers.feature_transform import Transform
 
 
 class Learner(Protocol):
@@ -46,7 +47,7 @@ def check_admission(
 def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> bool:
     """Return True if the batch needs no per-reading checks (the common case)."""
     section = config.model
-    if (np.abs(readings.rows) > LARGEST).any() or not _have_times(config, readings):
+    if (np.abs(readings.rows) > LARGEST_VALUE).any() or not _have_times(config, readings):
         return False
     groups = set(readings.groups)
     if len(groups.union(learners)) > section.limit:
@@ -57,9 +58,9 @@ def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> b
 
 def _have_times(config: Config, readings: Readings) -> bool:
     times = readings.times
-    if None in times:
-        return not _needs_times(config) and all(t is None or isfinite(t) for t in times)
-    return bool(np.isfinite(np.array(times, np.float64)).all())
+    if None in times and _needs_times(config):
+        return False
+    return all(map(isfinite, filter(None, times)))  # leaves out None, and 0, which is finite
 
 
 def _needs_times(config: Config) -> bool:
@@ -134,8 +135,8 @@ class AdmissionCheck:
 
 def _values(readings: Readings, k: int) -> tuple[str, str, str] | None:
     for name, value in zip(readings.features, readings.rows[k].tolist(), strict=True):
-        if abs(value) > LARGEST:
-            text = f"expected a finite number of at most {LARGEST:g}, got {value}"
+        if abs(value) > LARGEST_VALUE:
+            text = f"expected a finite number of at most {LARGEST_VALUE:g}, got {value}"
             return "value", f"feature {name!r}: {text}", "range"
     return None
 

@@ -34,14 +34,12 @@ from streamlvq.snapshot import (
     from_arrays,
     to_arrays,
 )
-from streamlvq.snapshot import (
-    capture as capture_state,
-)
+from streamlvq.snapshot import capture as capture_state
 from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 
-KIND = "checkpoint"
+CHECKPOINT_KIND = "checkpoint"
 CHANGE_BACK = "change it back, or give state.folder another name to begin anew"
 
 
@@ -62,7 +60,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     given: Annotated[int, msgspec.Meta(ge=0)] = 0  # models that were ever served
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _CheckpointFile(msgspec.Struct, forbid_unknown_fields=True):
     made_of: dict[str, dict[str, Any] | None]
     groups: list[_Group]
     pending: dict[str, Any] | None
@@ -106,8 +104,10 @@ class Checkpoint(NamedTuple):
         if self.pending is not None:
             own, extra = self.pending.state()
             arrays |= prefixed("pending", own)
-        file = _File(self.made_of, groups, extra)
-        return encode(arrays, msgspec.to_builtins(file), kind=KIND, limit=TRUSTED_MAX_BYTES)
+        file = _CheckpointFile(self.made_of, groups, extra)
+        return encode(
+            arrays, msgspec.to_builtins(file), kind=CHECKPOINT_KIND, limit=TRUSTED_MAX_BYTES
+        )
 
 
 def capture(
@@ -144,9 +144,9 @@ def load(
     config: Config, data: bytes, duplicates: DuplicateFilter, pending: PendingReadings | None
 ) -> dict[str, Group]:
     """Fill the memories and return the groups; raises `SnapshotError` for what cannot be."""
-    arrays, metadata = decode(data, kind=KIND, limit=TRUSTED_MAX_BYTES)
+    arrays, metadata = decode(data, kind=CHECKPOINT_KIND, limit=TRUSTED_MAX_BYTES)
     try:
-        file = msgspec.convert(metadata, _File)
+        file = msgspec.convert(metadata, _CheckpointFile)
     except msgspec.ValidationError as error:
         raise SnapshotError(f"checkpoint: {error}") from error
     numbers = range(len(file.groups))

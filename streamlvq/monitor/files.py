@@ -18,7 +18,7 @@ from streamlvq.snapshot import (
     TRUSTED_MAX_BYTES,
     Snapshot,
     SnapshotError,
-    Store,
+    SnapshotFiles,
     decode,
     inspect_text,
     kind_of,
@@ -45,7 +45,7 @@ def load_start_model(config: Config) -> Snapshot | None:
 
 
 def restore_newest(
-    config: Config, files: Store, start: Snapshot | None
+    config: Config, files: SnapshotFiles, start: Snapshot | None
 ) -> tuple[Monitor, int, Path] | None:
     """Restore a monitor from the newest usable checkpoint of a state folder.
 
@@ -175,13 +175,13 @@ def _text(snapshot: Snapshot, width: int | None) -> str:
 def _read(path: Path) -> bytes:
     if not path.is_dir():
         return path.read_bytes()
-    newest = _newest(Store(path), _checked)
+    newest = _newest(SnapshotFiles(path), _checked)
     if newest is None:
         raise SnapshotError(f"{path}: expected a snapshot in this folder, got none that is good")
     return newest[0]
 
 
-def _newest(files: Store, check: Callable[[bytes], T]) -> tuple[T, int, Path] | None:
+def _newest(files: SnapshotFiles, check: Callable[[bytes], T]) -> tuple[T, int, Path] | None:
     return files.newest(check, limit=TRUSTED_MAX_BYTES)
 
 
@@ -192,13 +192,3 @@ def _checked(data: bytes) -> bytes:
 
 def _kind(data: bytes) -> str:
     return kind_of(data, limit=TRUSTED_MAX_BYTES)
-
-
-__all__ = [
-    "inspect",
-    "load_monitor",
-    "load_snapshots",
-    "load_start_model",
-    "restore_newest",
-    "save_monitor",
-]

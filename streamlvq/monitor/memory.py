@@ -9,9 +9,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import NO_KEY, Decisions, LateLabel, Readings, Rows
-from streamlvq.kernels.layout import LARGEST
-from streamlvq.monitor.pipeline import Answer, ServedAnswer
+from streamlvq.arrays import Rows
+from streamlvq.events import NO_KEY, Decisions, LateLabel, Readings
+from streamlvq.kernels.layout import LARGEST_VALUE
+from streamlvq.monitor.pipeline import Answer, Answers, ServedAnswer
 
 Keys = npt.NDArray[np.int64]
 Mark = int | float  # the sequence number or the time of a reading
@@ -145,15 +146,16 @@ class PendingReading(NamedTuple):
 class PendingReadings(LabelMatcher[PendingReading]):
     """The last readings without a label."""
 
-    def remember(
-        self, readings: Readings, k: int, local: Answer, fused: ServedAnswer | None = None
-    ) -> None:
-        """Keep a reading, if a label could name it."""
-        mark = (readings.sequences if self.by_sequence else readings.times)[k]
-        if mark is not None:
-            row = readings.rows[k].copy()
-            reading = PendingReading(readings.groups[k], readings.features, row, local, fused)
-            self.add((readings.devices[k], mark), reading)
+    def remember(self, readings: Readings, rows: Sequence[int], answers: Sequence[Answers]) -> None:
+        """Keep those of these readings that a label could name, and what was said of them."""
+        marks: Sequence[Mark | None] = readings.sequences if self.by_sequence else readings.times
+        devices, groups, features = readings.devices, readings.groups, readings.features
+        for k, (local, fused) in zip(rows, answers, strict=True):
+            mark = marks[k]
+            if mark is not None:
+                row = readings.rows[k].copy()
+                reading = PendingReading(groups[k], features, row, local, fused)
+                self.add((devices[k], mark), reading)
 
     def copy(self) -> PendingReadings:
         """What waits now; the readings themselves never change."""
@@ -196,7 +198,7 @@ class PendingReadings(LabelMatcher[PendingReading]):
         items: OrderedDict[ReadingKey, PendingReading] = OrderedDict()
         start = 0
         values, certainties = arrays["values"], arrays["certainty"].tolist()
-        if values.ndim != 1 or np.any(np.abs(values) > LARGEST):
+        if values.ndim != 1 or np.any(np.abs(values) > LARGEST_VALUE):
             raise ValueError("expected values of ordinary size in one row")
         fused = {
             k: ServedAnswer(_answer(label, float(certainty)), int(version))

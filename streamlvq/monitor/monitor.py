@@ -8,27 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from streamlvq.arrays import Label
 from streamlvq.config import Config
 from streamlvq.config.build import build_full_classifier, build_transform
 from streamlvq.events import (
     Decisions,
     DedupWindow,
     Event,
-    Label,
     LateLabel,
     Readings,
     Refused,
-    failure,
+    internal_error,
 )
 from streamlvq.monitor import checkpoint
 from streamlvq.monitor.admission import check_admission, check_late_label
 from streamlvq.monitor.checkpoint import Checkpoint
 from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
-from streamlvq.monitor.pipeline import Answer, DecisionBuffer, Pipeline, by_group
+from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, by_group, without_label
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.chain import unwrap
-from streamlvq.wrappers.transform import Transform
+from streamlvq.wrappers.base import unwrap
+from streamlvq.wrappers.feature_transform import Transform
 
 _LOG = logging.getLogger(__name__)
 
@@ -103,13 +103,12 @@ class Monitor:
             duplicates = [duplicates[k] for k in keep]
             buffer.answers = {new: answers[k] for new, k in enumerate(keep) if k in answers}
         decisions = buffer.decisions(readings, duplicates)
+        unlabelled = without_label(readings, duplicates)
         if self._pending is not None:
-            self._remember(self._pending, readings, duplicates, buffer)
-        learnt = sum(
-            y is not None and not again
-            for y, again in zip(readings.labels, duplicates, strict=True)
-        )
-        return Outcome(decisions, refused, learnt, sum(duplicates))
+            self._pending.remember(readings, unlabelled, buffer.all_answers(unlabelled))
+        again = sum(duplicates)
+        learnt = len(readings) - again - len(unlabelled)
+        return Outcome(decisions, refused, learnt, again)
 
     def _step_groups(self, readings: Readings, duplicates: list[bool]) -> DecisionBuffer:
         """Let each group decide on its readings; the buffer has them in their order again."""
@@ -143,23 +142,6 @@ class Monitor:
         *_, model = unwrap(classifier)
         checkpoint.adapt(self.config.model, model, f"{what} of")
         return Group(Pipeline(build_full_classifier(self.config, model)))
-
-    @staticmethod
-    def _remember(
-        pending: PendingReadings, readings: Readings, duplicates: list[bool], buffer: DecisionBuffer
-    ) -> None:
-        """Keep the readings whose label may come later."""
-        classes, codes = buffer.classes, buffer.codes.tolist()
-        certainties = buffer.certainties.tolist()
-        for k, (y, again) in enumerate(zip(readings.labels, duplicates, strict=True)):
-            if y is not None or again:
-                continue
-            if k in buffer.answers:
-                pending.remember(readings, k, *buffer.answers[k])
-                continue
-            label = classes[codes[k]] if codes[k] >= 0 else None
-            certainty = None if buffer.reasons[k] == "no_model" else certainties[k]
-            pending.remember(readings, k, Answer(label, certainty))
 
     def _learn_late(self, late: LateLabel) -> Outcome:
         reading = None if self._pending is None else self._pending.find(late)
@@ -338,4 +320,4 @@ class Monitor:
 
 def _failure(source: int, error: Exception) -> Refused:
     _LOG.error("a reading or a label brought out a defect", exc_info=error)
-    return failure(source, error)
+    return internal_error(source, error)

@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Decisions, Label, Model, Readings, Rows
+from streamlvq.arrays import Ints, Label, Rows
+from streamlvq.events import Decisions, Model, Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.batch import Arrays, BatchPart, KernelBatch, kernels, no_rejection, no_window
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
-from streamlvq.wrappers.rejector import Rejector, no_model
-
-Ints = npt.NDArray[np.int64]
+from streamlvq.wrappers.rejectors import Rejector, no_model
 
 
 class Answer(NamedTuple):
@@ -36,6 +35,9 @@ class ServedAnswer(NamedTuple):
     version: int  # which of the models that were served to the group
 
 
+Answers = tuple[Answer, ServedAnswer | None]  # what all models say that were asked
+
+
 @dataclass(slots=True)
 class DecisionBuffer:
     """Decisions on rows while they are made; see `streamlvq.events.Decisions`."""
@@ -50,19 +52,22 @@ class DecisionBuffer:
     models: list[Model]
     versions: Ints
     failures: dict[int, Exception] = field(default_factory=dict)  # by row: an internal error
-    answers: dict[int, tuple[Answer, ServedAnswer]] = field(default_factory=dict)  # if two decided
+    answers: dict[int, Answers] = field(default_factory=dict)  # by row, where two models decided
 
     @classmethod
     def empty(cls, rows: int, columns: int, classes: tuple[Label, ...] = ()) -> DecisionBuffer:
         """No decisions yet, with room for probabilities of so many classes."""
+        codes, probabilities = np.empty(rows, np.int64), np.empty((rows, columns))
+        codes.fill(-1)
+        probabilities.fill(np.nan)
         return cls(
             classes=classes,
-            codes=np.full(rows, -1, np.int64),
+            codes=codes,
             certainties=np.zeros(rows),
             thresholds=np.zeros(rows),
             accepted=np.zeros(rows, np.bool_),
             reasons=[None] * rows,
-            probabilities=np.full((rows, columns), np.nan),
+            probabilities=probabilities,
             models=["local"] * rows,
             versions=np.zeros(rows, np.int64),
         )
@@ -120,6 +125,13 @@ class DecisionBuffer:
         return [
             Answer(labels[k], None if reasons[k] == "no_model" else certainties[k]) for k in rows
         ]
+
+    def all_answers(self, rows: list[int]) -> list[Answers]:
+        """What all models that were asked said of these rows."""
+        alone = [k for k in rows if k not in self.answers]
+        local = zip(alone, self.answers_to(alone), strict=True)
+        answers = {k: (answer, None) for k, answer in local} | self.answers
+        return [answers[k] for k in rows]
 
     def decisions(self, readings: Readings, duplicates: list[bool]) -> Decisions:
         """The decisions on these readings."""
@@ -191,8 +203,9 @@ class Pipeline:
     def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
         """Decide on each reading, then learn it if it has a label; duplicates change nothing."""
         readings = self._transformed(readings)
-        new = {y for y in readings.labels if y is not None}.difference(self.classes)
-        buffer = DecisionBuffer.empty(len(readings), len(self.classes) + len(new))
+        known = self.classes
+        new = {y for y in readings.labels if y is not None}.difference(known)
+        buffer = DecisionBuffer.empty(len(readings), len(known) + len(new))
         batch = KernelBatch(readings, duplicates, self.learns)
         while batch.remaining:
             ready = self.rows_ready(batch)
@@ -208,7 +221,7 @@ class Pipeline:
                 batch.move_on(1)
         # A class that was announced may have failed to come.
         buffer.classes = self.classes
-        buffer.probabilities = buffer.probabilities[:, : len(self.classes)]
+        buffer.probabilities = buffer.probabilities[:, : len(buffer.classes)]
         return buffer
 
     def _transformed(self, readings: Readings) -> Readings:
@@ -346,6 +359,12 @@ class Pipeline:
         if self.rejector.per_class and answer.label not in self.classes:
             return  # a class that is gone has no threshold
         self.rejector.record_outcome(answer.label, answer.certainty, y)
+
+
+def without_label(readings: Readings, duplicates: Sequence[bool]) -> list[int]:
+    """The readings whose label may come later: they have none and did not come before."""
+    given = enumerate(zip(readings.labels, duplicates, strict=True))
+    return [k for k, (y, again) in given if y is None and not again]
 
 
 def by_group(groups: list[str]) -> list[tuple[str, list[int] | None]]:

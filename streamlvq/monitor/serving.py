@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.events import Label, Readings
+from streamlvq.arrays import Label
+from streamlvq.events import Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor.memory import PendingReading
-from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer
+from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer, without_label
 from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform
 
@@ -178,13 +179,10 @@ class Group:
         chosen = _chosen(preferred, local, fused)
         chosen.failures = {**fused.failures, **local.failures}
         if remember:
-            given = enumerate(zip(readings.labels, duplicates, strict=True))
-            waiting = [k for k, (y, again) in given if y is None and not again]
-            answers = waiting, local.answers_to(waiting), fused.answers_to(waiting)
-            version = self.served.version
+            rows, version = without_label(readings, duplicates), self.served.version
+            answers = zip(rows, local.answers_to(rows), fused.answers_to(rows), strict=True)
             chosen.answers = {
-                k: (ours, ServedAnswer(theirs, version))
-                for k, ours, theirs in zip(*answers, strict=True)
+                k: (ours, ServedAnswer(theirs, version)) for k, ours, theirs in answers
             }
         return chosen
 

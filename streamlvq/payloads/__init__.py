@@ -18,7 +18,7 @@ numbers, named by `columns`). In all of them the same holds:
   Where the payload says none, the reading was taken when its message was received.
 - A sequence number is whole and has at most 64 bits with its sign; 3.0 and "3" will do.
 - A device's name is text of 1 to 256 characters or a whole number. A field goes before the topic.
-  Devices are told apart by all that their topics name, see `streamlvq.payloads.identity`.
+  Devices are told apart by all that their topics name, see `streamlvq.payloads.routing`.
 
 What breaks these rules is refused with a reason to count by and a text to read, and nothing else is
 affected.
@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from streamlvq.paths import FieldsError, join_path, parse_path
 from streamlvq.payloads.decoder import Decoded, Decoder
-from streamlvq.payloads.encode import Encoder, dead_letter, encode_decisions
-from streamlvq.payloads.routes import group_of
+from streamlvq.payloads.encoder import Encoder, dead_letter, encode_decisions
+from streamlvq.payloads.routing import group_of
 
 __all__ = [
     "Decoded",

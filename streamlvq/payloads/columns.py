@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamlvq.arrays import Rows
 from streamlvq.config import Fields
-from streamlvq.events import Readings, Refused, Rows
-from streamlvq.kernels.layout import LARGEST
+from streamlvq.events import Readings, Refused
+from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.paths import FieldsError
-from streamlvq.payloads import checks
-from streamlvq.payloads.routes import NO_PLACEHOLDERS, GroupOf
+from streamlvq.payloads import values
+from streamlvq.payloads.routing import NO_PLACEHOLDERS, GroupOf
 from streamlvq.payloads.values import (
     RefusedError,
     to_device,
@@ -76,10 +77,10 @@ def readings(
         return _values(name, columns[name], check, convert, refused)
 
     unit = fields.time_unit
-    labels = column(fields.label, checks.labels, to_label)
-    times = column(fields.time, checks.times(unit), to_time(unit))
-    sequences = column(fields.sequence, checks.sequences, to_sequence)
-    devices = column(fields.device, checks.all_devices, to_device)
+    labels = column(fields.label, values.labels, to_label)
+    times = column(fields.time, values.times(unit), to_time(unit))
+    sequences = column(fields.sequence, values.sequences, to_sequence)
+    devices = column(fields.device, values.all_devices, to_device)
     kept = range(count) if not refused else [i for i in range(count) if i not in refused]
 
     def chosen(values: list[Any] | None) -> list[Any] | None:
@@ -139,7 +140,7 @@ def _numbers(name: str, column: Column, refused: RefusedRows) -> Rows:
         numbers = np.array(column, dtype=np.float64)
     except OverflowError:  # an integer that is larger than any float
         return np.array(_each(name, _listed(column), to_feature, refused), dtype=np.float64)
-    for i in np.flatnonzero(np.abs(numbers) > LARGEST).tolist():
+    for i in np.flatnonzero(np.abs(numbers) > LARGEST_VALUE).tolist():
         _each(name, [numbers[i].item()], to_feature, refused, i)
     return numbers
 
@@ -186,6 +187,3 @@ def _listed(column: Column) -> list[Any]:
         values: list[Any] = column.tolist()
         return values
     return column if isinstance(column, list) else list(column)
-
-
-__all__ = ["readings"]

@@ -1,32 +1,249 @@
-"""From messages to events."""
+"""Readings of several shapes, back in the order of their messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from streamlvq.config import Config
+import numpy as np
+
+from streamlvq.config import Config, Fields
 from streamlvq.connect import Message
-from streamlvq.events import DedupWindow, Event, LateLabel, Readings, Refused
-from streamlvq.payloads.assemble import Batch, finish
-from streamlvq.payloads.formats import FORMATS
-from streamlvq.payloads.identity import DEVICE, DeviceTopics
-from streamlvq.payloads.keys import stable_hash
-from streamlvq.payloads.labels import LabelReader
-from streamlvq.payloads.order import in_order
-from streamlvq.payloads.reader import Table
-from streamlvq.payloads.routes import (
+from streamlvq.events import NO_KEY, DedupWindow, Event, LateLabel, Readings, Refused
+from streamlvq.paths import ABSENT, pick
+from streamlvq.payloads.reader import Reader, Table
+from streamlvq.payloads.routing import (
+    DEVICE,
     FOREIGN,
     NAMELESS,
+    NO_ORIGIN,
     READING,
-    REMEMBERED,
+    TOPIC_CACHE_SIZE,
     UNKNOWN,
+    DeviceIdentity,
+    DeviceTopics,
     Route,
     Routes,
     Shard,
     group_of,
+    message_keys,
+    stable_hash,
 )
-from streamlvq.payloads.values import LONGEST, RefusedError, shorten
+from streamlvq.payloads.values import (
+    MAX_NAME_CHARACTERS,
+    RefusedError,
+    shorten,
+    to_device,
+    to_label,
+    to_sequence,
+    wrong,
+)
+from streamlvq.registry import FORMATS
+
+
+def merge_by_source(events: list[Readings]) -> list[Readings]:
+    """Readings in the order of their sources, cut wherever others come between them.
+
+    Parameters
+    ----------
+    events
+        With different features, each in the order of its own sources.
+
+    """
+    sources = np.concatenate([event.sources for event in events])
+    owners = np.repeat(np.arange(len(events)), [len(event) for event in events])
+    owners = owners[np.argsort(sources)]
+    ends = [*(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+    done = [0] * len(events)
+    runs: list[Readings] = []
+    start = 0
+    for end in ends:
+        owner = int(owners[start])
+        first = done[owner]
+        last = done[owner] = first + end - start
+        runs.append(_cut(events[owner], first, last))
+        start = end
+    return runs
+
+
+def _cut(event: Readings, first: int, last: int) -> Readings:
+    """As `Readings.select`, which takes several times as long for few of them."""
+    if last - first == len(event):
+        return event
+    return Readings(
+        event.features,
+        event.rows[first:last],
+        event.devices[first:last],
+        event.groups[first:last],
+        event.labels[first:last],
+        event.times[first:last],
+        event.sequences[first:last],
+        event.keys[first:last],
+        event.dedup_windows[first:last],
+        event.sources[first:last],
+    )
+
+
+class LabelReader:
+    """Reads the messages of the labels' topic.
+
+    Parameters
+    ----------
+    config
+        Must have a section `labels`.
+    identity
+        Of the devices of readings, which labels are for.
+
+    """
+
+    def __init__(self, config: Config, identity: DeviceIdentity) -> None:
+        section = config.labels
+        assert section is not None
+        fields = Fields(
+            format=section.format,
+            label=section.label,
+            time=section.time,
+            time_unit=section.time_unit,
+            sequence=section.sequence,
+            device=section.device,
+        )
+        self._reader: Reader = FORMATS[section.format](fields)
+        self._identity = identity
+        self._group_of = group_of(config)
+
+    def read(self, payload: bytes, route: Route, source: int) -> LateLabel:
+        """The label in a payload; raises `RefusedError`."""
+        value = self._reader.parse(payload)
+        layout = self._reader.layout
+        assert layout.label is not None
+        found = pick(value, layout.label.path)
+        label = to_label(layout.label.name, found)
+        if label is None:
+            raise wrong(layout.label.name, "a label", found)
+        t = sequence = None
+        if layout.sequence is not None:
+            sequence = to_sequence(layout.sequence.name, pick(value, layout.sequence.path))
+        if layout.time is not None:
+            t = self._reader.seconds(layout.time.name, pick(value, layout.time.path))
+        if sequence is None and t is None:
+            names = [f.name for f in (layout.sequence, layout.time) if f is not None]
+            text = f"expected {' or '.join(names) or 'a sequence number or a time'} to say which "
+            text += f"reading the label is for, got {shorten(value)}"
+            raise RefusedError("field", text, "which reading")
+        device = self._device(value, route)
+        return LateLabel(
+            device,
+            self._group_of(device, route.placeholders),
+            label,
+            t,
+            sequence,
+            source,
+            message_keys([stable_hash(f"{route.hash} {device}")], [payload], [sequence], [t])[0],
+            DedupWindow.RECENT,  # as it says which reading it is for
+        )
+
+    def _device(self, value: object, route: Route) -> str:
+        field = self._reader.layout.device
+        found = ABSENT if field is None else pick(value, field.path)
+        if field is not None and found is not None and found is not ABSENT:
+            return self._identity.join({**route.placeholders, DEVICE: to_device(field.name, found)})
+        if not route.device:
+            name = "the topic" if field is None else field.name
+            text = f"{name}: expected a device's name, got nothing"
+            raise RefusedError("device", text, "label")
+        return route.device
+
+
+class DecodedBatch(NamedTuple):
+    """Messages that follow each other, in columns."""
+
+    sources: Sequence[int]
+    routes: Sequence[Route]
+    payloads: Sequence[bytes]
+    received: Sequence[float]
+    redelivered: Sequence[bool]
+
+    def take(self, positions: Sequence[int]) -> DecodedBatch:
+        """Some of them."""
+        columns: list[Any] = [[column[i] for i in positions] for column in self]
+        return DecodedBatch(*columns)
+
+
+def build_readings(
+    table: Table, batch: DecodedBatch, devices: list[str], groups: list[str], hashes: list[int]
+) -> Readings:
+    """The readings in a table whose rows are those of the messages.
+
+    Parameters
+    ----------
+    table, batch
+        What the payloads say, and the messages that they are from.
+    devices, groups, hashes
+        Where each comes from, the model that it belongs to, and what its key begins with.
+
+    """
+    count = len(devices)
+    return Readings(
+        table.features,
+        table.rows,
+        devices,
+        groups,
+        [None] * count if table.labels is None else list(table.labels),
+        _times(table, batch),
+        [None] * count if table.sequences is None else list(table.sequences),
+        *_keys(table, batch, hashes),
+        list(batch.sources),
+    )
+
+
+def _times(table: Table, batch: DecodedBatch) -> list[float | None]:
+    """What the payload says, otherwise when it was received; a row of a file may have neither."""
+    if table.times is not None and None not in table.times:
+        return list(table.times)
+    received = [moment or None for moment in batch.received]
+    if table.times is None:
+        return received
+    return [r if t is None else t for t, r in zip(table.times, received, strict=True)]
+
+
+def _keys(table: Table, batch: DecodedBatch, hashes: list[int]) -> tuple[list[int], list[int]]:
+    """Keys, and for how long an equal one means an equal reading."""
+    origins = [route[3] for route in batch.routes]
+    if not any(origins):  # rows of files cannot come twice
+        return [NO_KEY] * len(origins), [DedupWindow.NONE] * len(origins)
+    keys = message_keys(hashes, batch.payloads, table.sequences, table.times)
+    windows = _dedup_windows(table, batch)
+    if NO_ORIGIN in origins:
+        for i, origin in enumerate(origins):
+            if origin == NO_ORIGIN:
+                keys[i], windows[i] = NO_KEY, DedupWindow.NONE
+    return keys, windows
+
+
+def _dedup_windows(table: Table, batch: DecodedBatch) -> list[int]:
+    windows = _spans(table, len(batch.redelivered))
+    if any(batch.redelivered):
+        whole = DedupWindow.ALL
+        pairs = zip(batch.redelivered, windows, strict=True)
+        windows = [whole if again else window for again, window in pairs]
+    return windows
+
+
+def _spans(table: Table, count: int) -> list[int]:
+    """A publisher that sends again does so at once; later its counter or clock may start anew.
+
+    Hardly both at the same time: a broker that was restored from an old store, and does not say so,
+    is known by that.
+    """
+    columns = [column for column in (table.sequences, table.times) if column is not None]
+    if not columns:
+        return [DedupWindow.NONE] * count
+    if all(None not in column for column in columns):
+        return [(DedupWindow.RECENT, DedupWindow.ALL)[len(columns) - 1]] * count
+    spans = (DedupWindow.NONE, DedupWindow.RECENT, DedupWindow.ALL)
+    rows = zip(*columns, strict=True)
+    return [spans[sum(value is not None for value in row)] for row in rows]
 
 
 @dataclass(slots=True)
@@ -81,7 +298,7 @@ class Decoder:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._reader = FORMATS[config.readings.format](config.readings)
+        self._reader: Reader = FORMATS[config.readings.format](config.readings)
         self._reader.most_features = config.model.max_features
         self._topics = DeviceTopics(config)
         self._routes = Routes(config, self._topics)
@@ -119,7 +336,7 @@ class Decoder:
             return decoded
         topics, payloads, received, redelivered, _ = zip(*messages, strict=True)
         known = self._routes
-        batch = Batch(
+        batch = DecodedBatch(
             range(start, start + len(messages)),
             [known[topic] for topic in topics],
             payloads,
@@ -135,7 +352,7 @@ class Decoder:
         return decoded
 
     def _mixed(
-        self, messages: Sequence[Message], kinds: list[int], batch: Batch, decoded: Decoded
+        self, messages: Sequence[Message], kinds: list[int], batch: DecodedBatch, decoded: Decoded
     ) -> None:
         run: list[int] = []
         for i, kind in enumerate(kinds):
@@ -159,7 +376,8 @@ class Decoder:
             return Refused(source, "topic", text, "topic")
         if kind == NAMELESS:
             text = (
-                f"expected a topic with a device's name, all names of at most {LONGEST} "
+                "expected a topic with a device's name, all names of at most "
+                f"{MAX_NAME_CHARACTERS} "
                 f"characters, got {shorten(message.topic)}"
             )
             return Refused(source, "device", text, "topic")
@@ -170,12 +388,12 @@ class Decoder:
             text = f"expected at most {self._largest} bytes, got {size}"
         return Refused(source, "payload", text, "size")
 
-    def _flush(self, run: list[int], batch: Batch, decoded: Decoded) -> None:
+    def _flush(self, run: list[int], batch: DecodedBatch, decoded: Decoded) -> None:
         if run:
             self._readings(batch.take(run), decoded)
             run.clear()
 
-    def _label(self, batch: Batch, i: int, decoded: Decoded) -> LateLabel | None:
+    def _label(self, batch: DecodedBatch, i: int, decoded: Decoded) -> LateLabel | None:
         assert self._labels is not None
         source = batch.sources[i]
         try:
@@ -190,7 +408,7 @@ class Decoder:
         decoded.skipped += 1
         return None
 
-    def _readings(self, batch: Batch, decoded: Decoded) -> None:
+    def _readings(self, batch: DecodedBatch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)
         for one in read.refused:
             decoded.refused.append(one._replace(source=batch.sources[one.source]))
@@ -203,15 +421,15 @@ class Decoder:
                 events.append(self._event(table, part))
             else:
                 events += self._by_field(table, part, decoded)
-        decoded.events += events if len(events) < 2 else in_order(events)
+        decoded.events += events if len(events) < 2 else merge_by_source(events)
 
-    def _event(self, table: Table, batch: Batch) -> Readings:
+    def _event(self, table: Table, batch: DecodedBatch) -> Readings:
         routes = batch.routes
         devices = [route[1] for route in routes]
         groups = [route[2] for route in routes]
-        return finish(table, batch, devices, groups, [route[3] for route in routes])
+        return build_readings(table, batch, devices, groups, [route[3] for route in routes])
 
-    def _by_field(self, table: Table, batch: Batch, decoded: Decoded) -> list[Readings]:
+    def _by_field(self, table: Table, batch: DecodedBatch, decoded: Decoded) -> list[Readings]:
         """As `_event`, but the payloads say where they come from."""
         assert table.devices is not None
         named = zip(table.devices, batch.routes, strict=True)
@@ -233,7 +451,7 @@ class Decoder:
         hashes = origins  # rows of files have no keys, and need none
         if any(origins):
             hashes = list(map(self._hash, devices, origins))
-        return [finish(table, batch, devices, groups, hashes)]
+        return [build_readings(table, batch, devices, groups, hashes)]
 
     def _named(self, name: str, route: Route) -> str:
         """The identity of a device that the payload names."""
@@ -242,7 +460,7 @@ class Decoder:
         key = (route.hash, name)
         found = self._identities.get(key)
         if found is None:
-            if len(self._identities) >= REMEMBERED:
+            if len(self._identities) >= TOPIC_CACHE_SIZE:
                 self._identities.clear()
             found = self._identity.join({**route.placeholders, DEVICE: name})
             self._identities[key] = found
@@ -253,7 +471,7 @@ class Decoder:
         return {name: name != "" and name in self._shard for name in set(devices)}
 
     def _chosen(
-        self, devices: list[str], wanted: dict[str, bool], batch: Batch, decoded: Decoded
+        self, devices: list[str], wanted: dict[str, bool], batch: DecodedBatch, decoded: Decoded
     ) -> list[int]:
         """The positions of those that are wanted; what becomes of the others is written down."""
         for source, device in zip(batch.sources, devices, strict=True):
@@ -268,7 +486,7 @@ class Decoder:
         key = (origin, device)
         found = self._hashes.get(key)
         if found is None:
-            if len(self._hashes) >= REMEMBERED:
+            if len(self._hashes) >= TOPIC_CACHE_SIZE:
                 self._hashes.clear()
             found = self._hashes[key] = stable_hash(f"{origin} {device}")
         return found

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 from streamlvq.paths import Path, join_path
-from streamlvq.payloads.layout import Field, Layout
-from streamlvq.payloads.reader import Plan, Reader
-from streamlvq.payloads.structs import SCALAR, Shape, Uncompilable
+from streamlvq.payloads.fields import FieldMap, FieldPath
+from streamlvq.payloads.reader import (
+    SCALAR,
+    BatchDecoder,
+    PayloadSchema,
+    Read,
+    Reader,
+    Table,
+    UnsupportedSchema,
+)
+from streamlvq.payloads.values import RefusedError
 
-MOST_SHAPES = 64  # for which there is a fast way at a time
-MOST_FIELDS = 256  # of a shape with a fast way: msgspec looks for a key among all of them
-MOST_SEEN = 256
-MOST_TRIES = 4  # of shapes with the same keys at the top
-FEW_SHAPES = 3  # that are tried without looking at the keys first
-PATIENCE = 1000  # payloads read with care for each way that takes the place of another
+MAX_PLANS = 64  # for which there is a fast way at a time
+MAX_FIELDS = 256  # of a shape with a fast way: msgspec looks for a key among all of them
+MAX_SHAPES_SEEN = 256
+MAX_TRIES = 4  # of shapes with the same keys at the top
+UNSORTED_PLANS = 3  # that are tried without looking at the keys first
+REPLACEMENT_PAYLOADS = 1000  # payloads read with care for each way that takes the place of another
 
 Shapes = tuple[tuple[Path, Any], ...]
 Keys = frozenset[Any]
 
 
-class KnownShape:
+class CachedPlan:
     """A shape, its plan, and which shape came after it the last time."""
 
     __slots__ = ("keys", "next", "plan", "shape")
 
-    def __init__(self, shape: Shapes, keys: Keys, plan: Plan) -> None:
+    def __init__(self, shape: Shapes, keys: Keys, plan: BatchDecoder) -> None:
         self.shape = shape
         self.keys = keys
         self.plan = plan
-        self.next: KnownShape = self
+        self.next: CachedPlan = self
 
 
-class Plans:
+class PlanCache:
     """Plans by shape; those that were used last are kept.
 
     A shape that is seen twice gets a plan. To make one costs as much as to read some hundred
@@ -52,16 +61,16 @@ class Plans:
         self._reader = reader
         # What labels, times and the like are in may be there or not.
         self._optional = {field.path[0] for field in reader.layout.designated}
-        self._known: dict[Shapes, KnownShape] = {}  # the one used last is the last
-        self._by_keys: dict[Keys, list[KnownShape]] = {}
+        self._known: dict[Shapes, CachedPlan] = {}  # the one used last is the last
+        self._by_keys: dict[Keys, list[CachedPlan]] = {}
         self._seen: set[Shapes] = set()
         self._patience = 0
-        self.last: KnownShape | None = None
+        self.last: CachedPlan | None = None
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def match(self, payload: bytes, parse: Callable[[bytes], Any]) -> tuple[KnownShape, Any] | None:
+    def match(self, payload: bytes, parse: Callable[[bytes], Any]) -> tuple[CachedPlan, Any] | None:
         """The shape of a payload that has a plan, and the payload decoded by it.
 
         What came after the last one the last time is tried first, and is right if shapes take
@@ -84,16 +93,16 @@ class Plans:
                 return known, found
         return None
 
-    def _candidates(self, payload: bytes, parse: Callable[[bytes], Any]) -> list[KnownShape]:
-        if len(self._known) <= FEW_SHAPES:
+    def _candidates(self, payload: bytes, parse: Callable[[bytes], Any]) -> list[CachedPlan]:
+        if len(self._known) <= UNSORTED_PLANS:
             return list(self._known.values())
         try:
             keys = frozenset(parse(payload))
         except Exception:  # the careful way says what is wrong
             return []
-        return self._by_keys.get(keys - self._optional, [])[-MOST_TRIES:]
+        return self._by_keys.get(keys - self._optional, [])[-MAX_TRIES:]
 
-    def touch(self, known: KnownShape) -> None:
+    def touch(self, known: CachedPlan) -> None:
         """Note that a plan is in use."""
         if known.shape in self._known:
             self._known[known.shape] = self._known.pop(known.shape)
@@ -101,40 +110,40 @@ class Plans:
     def see(self, kinds: dict[Path, Any]) -> None:
         """Note a payload that there was no plan for: the kind of each of its leaves."""
         self._patience += 1
-        if not 0 < len(kinds) <= MOST_FIELDS or float not in kinds.values():
+        if not 0 < len(kinds) <= MAX_FIELDS or float not in kinds.values():
             return
         shape = tuple(sorted(kinds.items(), key=lambda item: item[0]))
         if shape in self._known:
             return
         if shape not in self._seen:
-            if len(self._seen) >= MOST_SEEN:
+            if len(self._seen) >= MAX_SHAPES_SEEN:
                 self._seen.clear()
             self._seen.add(shape)
-        elif len(self._known) < MOST_SHAPES or self._patience >= PATIENCE:
+        elif len(self._known) < MAX_PLANS or self._patience >= REPLACEMENT_PAYLOADS:
             self._patience = 0
             self._learn(shape)
 
     def _learn(self, shape: Shapes) -> None:
         try:
             plan = self._plan(shape)
-        except Uncompilable:
+        except UnsupportedSchema:
             return
-        if len(self._known) >= MOST_SHAPES:
+        if len(self._known) >= MAX_PLANS:
             self._forget(next(iter(self._known)))
         keys = frozenset(path[0] for path, _ in shape) - self._optional
-        known = self._known[shape] = KnownShape(shape, keys, plan)
+        known = self._known[shape] = CachedPlan(shape, keys, plan)
         self._by_keys.setdefault(keys, []).append(known)
         self.last = known
 
-    def _plan(self, shape: Shapes) -> Plan:
+    def _plan(self, shape: Shapes) -> BatchDecoder:
         named = [(join_path(path), path) for path, kind in shape if kind is float]
-        features = tuple(Field(name, path) for name, path in sorted(named))
-        layout: Layout = self._reader.layout._replace(features=features)
+        features = tuple(FieldPath(name, path) for name, path in sorted(named))
+        layout: FieldMap = self._reader.layout._replace(features=features)
         kinds: dict[Path, Any] = {feature.path: float for feature in features}
         kinds |= {path: kind for path, kind in shape if kind is not float}
         kinds |= {field.path: SCALAR for field in layout.designated}
         names = tuple(feature.name for feature in features)
-        return Plan(self._reader, Shape(layout, kinds, strict=True), names)
+        return BatchDecoder(self._reader, PayloadSchema(layout, kinds, strict=True), names)
 
     def _forget(self, shape: Shapes) -> None:
         known = self._known.pop(shape)
@@ -146,4 +155,115 @@ class Plans:
             self.last = None
 
 
-__all__ = ["Plans"]
+PAYLOAD_MAX_DEPTH = 32  # levels of nested objects
+IGNORED = str | bool | None
+
+
+class DiscoveringReader(Reader):
+    """Finds the features of each payload.
+
+    Nested objects and arrays are flattened, with names like `motor.vib.x` and `spectrum.0`. Text,
+    true, false and null are left out. The features are in the order of their names, so that it
+    does not matter in which order a device sends them.
+
+    A shape of payload that was seen twice gets a fast way of its own, see `Plans`. Payloads of
+    different shapes that come together are sorted by shape first.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._others = {field.path for field in self.layout.designated}
+        self._plans = PlanCache(self)
+
+    def fast(self, payloads: Sequence[bytes]) -> Table | None:
+        """All of them as one table, if they have the shape of the last one."""
+        last = self._plans.last
+        table = None if last is None else last.plan.table(payloads)
+        if last is not None and table is not None:
+            self._plans.touch(last)
+        return table
+
+    def _read(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
+        table = self.fast(payloads) if payloads else None
+        if table is not None:
+            table.sources = range(start, start + len(payloads))
+            read.tables.append(table)
+            return
+        sorted_out: dict[CachedPlan, tuple[list[int], list[Any]]] = {}
+        for i, payload in enumerate(payloads, start):
+            found = self._plans.match(payload, self.decode)
+            if found is None:
+                self._each([payload], i, read)
+                continue
+            known, instance = found
+            places, instances = sorted_out.setdefault(known, ([], []))
+            places.append(i)
+            instances.append(instance)
+        for known, (places, instances) in sorted_out.items():
+            self._plans.touch(known)
+            self._finish(known, places, instances, payloads, start, read)
+
+    def _finish(
+        self,
+        known: CachedPlan,
+        places: list[int],
+        instances: list[Any],
+        payloads: Sequence[bytes],
+        start: int,
+        read: Read,
+    ) -> None:
+        """The table of payloads of one shape; halved while something is wrong among them."""
+        table = known.plan.finish(instances)
+        if table is not None:
+            table.sources = places
+            read.tables.append(table)
+        elif len(places) > 1:
+            middle = len(places) // 2
+            for part in (slice(0, middle), slice(middle, None)):
+                self._finish(known, places[part], instances[part], payloads, start, read)
+        else:
+            self._each([payloads[places[0] - start]], places[0], read)
+
+    def find_features(self, value: Any) -> list[tuple[str, Any]]:
+        """Names and values, in the order of the names."""
+        leaves = list(_leaves(value, ()))
+        numbers = [
+            (path, number)
+            for path, number in leaves
+            if type(number) in (int, float) and path not in self._others
+        ]
+        if len(numbers) > self.most_features:
+            text = f"expected at most {self.most_features} features (model.max_features)"
+            raise RefusedError("model", f"{text}, got {len(numbers)}", "features")
+        self._remember(leaves)
+        found = [(join_path(path), number) for path, number in numbers]
+        return sorted(found, key=itemgetter(0))
+
+    def _remember(self, leaves: list[tuple[Path, Any]]) -> None:
+        if len(leaves) > MAX_FIELDS:
+            return
+        kinds: dict[Path, Any] = {}
+        for path, value in leaves:
+            if path in self._others:
+                continue
+            if isinstance(value, list):
+                return  # positions in arrays have no fast way
+            kinds[path] = float if type(value) in (int, float) else IGNORED
+        self._plans.see(kinds)
+
+
+def _leaves(value: Any, above: Path) -> Iterator[tuple[Path, Any]]:
+    """All that is neither object nor array; also each array, as something that is there."""
+    if len(above) > PAYLOAD_MAX_DEPTH:
+        text = f"expected at most {PAYLOAD_MAX_DEPTH} levels of nesting, got more"
+        raise RefusedError("payload", text, "nesting")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if isinstance(key, str):  # MessagePack allows others
+                yield from _leaves(inner, (*above, key))
+    elif isinstance(value, list):
+        yield above, value
+        for i, inner in enumerate(value):
+            yield from _leaves(inner, (*above, str(i)))
+    else:
+        yield above, value

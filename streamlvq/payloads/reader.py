@@ -1,23 +1,24 @@
-"""From payloads to columns: fast for many that are as they should be, with care for the others."""
+"""Types made for a layout, so that msgspec takes just the wanted fields out of a payload."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from streamlvq.events import Label, Refused, Rows
-from streamlvq.paths import NOTHING, pick
-from streamlvq.payloads import checks
-from streamlvq.payloads.layout import Layout
-from streamlvq.payloads.structs import Shape, Uncompilable, shape_of
+from streamlvq.arrays import Label, Rows
+from streamlvq.events import Refused
+from streamlvq.paths import ABSENT, Path, pick
+from streamlvq.payloads import values
+from streamlvq.payloads.fields import FieldMap, FieldPath
 from streamlvq.payloads.values import (
     RefusedError,
     shorten,
@@ -28,7 +29,156 @@ from streamlvq.payloads.values import (
     to_time,
 )
 
-FEW = 8  # payloads that are looked at one by one when something is wrong among them
+Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
+
+FEATURE = float | bool | None
+SCALAR = int | float | str | bool | None
+MAX_ITEMS = 4096  # of an array that a path points into
+
+Tree = dict[str, Any]  # from a step to a type, or to a tree
+
+
+class UnsupportedSchema(Exception):
+    """No type can say what is wanted. That is no error: there is a slower way."""
+
+
+class PayloadSchema:
+    """The type of payloads of a layout, and how to get at what its instances hold.
+
+    Parameters
+    ----------
+    layout
+        What is wanted; with features.
+    kinds
+        The type of each leaf; those of features come first.
+    strict
+        Whether a payload must have just these features, and nothing else than `kinds`.
+
+    """
+
+    def __init__(self, layout: FieldMap, kinds: dict[Path, Any], strict: bool = False) -> None:
+        assert layout.features is not None
+        tree: Tree = {}
+        for path, kind in kinds.items():
+            _plant(tree, path, kind)
+        self._names: dict[Path, str] = {}
+        if layout.columns is None:
+            self.type = self._object(tree, (), strict)
+        else:
+            self.type = self._array(layout.columns, tree)
+        self.features = self._features(layout.features)
+
+    def _object(self, tree: Tree, above: Path, strict: bool) -> Any:
+        if above and not strict and tree and all(map(_is_index, tree)):
+            return self._positions(tree, above)
+        fields: list[Any] = []
+        rename: dict[str, str] = {}
+        for i, (step, kind) in enumerate(tree.items()):
+            name, path = f"f{i}", (*above, step)
+            self._names[path] = name
+            rename[name] = step
+            if isinstance(kind, dict):
+                inner = self._object(kind, path, strict)
+                needed = strict and _needed(kind)
+                fields.append((name, inner) if needed else (name, inner, _made_by(inner)))
+            else:
+                fields.append((name, kind) if kind is float else (name, kind, _default(kind)))
+        return _define(fields, rename=rename, kw_only=True, forbid_unknown_fields=strict)
+
+    def _positions(self, tree: Tree, above: Path) -> Any:
+        """Keys that are all numbers mean an array; should it be an object, the slow way knows."""
+        count = max(map(int, tree)) + 1
+        if count > MAX_ITEMS:
+            raise UnsupportedSchema
+        kinds = {int(step): (step, kind) for step, kind in tree.items()}
+        fields: list[Any] = []
+        for i in range(count):
+            step, kind = kinds.get(i, (None, Any))
+            if step is not None:
+                self._names[(*above, step)] = f"f{i}"
+            if isinstance(kind, dict):
+                inner = self._object(kind, (*above, str(step)), False)
+                fields.append((f"f{i}", inner, _made_by(inner)))
+            else:
+                fields.append((f"f{i}", kind, _default(kind)))
+        return _define(fields, array_like=True)
+
+    def _array(self, columns: Sequence[str], tree: Tree) -> Any:
+        fields = [(f"f{i}", tree.get(name, Any)) for i, name in enumerate(columns)]
+        self._names = {(name,): f"f{i}" for i, name in enumerate(columns)}
+        return _define(fields, array_like=True, forbid_unknown_fields=True)
+
+    def column(self, path: Path) -> Callable[[Any], Any]:
+        """The function that gets a leaf."""
+        return attrgetter(self._attribute(path))
+
+    def _attribute(self, path: Path) -> str:
+        return ".".join(self._names[path[: i + 1]] for i in range(len(path)))
+
+    def _features(self, features: Sequence[FieldPath]) -> Tuples:
+        """The features of many instances; `astuple` is far faster than asking for each."""
+        count = len(features)
+        order = [self._attribute(feature.path) for feature in features]
+        if any("." in name for name in order):
+            return _mapped(attrgetter(*order), count)
+        every = msgspec.structs.astuple
+        positions = [int(name[1:]) for name in order]
+        if positions != list(range(count)):
+            chosen = _mapped(itemgetter(*positions), count)
+            return lambda instances: chosen(map(every, instances))
+        if count == len(self.type.__struct_fields__):
+            return lambda instances: list(map(every, instances))
+        return lambda instances: [every(instance)[:count] for instance in instances]
+
+
+def schema_of(layout: FieldMap) -> PayloadSchema:
+    """The shape of payloads whose features are known."""
+    kinds: dict[Path, Any] = {feature.path: FEATURE for feature in layout.features or ()}
+    kinds |= {field.path: SCALAR for field in layout.designated}
+    return PayloadSchema(layout, kinds)
+
+
+def _plant(tree: Tree, path: Path, kind: Any) -> None:
+    for step in path[:-1]:
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise UnsupportedSchema  # a leaf that has something below it
+    if path[-1] in tree:
+        raise UnsupportedSchema
+    tree[path[-1]] = kind
+
+
+def _needed(tree: Tree) -> bool:
+    """Whether there is a number that must be there."""
+    return any(_needed(kind) if isinstance(kind, dict) else kind is float for kind in tree.values())
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) < 10 and str(int(step)) == step
+
+
+def _mapped(getter: Callable[[Any], Any], count: int) -> Tuples:
+    if count > 1:
+        return lambda instances: list(map(getter, instances))
+    return lambda instances: [(getter(instance),) for instance in instances]
+
+
+def _default(kind: Any) -> Any:
+    return math.nan if kind is FEATURE else None
+
+
+def _made_by(inner: Any) -> Any:
+    return msgspec.field(default_factory=inner)
+
+
+def _define(fields: list[Any], **options: Any) -> Any:
+    try:
+        return msgspec.defstruct("Payload", fields, gc=False, **options)
+    except ValueError as error:  # keys with quotes or backslashes are beyond it
+        raise UnsupportedSchema from error
+
+
+SMALL_GROUP = 8  # payloads that are looked at one by one when something is wrong among them
 
 Decode = Callable[[bytes], Any]
 
@@ -97,18 +247,18 @@ class Reader:
     most_features: float = math.inf  # of a payload whose features are found out
 
     def __init__(
-        self, layout: Layout, decode: Decode, compile: Callable[[Any], Decode], what: str
+        self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode], what: str
     ) -> None:
         self.layout = layout
         self.decode = decode
         self.compile = compile
         self.what = what
         self.seconds = to_time(layout.time_unit)
-        self._plan: Plan | None = None
+        self._plan: BatchDecoder | None = None
         if layout.features is not None:
             self.names = tuple(feature.name for feature in layout.features)
-            with suppress(Uncompilable):  # such paths are rare, and read with care
-                self._plan = Plan(self, shape_of(layout), self.names)
+            with suppress(UnsupportedSchema):  # such paths are rare, and read with care
+                self._plan = BatchDecoder(self, schema_of(layout), self.names)
 
     def read(self, payloads: Sequence[bytes]) -> Read:
         """What they say; raises nothing."""
@@ -123,7 +273,7 @@ class Reader:
         if table is not None:
             table.sources = range(start, start + len(payloads))
             read.tables.append(table)
-        elif len(payloads) > FEW:
+        elif len(payloads) > SMALL_GROUP:
             middle = len(payloads) // 2
             self._read(payloads[:middle], start, read)
             self._read(payloads[middle:], start + middle, read)
@@ -207,22 +357,22 @@ class Reader:
         raise RefusedError("payload", text, self.what)
 
 
-class Plan:
+class BatchDecoder:
     """The fast way, for payloads that all have the features of a shape."""
 
-    def __init__(self, reader: Reader, shape: Shape, names: tuple[str, ...]) -> None:
+    def __init__(self, reader: Reader, shape: PayloadSchema, names: tuple[str, ...]) -> None:
         self.names = names
         self.decode = reader.compile(shape.type)
         self._features = shape.features
         self._pack = struct.Struct(f"{len(names)}d").pack
         layout = reader.layout
-        self._label = self._column(shape, layout.label, checks.labels)
-        self._time = self._column(shape, layout.time, checks.times(layout.time_unit))
-        self._sequence = self._column(shape, layout.sequence, checks.sequences)
-        self._device = self._column(shape, layout.device, checks.devices)
+        self._label = self._column(shape, layout.label, values.labels)
+        self._time = self._column(shape, layout.time, values.times(layout.time_unit))
+        self._sequence = self._column(shape, layout.sequence, values.sequences)
+        self._device = self._column(shape, layout.device, values.devices)
 
     @staticmethod
-    def _column(shape: Shape, field: Any, check: Any) -> Callable[[list[Any]], Any]:
+    def _column(shape: PayloadSchema, field: Any, check: Any) -> Callable[[list[Any]], Any]:
         if field is None:
             return lambda parsed: None
         get = shape.column(field.path)
@@ -238,7 +388,7 @@ class Plan:
     def finish(self, parsed: list[Any]) -> Table | None:
         """The table of payloads that are decoded."""
         try:
-            rows = checks.plain(self._rows(parsed))
+            rows = values.plain(self._rows(parsed))
             if rows is None:
                 return None
             return Table(
@@ -287,4 +437,4 @@ def _joined(tables: list[Table]) -> Table:
 
 
 def _optional(convert: Callable[[str, Any], Any], name: str, value: Any) -> Any:
-    return None if value is None or value is NOTHING else convert(name, value)
+    return None if value is None or value is ABSENT else convert(name, value)

@@ -1,8 +1,8 @@
-"""Pictures of what a model has learnt, how well, and of what it decides (extra `plot`).
+"""Plots of models, their metrics and their decisions (extra `plot`).
 
 Every function takes a model that has learnt something, a metric, decisions or a report, and returns
-matplotlib's axes. Colours are told apart by colour-blind readers too (Okabe and Ito), and classes
-have markers of their own.
+matplotlib axes. The colours suit colour-blind readers (Okabe and Ito), and each class has its own
+marker.
 """
 
 from __future__ import annotations

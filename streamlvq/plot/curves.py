@@ -1,4 +1,4 @@
-"""accuracy_reject_curve and reliability_diagram."""
+"""Accuracy-reject curves and reliability diagrams."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from streamlvq.plot.style import new_axes, next_colour
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 SMALLEST_BIN, LARGEST_BIN = 12, 120
 
 
 def accuracy_reject_curve(curve: Any, ax: Axes | None = None, label: str | None = None) -> Axes:
-    """The accuracy of the samples that are kept against the share that is rejected.
+    """Plot the accuracy of accepted samples against the share that is rejected.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def accuracy_reject_curve(curve: Any, ax: Axes | None = None, label: str | None 
 
 
 def reliability_diagram(table: Any, ax: Axes | None = None, label: str | None = None) -> Axes:
-    """How often predictions are right against how probable they were said to be.
+    """Plot the accuracy of predictions against their probability.
 
     Below the diagonal the model is overconfident. The larger a point, the more samples it has.
 
@@ -71,7 +72,7 @@ def reliability_diagram(table: Any, ax: Axes | None = None, label: str | None = 
 
 
 def _lowest(axes: Axes) -> float:
-    """Where curves should start to be shown: where few samples are kept, accuracy is chance."""
+    """Return the lower end of the y axis, ignoring the noisy end where few samples are kept."""
     curves = [np.asarray(line.get_xydata()) for line in axes.get_lines()]
     lowest = min(curve[curve[:, 0] <= 0.9, 1].min(initial=1.0) for curve in curves)
     return float(max(lowest - 0.1 * (1.0 - lowest) - 0.005, 0.0))

@@ -1,4 +1,4 @@
-"""The sharing graph of a fusion, and where its nodes are drawn."""
+"""The sharing graph of a fusion, and the layout of its nodes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from streamlvq.plot.style import COLOURS, new_axes, short
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 Spot = tuple[float, float]
-RING_SPACE = 1.5  # around a ring, for names; neighbours on a ring are 1 apart or more
-AGREE, DISAGREE = COLOURS[0], COLOURS[3]
-LARGE = 1.0  # within-class deviations; what is left over should be far smaller
-THIN, THICK = 1.0, 7.0
-NODE_SIZE = 420
-EDGES = 1500  # the thickest; more are a blot
+RING_SPACE = 1.5  # around a ring, for names, in distances between neighbours
+AGREEMENT_COLOUR, DISAGREEMENT_COLOUR = COLOURS[0], COLOURS[3]
+MAX_RESIDUAL = 1.0  # within-class deviations that have the full colour; most should be far below
+MIN_EDGE_POINTS, MAX_EDGE_POINTS = 1.0, 7.0  # line widths
+NODE_SIZE = 420  # square points
+MAX_DRAWN_EDGES = 1500  # the thickest ones; more cannot be told apart
 
 
 class EdgeOfReport(Protocol):
-    """Two nodes that share classes."""
+    """An edge of a fusion report: two nodes that share classes."""
 
     @property
     def a(self) -> str: ...
@@ -34,7 +35,7 @@ class EdgeOfReport(Protocol):
 
 
 class ReportOfFusion(Protocol):
-    """What is drawn of a `streamlvq.fusion.FusionReport`."""
+    """The part of `streamlvq.fusion.FusionReport` that is drawn."""
 
     @property
     def nodes(self) -> Mapping[str, Any]: ...
@@ -45,7 +46,7 @@ class ReportOfFusion(Protocol):
 
 
 def sharing_graph(report: ReportOfFusion, ax: Axes | None = None) -> Axes:
-    """Which nodes share classes, and how well a correction explains what lies between them.
+    """Draw which nodes share classes, and how far they disagree after the correction.
 
     Two nodes are joined where both know a class: the more classes, the thicker the line. Its colour
     says how far the two still disagree after the correction. Beside a node: how far its sensors are
@@ -78,18 +79,23 @@ def _draw_edges(axes: Axes, report: ReportOfFusion, spots: Mapping[str, Spot]) -
     from matplotlib.collections import LineCollection  # noqa: PLC0415
     from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415
 
-    edges = sorted(report.edges, key=lambda edge: len(edge.shared))[-EDGES:]
+    edges = sorted(report.edges, key=lambda edge: len(edge.shared))[-MAX_DRAWN_EDGES:]
     if not edges:
         return
     most = max(len(edge.shared) for edge in edges)
     lines = LineCollection(
         [[spots[edge.a], spots[edge.b]] for edge in edges],
-        linewidths=[THIN + (THICK - THIN) * len(edge.shared) / most for edge in edges],
+        linewidths=[
+            MIN_EDGE_POINTS + (MAX_EDGE_POINTS - MIN_EDGE_POINTS) * len(edge.shared) / most
+            for edge in edges
+        ],
         array=[edge.residual for edge in edges],
-        cmap=LinearSegmentedColormap.from_list("residual", [AGREE, "0.75", DISAGREE]),
+        cmap=LinearSegmentedColormap.from_list(
+            "residual", [AGREEMENT_COLOUR, "0.75", DISAGREEMENT_COLOUR]
+        ),
         zorder=1,
     )
-    lines.set_clim(0.0, max(LARGE, *(edge.residual for edge in edges)))
+    lines.set_clim(0.0, max(MAX_RESIDUAL, *(edge.residual for edge in edges)))
     axes.add_collection(lines)
     bar = axes.figure.colorbar(lines, ax=axes, shrink=0.6, pad=0.02)
     bar.set_label("left over after the correction,\nin within-class deviations")
@@ -101,7 +107,7 @@ def _draw_node(axes: Axes, node: Any, spot: Spot) -> None:
         *spot,
         s=NODE_SIZE,
         facecolors="white" if out else "0.88",
-        edgecolors=DISAGREE if out or clipped else "0.2",
+        edgecolors=DISAGREEMENT_COLOUR if out or clipped else "0.2",
         linewidths=3.0 if clipped else 1.3,
         linestyles="--" if out else "-",
         zorder=2,
@@ -109,7 +115,7 @@ def _draw_node(axes: Axes, node: Any, spot: Spot) -> None:
 
 
 def _lines(node: Any) -> list[str]:
-    """What is written beside a node."""
+    """Return the lines of text beside a node."""
     lines = [short(node.node), f"off by {node.drift:.1f}"]
     lines += [f"+ {short(', '.join(node.gained), 30)}"] if node.gained else []
     return lines + (["left out"] if node.left_out is not None else [])
@@ -134,12 +140,9 @@ def _write(axes: Axes, lines: Sequence[str], spot: Spot, above: bool) -> None:
 
 
 def ring_spots(components: Sequence[Sequence[str]]) -> dict[str, Spot]:
-    """A place for every node, y upwards; parts stand side by side and in rows if they are many.
+    """Place the nodes of each component on a ring, y upwards, and the rings in rows.
 
-    Parameters
-    ----------
-    components
-        The nodes of each connected part. Each ring begins at its top and goes on clockwise.
+    Each ring begins at its top and goes clockwise.
 
     Examples
     --------
@@ -164,7 +167,7 @@ def ring_spots(components: Sequence[Sequence[str]]) -> dict[str, Spot]:
 
 
 def upper_nodes(components: Sequence[Sequence[str]], spots: Mapping[str, Spot]) -> set[str]:
-    """Those in the upper half of a ring, whose names go above them, where no lines are."""
+    """Return the nodes in the upper halves of rings, whose names go above them, clear of lines."""
     upper = set()
     for members in components:
         heights = [spots[name][1] for name in members]

@@ -1,4 +1,4 @@
-"""decision_map."""
+"""Decision maps: the decisions of a classifier over two features."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.vectorizer import to_rows
 from streamlvq.plot.style import (
     NO_ANSWER,
-    Floats,
-    Label,
     Styles,
     corners_of,
     draw_background,
@@ -23,11 +23,11 @@ from streamlvq.plot.style import (
     no_answer_patches,
     styles_of,
 )
-from streamlvq.vectorize import Reading, to_rows
-from streamlvq.wrappers.chain import is_pipeline, unwrap
+from streamlvq.wrappers.base import is_pipeline, unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 Answer = tuple[bool, Any]  # whether there is a label; the label, or why there is none
 HATCH_COLOUR = "0.75"
@@ -45,7 +45,7 @@ def decision_map(
     resolution: int = 200,
     **keywords: Any,
 ) -> Axes:
-    """What a classifier says about every reading of two features, and where it says nothing.
+    """Draw what a classifier decides, or why it does not, for all values of two features.
 
     The background has the colours of the classes where the classifier decides, and hatches where
     it does not, by reason. Prototypes are shown if the model inside knows these two features and
@@ -104,7 +104,7 @@ def decision_map(
 
 
 def _pair(names: Sequence[Hashable], features: Sequence[Hashable] | None) -> list[Hashable]:
-    """The features along the axes."""
+    """Return the features along the axes."""
     pair = list(names if features is None else features)
     if len(pair) != 2 or pair[0] == pair[1]:
         how = "" if features is not None else "; choose two with features=(..., ...)"
@@ -121,7 +121,7 @@ def _fixed(
     pair: Sequence[Hashable],
     others: Mapping[Hashable, float],
 ) -> Reading:
-    """The features that are not along the axes; those that no reading has are left out."""
+    """Return the values of the other features, without those that no reading has."""
     seen = [(name, column[~np.isnan(column)]) for name, column in zip(names, rows.T, strict=True)]
     medians = {
         name: float(np.median(values)) for name, values in seen if len(values) and name not in pair
@@ -138,7 +138,7 @@ def _known(points: Floats) -> Floats:
 
 
 def _model_of(pair: Sequence[Hashable], classifier: Any) -> LVQClassifier | None:
-    """The model inside, if its prototypes can be drawn among readings of two features."""
+    """Return the model inside if its prototypes can be drawn on a map of two features."""
     *way, model = unwrap(classifier)
     if any(is_pipeline(link) for link in way) or not issubclass(type(model), LVQClassifier):
         return None
@@ -163,7 +163,7 @@ def _reasoned(decision: Any) -> Answer:
 
 
 def _classes(classifier: Any, answers: Sequence[Answer]) -> list[Label]:
-    """The classes in the order of the model, if it has one, and then as they come."""
+    """Return the classes in the order of the model, then those that only the answers have."""
     *_, model = unwrap(classifier)
     said = [label for decided, label in answers if decided]
     return list(dict.fromkeys([*getattr(model, "classes", ()), *said]))
@@ -176,7 +176,7 @@ def _draw_answers(
     styles: Styles,
     reasons: Sequence[str],
 ) -> None:
-    """Colours for labels, hatches for the lack of them."""
+    """Draw a colour for each label, and a hatch for each reason to have none."""
     colours = {(True, label): colour for label, (colour, _) in styles.items()}
     colours |= {(False, reason): NO_ANSWER[reason][1] for reason in reasons}
     codes = {answer: code for code, answer in enumerate(colours)}

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamlvq.arrays import Floats, Label
 from streamlvq.errors import NotLearntYetError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.plot.style import COLOURS, Floats, Label, legend, new_axes, short, styles_of
-from streamlvq.vectorize import Vectorizer, to_rows
+from streamlvq.models.vectorizer import Vectorizer, to_rows
+from streamlvq.plot.style import COLOURS, legend, new_axes, short, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 NAMED_FEATURES = 40  # more names than this cannot be read along an axis
 
@@ -21,7 +23,7 @@ NAMED_FEATURES = 40  # more names than this cannot be read along an axis
 def relevance_profile(
     model: LVQClassifier, label: Label | None = None, ax: Axes | None = None, top: int = 20
 ) -> Axes:
-    """How much each feature counts, the most important on top.
+    """Draw the relevance of each feature as a bar, the most relevant on top.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def relevance_profile(
 def prototype_profiles(
     model: LVQClassifier, ax: Axes | None = None, *, scaled: bool = False
 ) -> Axes:
-    """The prototypes as lines over the features, a colour for each class.
+    """Draw prototypes as lines over the features, with a colour for each class.
 
     The line of a prototype is the thicker, the more samples of its class it has won.
 
@@ -88,7 +90,7 @@ def prototype_profiles(
 
 
 def _thickness(counts: Sequence[int]) -> list[float]:
-    """Width of lines from the samples that prototypes have won."""
+    """Return line widths that grow with the samples that prototypes have won."""
     root = np.sqrt(np.maximum(counts, 1))
     return [float(width) for width in 0.4 + 1.8 * root / root.max()]
 
@@ -102,7 +104,7 @@ def _name_features(axes: Axes, names: Sequence[str]) -> None:
 
 
 def prototype_rows(model: LVQClassifier) -> Floats:
-    """Prototypes in raw units; what one has never seen is the mean over the others."""
+    """Return prototypes in raw units; unknown values become the mean over the others."""
     model.metric()  # says so if nothing was learnt yet
     rows = np.array([list(prototype.values.values()) for prototype in model.prototypes()])
     if not len(rows):
@@ -111,7 +113,7 @@ def prototype_rows(model: LVQClassifier) -> Floats:
 
 
 def reading_rows(model: LVQClassifier, X: Any) -> Floats:
-    """Readings in the order of the model's features, without gaps."""
+    """Return readings as rows in the order of the model's features, without gaps."""
     rows, names = to_rows(X, None)
     if names is not None:
         rows = Vectorizer(model.features).arrange(rows, names)
@@ -131,5 +133,5 @@ def _filled(rows: Floats, values: Floats) -> Floats:
 
 
 def inverse_scales(model: LVQClassifier) -> Floats:
-    """One over the unit of each feature; zero for those that never changed."""
+    """Return one over the scale of each feature; zero for features that never changed."""
     return np.array([1.0 / scale for scale in model.scales().values()])

@@ -1,4 +1,4 @@
-"""Projection to the plane that a metric looks at most."""
+"""Projections onto the plane that the metric weights most."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamlvq.arrays import Floats, Ints
 from streamlvq.models.base import LVQClassifier
 from streamlvq.plot.profiles import inverse_scales, prototype_rows, reading_rows
 from streamlvq.plot.style import (
-    Floats,
-    Ints,
     corners_of,
     draw_background,
     draw_prototypes,
@@ -36,7 +35,7 @@ def projection(
     *,
     resolution: int = 200,
 ) -> Axes:
-    """Data, prototypes and decision regions in the plane that the metric looks at most.
+    """Draw data, prototypes and decision regions in the plane that the metric weights most.
 
     The plane is spanned by the two leading eigenvectors of the metric (of the mean metric, if
     prototypes have their own), taken in units of the feature scales so that it does not depend on
@@ -83,7 +82,7 @@ def projection(
 def _winners(
     model: LVQClassifier, plane: Plane, rows: Floats, corners: Floats, resolution: int
 ) -> Ints:
-    """The class of a typical reading at each point of a grid."""
+    """Return the class of a typical reading at each point of a grid."""
     chosen = rows[:: -(-len(rows) // 400)]  # enough to know what is typical
     winners = np.concatenate(
         [
@@ -99,7 +98,7 @@ def _winners(
 
 @dataclass(frozen=True)
 class Plane:
-    """Two directions in feature space, and what to call them."""
+    """Two directions in feature space, with their names."""
 
     centre: Floats
     directions: Floats  # 2 x features, orthonormal in feature scales
@@ -111,7 +110,7 @@ class Plane:
         return projected
 
     def lift(self, points: Floats, rows: Floats) -> Floats:
-        """Readings that project to these points and otherwise resemble the closest of the rows."""
+        """Return readings that project to these points and otherwise resemble the closest rows."""
         typical = _smooth(points, self.project(rows)) @ rows
         back = np.divide(1.0, self.inverse, out=np.zeros_like(self.inverse), where=self.inverse > 0)
         lifted: Floats = typical + (points - self.project(typical)) @ self.directions * back
@@ -119,7 +118,7 @@ class Plane:
 
 
 def _smooth(points: Floats, shadows: Floats) -> Floats:
-    """How much each of the shadows says about each point: a row of weights that add up to 1."""
+    """Return the weight of each projected row at each point; each row of weights sums to 1."""
     width = np.maximum(shadows.std(axis=0), 1e-12) / 10
     a, b = points / width, shadows / width
     half = a @ b.T - 0.5 * (b**2).sum(axis=1)  # minus half the squared distance, up to a constant
@@ -150,7 +149,7 @@ def metric_plane(model: LVQClassifier, rows: Floats) -> Plane:
 
 
 def _loadings(direction: Floats, features: Sequence[Hashable], top: int = 3) -> str:
-    """The features that an axis is mostly made of."""
+    """Name the features that contribute most to an axis."""
     strongest = np.argsort(-np.abs(direction))[:top]
     shown = [i for i in strongest if abs(direction[i]) > 0.05]
     return "  ".join(f"{direction[i]:+.2f} {short(features[i])}" for i in shown)

@@ -1,4 +1,4 @@
-"""What pictures have in common: colours, markers, backgrounds, legends."""
+"""Common style of plots: colours, markers, backgrounds, legends."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from streamlvq.arrays import Floats, Ints, Label
 from streamlvq.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Label = Hashable
+
 Styles = dict[Label, tuple[str, str]]
 
 COLOURS = (
@@ -42,7 +40,7 @@ def new_axes(size: tuple[float, float]) -> Axes:
 
 
 def styles_of(labels: Sequence[Label]) -> Styles:
-    """Colour and marker of each class."""
+    """Return the colour and marker of each class."""
     return {
         label: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
         for i, label in enumerate(labels)
@@ -67,7 +65,7 @@ def _colour(number: int) -> str:
 
 
 def next_colour(axes: Axes) -> str:
-    """A colour for another model on the same axes."""
+    """Return the colour for another model on the same axes."""
     return COLOURS[sum(line.get_linestyle() == "-" for line in axes.get_lines()) % len(COLOURS)]
 
 
@@ -77,7 +75,7 @@ def short(name: Hashable, length: int = 20) -> str:
 
 
 def corners_of(readings: Floats, prototypes: Floats, margin: float = 0.07) -> Floats:
-    """Lower left and upper right: all prototypes and all but the most extreme readings."""
+    """Return the lower left and upper right corner around all prototypes and most readings."""
     inner = np.quantile(readings, [0.01, 0.99], axis=0) if len(readings) else prototypes
     points = np.concatenate([inner, prototypes])
     low, high = points.min(axis=0), points.max(axis=0)
@@ -86,13 +84,13 @@ def corners_of(readings: Floats, prototypes: Floats, margin: float = 0.07) -> Fl
 
 
 def grid(corners: Floats, resolution: int) -> Floats:
-    """Points that fill a rectangle, row by row from below."""
+    """Return points that fill a rectangle, row by row from below."""
     across, up = np.linspace(corners[0], corners[1], resolution).T
     return np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
 
 
 def draw_background(axes: Axes, codes: Ints, corners: Floats, colours: Sequence[str]) -> None:
-    """Colour a rectangle; `codes` has a number of a colour for each point of its grid."""
+    """Colour a rectangle; `codes` has the number of a colour for each point of its grid."""
     from matplotlib.colors import ListedColormap  # noqa: PLC0415
 
     low, high = corners
@@ -109,7 +107,7 @@ def draw_background(axes: Axes, codes: Ints, corners: Floats, colours: Sequence[
 
 
 def pale(colour: str) -> tuple[float, float, float]:
-    """A colour as it looks on white paper when it is hardly there; greys stay as they are."""
+    """Return a pale version of a colour on white; greys stay as they are."""
     from matplotlib.colors import to_rgb  # noqa: PLC0415
 
     red, green, blue = to_rgb(colour)
@@ -150,7 +148,7 @@ def draw_prototypes(axes: Axes, points: Floats, labels: Sequence[Label], styles:
 
 
 def legend(axes: Axes, styles: Styles, more: Sequence[Artist] = ()) -> None:
-    """The classes, and what else there is to explain."""
+    """Add a legend of the classes and of further artists."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     classes = [
@@ -167,7 +165,7 @@ def legend(axes: Axes, styles: Styles, more: Sequence[Artist] = ()) -> None:
 
 
 def no_answer_patches(reasons: Sequence[str], *, hatched: bool) -> list[Artist]:
-    """Entries of a legend for readings without an answer."""
+    """Return the legend entries of readings without an answer."""
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     return [

@@ -1,4 +1,4 @@
-"""decisions_over_time."""
+"""Decisions and probabilities over time."""
 
 from __future__ import annotations
 
@@ -7,32 +7,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamlvq.plot.style import (
-    NO_ANSWER,
-    Floats,
-    Ints,
-    Label,
-    Styles,
-    legend,
-    new_axes,
-    no_answer_patches,
-    styles_of,
-)
+from streamlvq.arrays import Floats, Ints, Label
+from streamlvq.plot.style import NO_ANSWER, Styles, legend, new_axes, no_answer_patches, styles_of
 from streamlvq.records import Decision, Integrated
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
+
 DECIDED, TRUE = (1.06, 1.22), (1.26, 1.42)  # from where to where, above the probabilities
-LONG = 3.0  # a gap is this many times the usual time between two readings
-GAP = -1
+READING_GAP_RATIO = 3.0  # a gap is this many times the usual time between two readings
+NO_READING = -1
 
 
 def decisions_over_time(
     times: Sequence[Any], decisions: Sequence[Any], truth: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """What was said at which time, how probable each class was, and what was true.
+    """Draw decisions over time, with class probabilities and true labels.
 
     The probabilities of the classes fill the lower part, one above the other. Above them are the
     decisions, with a cross on each that was accepted and wrong, and the truth. Times without
@@ -103,7 +95,7 @@ def _check(count: int, said: Sequence[_Said], truth: Sequence[Label] | None) -> 
 
 
 def _classes(said: Sequence[_Said], truth: Sequence[Label] | None) -> list[Label]:
-    """The classes as models know them: in the order in which they appeared."""
+    """Return the classes in the order of their appearance."""
     known = [label for one in said for label in one.probabilities]
     given = [one.label for one in said if one.label is not None]
     return list(dict.fromkeys([*known, *given, *(truth or ())]))
@@ -117,15 +109,15 @@ def _colour(one: _Said, styles: Styles) -> str:
 
 
 class _Cells(NamedTuple):
-    """Every reading is shown from half way to the one before to half way to the next."""
+    """Cells on the time axis: each reading extends half way to its neighbours."""
 
     edges: Floats
-    readings: Ints  # which reading each cell shows, or GAP
+    readings: Ints  # which reading each cell shows, or NO_READING
     centres: Floats  # of the readings
 
 
 def _numbers(axes: Any, times: Sequence[Any]) -> Floats:
-    """Times as matplotlib counts them; from now on the axis shows dates if they are dates."""
+    """Convert times to matplotlib's numbers, and show dates on the axis if they are dates."""
     axes.xaxis.update_units(times)
     return np.asarray(axes.convert_xunits(list(times)), dtype=np.float64)
 
@@ -138,9 +130,9 @@ def _cells(times: Floats) -> _Cells:
     edges, readings = [times[0] - usual / 2], []
     for i, step in enumerate(steps):
         readings.append(i)
-        if step > LONG * usual:
+        if step > READING_GAP_RATIO * usual:
             edges += [times[i] + usual / 2, times[i + 1] - usual / 2]
-            readings.append(GAP)
+            readings.append(NO_READING)
         else:
             edges.append(times[i] + step / 2)
     edges.append(times[-1] + usual / 2)
@@ -151,11 +143,11 @@ def _cells(times: Floats) -> _Cells:
 
 
 def _draw_probabilities(axes: Axes, cells: _Cells, said: Sequence[_Said], styles: Styles) -> None:
-    """One above the other; nothing where nothing was known."""
+    """Draw stacked probabilities; nothing where they are unknown."""
     known = np.array([[one.probabilities.get(label, 0.0) for label in styles] for one in said])
     heights = np.cumsum(known, axis=1)
     heights[[not one.probabilities for one in said]] = np.nan
-    shown = np.where(cells.readings[:, None] == GAP, np.nan, heights[cells.readings])
+    shown = np.where(cells.readings[:, None] == NO_READING, np.nan, heights[cells.readings])
     below = np.zeros(len(shown))
     for (colour, _), top in zip(styles.values(), shown.T, strict=True):
         axes.stairs(top, cells.edges, baseline=below, fill=True, color=colour, alpha=0.6, lw=0)
@@ -165,11 +157,11 @@ def _draw_probabilities(axes: Axes, cells: _Cells, said: Sequence[_Said], styles
 def _draw_strip(
     axes: Axes, cells: _Cells, colours: Sequence[str], extent: tuple[float, float]
 ) -> None:
-    """A row of cells, framed so that white ones differ from times without readings."""
+    """Draw a row of cells with a frame, so that white cells differ from missing ones."""
     from matplotlib.colors import to_rgba_array  # noqa: PLC0415
 
     pixels = np.array(to_rgba_array(colours))[cells.readings]
-    there = cells.readings != GAP
+    there = cells.readings != NO_READING
     pixels[~there] = 0.0
     axes.pcolormesh(cells.edges, extent, pixels[None])
     bottom, top = (np.where(there, height, np.nan) for height in extent)
@@ -180,7 +172,7 @@ def _draw_strip(
 def _draw_crosses(
     axes: Axes, cells: _Cells, said: Sequence[_Said], truth: Sequence[Label]
 ) -> list[Artist]:
-    """On what was accepted and wrong."""
+    """Mark decisions that were accepted and wrong."""
     wrong = [
         one.reason is None and one.label != label for one, label in zip(said, truth, strict=True)
     ]

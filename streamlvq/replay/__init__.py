@@ -7,46 +7,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamlvq.monitor.files import inspect, load_monitor, load_snapshots, save_monitor
-    from streamlvq.replay.core import Replay, UnwrittenError, replay
-    from streamlvq.replay.publishing import publish
-    from streamlvq.replay.recording import record
-    from streamlvq.replay.report import Report, make_report
+    from streamlvq.replay.live import publish, record
+    from streamlvq.replay.replay import ReplayRun, UnwrittenError, replay
+    from streamlvq.replay.report import Report, explain_empty, make_report, summary
     from streamlvq.replay.statistics import Statistics
-    from streamlvq.replay.text import nothing, summary
     from streamlvq.replay.training import Trained, train
+
 
 # The module of each name, imported when it is used: River's metrics, which only some of them need,
 # take longer to import than all the rest.
 _MODULES = {
-    "Replay": "streamlvq.replay.core",
+    "ReplayRun": "streamlvq.replay.replay",
     "Report": "streamlvq.replay.report",
     "Statistics": "streamlvq.replay.statistics",
     "Trained": "streamlvq.replay.training",
-    "UnwrittenError": "streamlvq.replay.core",
+    "UnwrittenError": "streamlvq.replay.replay",
+    "explain_empty": "streamlvq.replay.report",
     "inspect": "streamlvq.monitor.files",
     "load_monitor": "streamlvq.monitor.files",
     "load_snapshots": "streamlvq.monitor.files",
     "make_report": "streamlvq.replay.report",
-    "nothing": "streamlvq.replay.text",
-    "publish": "streamlvq.replay.publishing",
-    "record": "streamlvq.replay.recording",
-    "replay": "streamlvq.replay.core",
+    "publish": "streamlvq.replay.live",
+    "record": "streamlvq.replay.live",
+    "replay": "streamlvq.replay.replay",
     "save_monitor": "streamlvq.monitor.files",
-    "summary": "streamlvq.replay.text",
+    "summary": "streamlvq.replay.report",
     "train": "streamlvq.replay.training",
 }
 
 __all__ = [
-    "Replay",
+    "ReplayRun",
     "Report",
     "Statistics",
     "Trained",
     "UnwrittenError",
+    "explain_empty",
     "inspect",
     "load_monitor",
     "load_snapshots",
     "make_report",
-    "nothing",
     "publish",
     "record",
     "replay",

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from streamlvq.config import Config
-from streamlvq.connect import Link, Subscription, link_for
+from streamlvq.connect import (
+    NO_TOPIC,
+    Link,
+    LogWriter,
+    Message,
+    Outgoing,
+    Subscription,
+    UnknownConnectorError,
+    link_for,
+    logs,
+)
 from streamlvq.errors import StreamLVQError
+from streamlvq.events import Readings
+from streamlvq.payloads import Decoder
+from streamlvq.payloads.routing import DEVICE, DeviceTopics
+from streamlvq.replay.replay import Bar, LogReader
+from streamlvq.replay.rows import ReadingEncoder
 
 log = logging.getLogger(__name__)
 
-STEP = 0.1  # seconds
-GOODBYE = 3.0  # seconds that the end of a session may take
+GUEST_POLL_SECONDS = 0.1  # seconds
+LEAVE_SECONDS = 3.0  # seconds that the end of a session may take
 
 
 class NotConnectedError(StreamLVQError, OSError):
@@ -65,7 +84,7 @@ def connected(
 def _end_session(link: Link) -> None:
     """Come back once without wanting a session: with MQTT 3.1.1 it would stay for ever."""
     try:
-        wait_for(link, GOODBYE)
+        wait_for(link, LEAVE_SECONDS)
     except NotConnectedError as error:
         log.warning("the session %s is left at the broker: %s", link.broker.client_id, error)
     finally:
@@ -79,5 +98,292 @@ def wait_for(link: Link, seconds: float) -> list[object]:
     while not link.connected:
         if time.monotonic() > deadline:
             raise NotConnectedError(f"{link.broker.url}: {link.error or 'no answer'}")
-        came += link.read(STEP)
+        came += link.read(GUEST_POLL_SECONDS)
     return came
+
+
+PUBLISH_QOS = 1  # quality of service: a replay that loses readings would prove nothing
+SILENCE_SECONDS = 30.0  # seconds that a broker may take nothing
+PACE_SECONDS = 0.05  # seconds; readings due within one are sent together
+PUBLISH_BATCH = 256
+
+
+class Sent(NamedTuple):
+    """What was published."""
+
+    messages: int
+    seconds: float
+    late: float  # seconds, at most
+
+
+class _Due(NamedTuple):
+    """A message, and when it was in the recorded time; NaN: nobody says."""
+
+    time: float
+    message: Outgoing
+
+
+def publish(
+    log: str | Path,
+    config: Config,
+    *,
+    format: str | None = None,
+    limit: int | None = None,
+    speed: float = 1.0,
+    progress: bool | None = None,
+) -> Sent:
+    """Send a log to the broker of a configuration, paced by the times in the log.
+
+    Messages keep their topics and payloads. Rows become payloads in the configured format, sent to
+    the configured topic of readings.
+
+    Parameters
+    ----------
+    log
+        The file.
+    config
+        The broker, topics and fields.
+    format
+        Which kind of log it is; None to find out.
+    limit
+        Messages to stop after.
+    speed
+        How many times faster than it was; infinite: as fast as the broker takes them.
+    progress
+        Whether to show a bar; None: if a person is looking.
+
+    """
+    feed = LogReader(log, config, format)
+    start, count = time.monotonic(), 0
+    with connected(config, "replay") as link, Bar(feed, progress, "publish") as bar:
+        wait_for(link, config.broker.connect_timeout_seconds)
+        pace = _Pace(link, speed)
+        for batch in feed.batches():
+            outgoing = list(_outgoing(batch, config))
+            if limit is not None:
+                outgoing = outgoing[: limit - count]
+            pace.send(outgoing)
+            count += len(outgoing)
+            bar.move(count, "messages")
+            if limit is not None and count >= limit:
+                break
+        pace.finish()
+    return Sent(count, time.monotonic() - start, pace.late)
+
+
+# --- what to send --------------------------------------------------------------------------------
+
+
+def _outgoing(batch: Sequence[Message] | Readings, config: Config) -> Iterator[_Due]:
+    if isinstance(batch, Readings):
+        yield from _of_rows(batch, config)
+    elif batch and batch[0].topic != NO_TOPIC:
+        for message in batch:
+            yield _Due(message.received, Outgoing(message.topic, message.payload, PUBLISH_QOS))
+    else:
+        yield from _of_payloads(batch, config)
+
+
+def _of_rows(readings: Readings, config: Config) -> Iterator[_Due]:
+    topics = _Topics(config)
+    payloads = ReadingEncoder(config.readings).encode(readings)
+    for device, t, payload in zip(readings.devices, readings.times, payloads, strict=True):
+        yield _Due(math.nan if t is None else t, Outgoing(topics[device], payload, PUBLISH_QOS))
+
+
+def _of_payloads(messages: Sequence[Message], config: Config) -> Iterator[_Due]:
+    """Payloads without a topic: the decoder knows whose they are, and when."""
+    topics, found = _Topics(config), {}
+    for event in Decoder(config).decode(messages).events:
+        if isinstance(event, Readings):
+            columns = zip(event.sources, event.devices, event.times, strict=True)
+            found.update({source: (device, t) for source, device, t in columns})
+    for source, (device, t) in sorted(found.items()):
+        payload = messages[source].payload
+        yield _Due(math.nan if t is None else t, Outgoing(topics[device], payload, PUBLISH_QOS))
+
+
+class _Topics(dict[str, str]):
+    """The topic of the readings of each device."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._topics = DeviceTopics(config)
+        others = [name for name in self._topics.identity.names if name != DEVICE]
+        if others:
+            raise StreamLVQError(
+                f"readings.topic: a log of rows says nothing about {', '.join(others)}; expected "
+                f"a topic with {{device}} alone to publish to, got {config.readings.topic!r}"
+            )
+
+    def __missing__(self, device: str) -> str:
+        topic = self[device] = self._topics.fill(self._topics.readings, device or "all")
+        return topic
+
+
+# --- when to send it -----------------------------------------------------------------------------
+
+
+class _Pace:
+    """Sends messages when they are due and not faster than the broker takes them."""
+
+    def __init__(self, link: Link, speed: float) -> None:
+        self.link, self.speed = link, speed
+        self.late = 0.0
+        self._start = time.monotonic()
+        self._first: float | None = None
+        self._limit = max(1, link.broker.outgoing_limit // 2)
+        self._batch = min(PUBLISH_BATCH, self._limit)  # so that a batch finds room
+
+    def send(self, due: Sequence[_Due]) -> None:
+        """Send these; returns when all are on their way."""
+        waiting: list[Outgoing] = []
+        for when, message in due:
+            ahead = self._moment(when) - time.monotonic()
+            if ahead > PACE_SECONDS or len(waiting) >= self._batch:
+                self._flush(waiting)
+                self._sleep(ahead)
+            elif self.speed != math.inf:
+                self.late = max(self.late, -ahead)
+            waiting.append(message)
+        self._flush(waiting)
+
+    def _moment(self, recorded: float) -> float:
+        """When something that happened then is due."""
+        if self.speed == math.inf:
+            return -math.inf
+        if math.isnan(recorded) or recorded <= 0.0:
+            raise StreamLVQError(
+                "the log says nothing about when its readings were taken: name the field with "
+                "--time, or send it with --speed max"
+            )
+        if self._first is None:
+            self._first = recorded
+        return self._start + (recorded - self._first) / self.speed
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self.link.read(min(left, 0.5))
+
+    def _flush(self, waiting: list[Outgoing]) -> None:
+        self._wait_until_below(self._limit)
+        self.link.publish(waiting)
+        waiting.clear()
+
+    def finish(self) -> None:
+        """Wait until the broker has taken everything."""
+        self._wait_until_below(1)
+        if dropped := self.link.counters.get("dropped", 0):
+            raise StreamLVQError(f"expected the broker to take all messages, {dropped} were lost")
+
+    def _wait_until_below(self, limit: int) -> None:
+        deadline, owed = time.monotonic() + SILENCE_SECONDS, math.inf
+        while (now := self.link.counters.get("outgoing", 0)) >= limit:
+            if now < owed:
+                deadline, owed = time.monotonic() + SILENCE_SECONDS, now
+            if time.monotonic() > deadline:
+                trouble = self.link.error or "it takes no more messages"
+                raise NotConnectedError(f"{self.link.broker.url}: {trouble}")
+            self.link.read(0.01)
+
+
+SESSION_SECONDS = (
+    600  # seconds that the broker keeps messages for us while the connection is broken
+)
+RECORDING_FLUSH_SECONDS = (
+    0.2  # seconds without a message after which the file is brought up to date
+)
+
+
+class Recorded(NamedTuple):
+    """What was recorded, and how often the connection broke meanwhile."""
+
+    messages: int
+    seconds: float
+    breaks: int = 0
+
+
+def record(
+    config: Config,
+    path: str | Path,
+    *,
+    topics: Sequence[str] | None = None,
+    seconds: float | None = None,
+    messages: int | None = None,
+    progress: bool | None = None,
+) -> Recorded:
+    """Write what a broker says to a file, until Ctrl-C.
+
+    A message is acknowledged when it is in the file. The session is its own: a daemon that listens
+    to the same topics notices nothing. If the connection breaks, the broker keeps messages of QoS 1
+    for some minutes, as far as it has room for them; `breaks` says that it happened.
+
+    Parameters
+    ----------
+    config
+        The broker, and the topics of readings and labels.
+    path
+        The file; it is continued if there is one.
+    topics
+        Filters to listen to instead of those of the configuration.
+    seconds
+        Leave after so long.
+    messages
+        Leave after so many.
+    progress
+        Whether to show how many there are; None: if a person is looking.
+
+    """
+    subscriptions = [Subscription(name, 1) for name in topics or filters(config)]
+    start = time.monotonic()
+    count = 0
+    with (
+        connected(config, "record", subscriptions, SESSION_SECONDS) as link,
+        open_writer(Path(path)) as writer,
+    ):
+        bar = _bar(progress, messages)
+        batch: Any = wait_for(link, config.broker.connect_timeout_seconds)
+        try:
+            while True:
+                kept = batch if messages is None else batch[: messages - count]
+                if kept:
+                    writer.write(kept)
+                writer.flush()
+                link.acknowledge(kept)
+                count += len(kept)
+                bar.update(len(kept))
+                left = (
+                    RECORDING_FLUSH_SECONDS
+                    if seconds is None
+                    else seconds - (time.monotonic() - start)
+                )
+                if left <= 0 or (messages is not None and count >= messages):
+                    break
+                batch = link.read(min(RECORDING_FLUSH_SECONDS, left))
+        except KeyboardInterrupt:  # the way to end it, if no end was given
+            pass
+        finally:
+            bar.close()
+        breaks = link.counters["connects"] - int(link.connected)
+    return Recorded(count, time.monotonic() - start, breaks)
+
+
+def filters(config: Config) -> list[str]:
+    """What the daemon would listen to."""
+    return list(DeviceTopics(config).filters)
+
+
+def open_writer(path: Path) -> LogWriter:
+    """A writer of message logs."""
+    installed = logs().get("messages")
+    if installed is None:
+        raise UnknownConnectorError("expected a log called 'messages' to be installed, got none")
+    return installed.writer(path)
+
+
+def _bar(progress: bool | None, messages: int | None) -> Any:
+    from tqdm import tqdm  # noqa: PLC0415
+
+    shown = sys.stderr.isatty() if progress is None else progress
+    return tqdm(total=messages, desc="record", unit=" messages", leave=False, disable=not shown)

@@ -15,10 +15,10 @@ from streamlvq.config import Fields
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.paths import parse_path
-from streamlvq.payloads.values import UNITS
+from streamlvq.payloads.values import UNITS_PER_SECOND
 
 
-class Payloads:
+class ReadingEncoder:
     """Turns rows into payloads that decode to the same readings.
 
     Parameters
@@ -77,7 +77,9 @@ class Payloads:
             return datetime.fromtimestamp(t, UTC).isoformat()
         if self.fields.time_unit == "s":
             return t
-        return round(Fraction(t) * UNITS[self.fields.time_unit])  # floats would round twice
+        return round(
+            Fraction(t) * UNITS_PER_SECOND[self.fields.time_unit]
+        )  # floats would round twice
 
     def _in_columns(self, values: dict[str, Any]) -> list[Any]:
         return [values.get(name) for name in self.fields.columns or ()]

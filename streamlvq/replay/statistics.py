@@ -1,29 +1,180 @@
-"""What came of a replay, counted while it runs in memory that does not grow."""
+"""Numbers for names, in the order in which they appear."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from streamlvq.events import Decisions, Hint, Label, LateLabel, Refused
+from streamlvq.arrays import Bools, Floats, Ints, Label
+from streamlvq.events import Decisions, Hint, LateLabel, Refused
 from streamlvq.metrics import AccuracyRejectCurve
 from streamlvq.monitor.memory import LabelMatcher
-from streamlvq.replay.cells import Cells
-from streamlvq.replay.numbering import Numbering
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+
+class IndexMap(dict[Hashable, int]):
+    """0 for the first name that is looked up, 1 for the next ...; beyond `limit` all are `limit`.
+
+    None has no number: it is -1. A dictionary that fills itself, because asking one is the
+    cheapest thing to do with a name.
+
+    Examples
+    --------
+
+    >>> from streamlvq.replay.statistics import Numbering
+    >>> pumps = Numbering(limit=2)
+    >>> pumps.numbers(["p7", "p3", "p7", "p5"])
+    array([0, 1, 0, 2])
+    >>> pumps.names
+    ['p7', 'p3']
+
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__({None: -1})
+        self.limit = limit
+
+    def __missing__(self, name: Hashable) -> int:
+        number = len(self) - 1
+        if number >= self.limit:
+            return self.limit
+        self[name] = number
+        return number
+
+    @property
+    def names(self) -> list[Hashable]:
+        """The names that have a number of their own."""
+        return list(self)[1:]
+
+    def numbers(self, names: Sequence[Hashable]) -> Ints:
+        """The number of each."""
+        return np.fromiter(map(self.__getitem__, names), np.int64, len(names))
+
+
+class TimeBins:
+    """Counts over consecutive readings, for several tracks (devices) at once.
+
+    A cell stands for so many consecutive readings of a track. When a track has no more cells, two
+    neighbours become one and a cell stands for twice as many: nothing is left out, it only becomes
+    coarser.
+
+    Parameters
+    ----------
+    tracks
+        How many there are.
+    cells
+        How many cells each has, an even number.
+
+    Examples
+    --------
+
+    Five readings of one track, of which the last two are counted in column 3, in four cells:
+
+    >>> import numpy as np
+    >>> from streamlvq.replay.statistics import Cells
+    >>> cells = Cells(tracks=1, cells=4)
+    >>> places = cells.place(np.zeros(5, int), np.arange(5.0))
+    >>> cells.count(places, np.array([0, 0, 0, 3, 3]))
+    >>> cells.counts(0)[:, [0, 3]]
+    array([[2, 0],
+           [1, 1],
+           [0, 1]])
+
+    """
+
+    def __init__(self, tracks: int, cells: int) -> None:
+        self.tracks, self.cells = tracks, cells
+        self._counts = np.zeros((tracks * cells, 8), np.int64)
+        self._first = np.full(tracks * cells, np.nan)
+        self._last = np.full(tracks * cells, np.nan)
+        self._seen = np.zeros(tracks, np.int64)
+        self._stride = np.ones(tracks, np.int64)
+
+    # --- filling ---------------------------------------------------------------------------------
+
+    def place(self, tracks: Ints, times: Floats) -> Ints:
+        """The cell of each of the next readings, given its track; its time widens the cell."""
+        order, ordinals = self._ordinals(tracks)
+        for track in np.flatnonzero((self._seen - 1) // self._stride >= self.cells).tolist():
+            while (self._seen[track] - 1) // self._stride[track] >= self.cells:
+                self._halve(track)
+        places = np.empty(len(tracks), np.int64)
+        sorted_tracks = tracks[order]
+        places[order] = sorted_tracks * self.cells + ordinals // self._stride[sorted_tracks]
+        np.fmin.at(self._first, places, times)
+        np.fmax.at(self._last, places, times)
+        return places
+
+    def _ordinals(self, tracks: Ints) -> tuple[Ints, Ints]:
+        """An order by track, and which reading of its track each is in that order."""
+        order = np.argsort(tracks, kind="stable")
+        counts = np.bincount(tracks, minlength=self.tracks)
+        starts = np.cumsum(counts) - counts
+        by_track = tracks[order]
+        ordinals = np.arange(len(tracks)) - starts[by_track] + self._seen[by_track]
+        self._seen += counts
+        return order, ordinals
+
+    def ordinal_place(self, track: int, ordinal: int) -> int:
+        """The cell of a reading of before, by its number in the track."""
+        return int(track * self.cells + ordinal // self._stride[track])
+
+    def count(self, places: Ints, columns: Ints | int) -> None:
+        """Add one in a column of each of these cells."""
+        highest = int(np.max(columns, initial=0))
+        if highest >= self._counts.shape[1]:
+            self._widen(highest + 1)
+        np.add.at(self._counts.reshape(-1), places * self._counts.shape[1] + columns, 1)
+
+    def _widen(self, columns: int) -> None:
+        more = max(columns, 2 * self._counts.shape[1]) - self._counts.shape[1]
+        self._counts = np.pad(self._counts, ((0, 0), (0, more)))
+
+    def _halve(self, track: int) -> None:
+        """Make one of two neighbours."""
+        mine = slice(track * self.cells, (track + 1) * self.cells)
+        half = self.cells // 2
+        for values, joined in (
+            (self._counts, self._counts[mine][0::2] + self._counts[mine][1::2]),
+            (self._first, np.fmin(self._first[mine][0::2], self._first[mine][1::2])),
+            (self._last, np.fmax(self._last[mine][0::2], self._last[mine][1::2])),
+        ):
+            values[mine][:half] = joined
+            values[mine][half:] = 0 if values is self._counts else np.nan
+        self._stride[track] *= 2
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def seen(self, track: int) -> int:
+        """Readings of a track so far."""
+        return int(self._seen[track])
+
+    def stride(self, track: int) -> int:
+        """Readings that a cell of this track stands for."""
+        return int(self._stride[track])
+
+    def _used(self, track: int) -> slice:
+        used = -(-int(self._seen[track]) // int(self._stride[track]))
+        return slice(track * self.cells, track * self.cells + used)
+
+    def counts(self, track: int) -> Ints:
+        """A row for each cell that is in use, a column for each thing that is counted."""
+        return self._counts[self._used(track)].copy()
+
+    def spans(self, track: int) -> tuple[Floats, Floats]:
+        """The first and the last time of each cell; NaN where nobody says."""
+        used = self._used(track)
+        return self._first[used].copy(), self._last[used].copy()
+
+
 Number = TypeVar("Number", int, Ints)
 
-LABELS = 256  # that are told apart; more are counted as one
-DEVICES = 1000  # likewise
-EXAMPLES = 5  # texts of refused rows that are kept
-BINS = 15  # of calibration
+MAX_LABELS = 256  # that are told apart; more are counted as one
+MAX_DEVICES = 1000  # likewise
+MAX_EXAMPLES = 5  # texts of refused rows that are kept
+CALIBRATION_BINS = 15  # of calibration
 
 # Columns of cells; then every label has two: decided and true.
 READINGS, REJECTED, WRONG, LABELLED, RIGHT, FIRST_LABEL = range(6)
@@ -93,18 +244,20 @@ class Statistics:
     def __init__(
         self, tracks: int = 24, cells: int = 400, wait: int = 0, by_sequence: bool = True
     ) -> None:
-        self.labels, self.devices = Numbering(LABELS), Numbering(DEVICES)
+        self.labels, self.devices = IndexMap(MAX_LABELS), IndexMap(MAX_DEVICES)
         self.readings = self.duplicates = self.learnt = self.late = 0
         self.reasons: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.hints: Counter[Hint] = Counter()
         self.examples: list[str] = []
         self.curve = AccuracyRejectCurve()
-        self.calibration = np.zeros((BINS, 3))  # samples, sum of confidences, right ones
+        self.calibration = np.zeros(
+            (CALIBRATION_BINS, 3)
+        )  # samples, sum of confidences, right ones
         self.confusion = np.zeros((8, 8, 2), np.int64)  # true, 1 + decided, accepted
-        self.by_device = np.zeros((DEVICES + 1, 6), np.int64)
-        self.tracks = Cells(tracks, cells)
-        self.course = Cells(1, cells)  # of all devices together
+        self.by_device = np.zeros((MAX_DEVICES + 1, 6), np.int64)
+        self.tracks = TimeBins(tracks, cells)
+        self.course = TimeBins(1, cells)  # of all devices together
         self.span = (np.inf, -np.inf)
         self._waiting: LabelMatcher[_Waiting] = LabelMatcher(wait, by_sequence)
 
@@ -162,9 +315,11 @@ class Statistics:
         self._count_devices(judged.devices[judged.accepted], D_ACCEPTED_LABELLED)
         self._count_devices(judged.devices[judged.accepted & right], D_ACCEPTED_RIGHT)
         said = judged.decided >= 0
-        bins = np.minimum((judged.confidences[said] * BINS).astype(np.int64), BINS - 1)
+        bins = np.minimum(
+            (judged.confidences[said] * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1
+        )
         for column, weights in enumerate((None, judged.confidences[said], right[said])):
-            self.calibration[:, column] += np.bincount(bins, weights, minlength=BINS)
+            self.calibration[:, column] += np.bincount(bins, weights, minlength=CALIBRATION_BINS)
 
     def make_room(self, size: int) -> None:
         """See to it that the matrix has room for so many labels, and for none."""
@@ -232,7 +387,7 @@ class Statistics:
         """Count what nothing could be learnt from."""
         self.refused.update(one.reason for one in refused)
         self.hints.update(one.hint for one in refused if one.hint is not None)
-        room = EXAMPLES - len(self.examples)
+        room = MAX_EXAMPLES - len(self.examples)
         self.examples += [one.text for one in refused[: max(room, 0)]]
 
     # --- answers ---------------------------------------------------------------------------------
@@ -245,7 +400,7 @@ class Statistics:
     @property
     def right(self) -> int:
         """Readings that were given the right label, accepted or not."""
-        return int(np.trace(self.confusion[:LABELS, 1:].sum(axis=2)))
+        return int(np.trace(self.confusion[:MAX_LABELS, 1:].sum(axis=2)))
 
     @property
     def accuracy(self) -> float | None:
@@ -256,7 +411,7 @@ class Statistics:
     def accuracy_of_accepted(self) -> float | None:
         """The share of right labels among those accepted."""
         accepted = self.confusion[:, :, 1]
-        return share(int(np.trace(accepted[:LABELS, 1:])), int(accepted.sum()))
+        return share(int(np.trace(accepted[:MAX_LABELS, 1:])), int(accepted.sum()))
 
     @property
     def accepted(self) -> int:
@@ -279,7 +434,7 @@ def true_column(label: Number) -> Number:
     return FIRST_LABEL + 2 * label + 1
 
 
-def _fill(cells: Cells, places: Ints, judged: _Judged, labels: bool) -> None:
+def _fill(cells: TimeBins, places: Ints, judged: _Judged, labels: bool) -> None:
     cells.count(places, READINGS)
     cells.count(places[~judged.accepted], REJECTED)
     if labels:
@@ -290,7 +445,7 @@ def _fill(cells: Cells, places: Ints, judged: _Judged, labels: bool) -> None:
         _fill_truths(cells, places[known], judged.where(known), labels)
 
 
-def _fill_truths(cells: Cells, places: Ints, judged: _Judged, labels: bool) -> None:
+def _fill_truths(cells: TimeBins, places: Ints, judged: _Judged, labels: bool) -> None:
     right = _right(judged)
     cells.count(places, LABELLED)
     cells.count(places[right], RIGHT)
@@ -301,7 +456,7 @@ def _fill_truths(cells: Cells, places: Ints, judged: _Judged, labels: bool) -> N
 
 def _right(judged: _Judged) -> Bools:
     """Whether each was given its label; those beyond the limit are not told apart, so never."""
-    right: Bools = (judged.truths == judged.decided) & (judged.truths < LABELS)
+    right: Bools = (judged.truths == judged.decided) & (judged.truths < MAX_LABELS)
     return right
 
 

@@ -11,27 +11,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Label, Rows
 from streamlvq.config import Config, build_classifier
 from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
-from streamlvq.events import Event, Label, LateLabel, Readings, Refused
+from streamlvq.events import Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.memory import LabelMatcher
-from streamlvq.replay.core import Bar, Replay
-from streamlvq.replay.feed import Feed, Portion
-from streamlvq.replay.report import Report
+from streamlvq.replay.replay import Bar, LogBatch, LogReader, ReplayRun
+from streamlvq.replay.report import Report, explain_empty, feature_lines, note_lines, refused_lines
 from streamlvq.replay.statistics import Statistics
-from streamlvq.replay.text import (
-    feature_lines,
-    note_lines,
-    nothing,
-    refused_lines,
-)
 from streamlvq.snapshot import Snapshot
 from streamlvq.text import number, percent
-from streamlvq.vectorize import Rows
 from streamlvq.wrappers import FeatureTransform
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 
 
 @dataclass(frozen=True)
@@ -125,24 +118,24 @@ def train(
     """
     shared = msgspec.structs.replace(config.model, per="all")
     config = msgspec.structs.replace(config, model=shared)
-    feed, refused = Feed(log, config, format, limit), Statistics()
+    feed, refused = LogReader(log, config, format, limit), Statistics()
     events = _read(feed, refused, progress)
     total = sum(len(event) for event in events if isinstance(event, Readings))
     if not total:
-        why = nothing(refused.refused, refused.examples, feed.notes, refused.hints)
+        why = explain_empty(refused.refused, refused.examples, feed.notes, refused.hints)
         raise StreamLVQError(f"{log}: expected readings, got none: {why}")
     head, tail = _split(events, total - int(hold_out * total))
     about = {"log": str(log), "format": format or ""}
     monitor, learnt = Monitor(config), None
     if epochs == 1:
-        learnt = _shown(head, Replay(config, monitor)).report(**about)
+        learnt = _shown(head, ReplayRun(config, monitor)).report(**about)
     else:
         _train_model(monitor, head, epochs, seed, progress, refused)
     held_out = None
     if tail:
-        judge = Replay(config, copy.deepcopy(monitor), learn=False)
+        judge = ReplayRun(config, copy.deepcopy(monitor), learn=False)
         held_out = _shown(tail, judge).report(**about)
-        _shown(tail, Replay(config, monitor))
+        _shown(tail, ReplayRun(config, monitor))
     if not any(getattr(_model(each), "classes", ()) for each in monitor.models().values()):
         raise StreamLVQError(
             f"{log}: expected readings with a label, got none of {number(total)}; name its column "
@@ -160,7 +153,7 @@ def train(
     )
 
 
-def _read(feed: Feed, refused: Statistics, progress: bool | None) -> list[Event]:
+def _read(feed: LogReader, refused: Statistics, progress: bool | None) -> list[Event]:
     """The events of a log; `refused` counts what makes none."""
     events: list[Event] = []
     count = 0
@@ -186,9 +179,9 @@ def _split(events: Sequence[Event], count: int) -> tuple[list[Event], list[Event
     return head, []
 
 
-def _shown(events: Iterable[Event], replay: Replay) -> Replay:
+def _shown(events: Iterable[Event], replay: ReplayRun) -> ReplayRun:
     for event in events:
-        replay.step(Portion([event], []))
+        replay.step(LogBatch([event], []))
     return replay
 
 

@@ -1,1 +1,1 @@
-"""Pages of HTML and drawings (SVG): what a fusion did, how good a replay was."""
+"""HTML pages with drawings (SVG): the result of a fusion, the quality of a replay."""

@@ -1,4 +1,4 @@
-"""Maps of shifts and gains: a row for each node, a column for each feature.
+"""Maps of shifts and gains: one row per node, one column per feature.
 
 Shifts are in a unit that suits every feature: the within-class deviation.
 """
@@ -12,43 +12,45 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from streamlvq.arrays import Floats
 from streamlvq.plot.style import short
+from streamlvq.report.html import DRAWING_WIDTH
 
 if TYPE_CHECKING:
     from streamlvq.fusion import FusionReport, NodeReport
     from streamlvq.snapshot import Snapshot
 
-Floats = npt.NDArray[np.float64]
+
 Offsets = dict[str, Floats]  # of each node, a number per feature of the report
 
-WIDTH, TOP = 1000, 4
-MIN_LEFT, MAX_LEFT, ROW_LETTER = 130, 260, 6.8  # room for names of nodes; of one letter
-MAX_OFFSET = 3.0  # deviations: such a shift makes one class look like another; more looks no worse
-MAX_LOG_GAIN = 1.0  # the same for gains
+TOP_MARGIN = 4
+MIN_NAMES_WIDTH, MAX_NAMES_WIDTH = 130, 260  # of the column of node names
+ROW_LETTER_WIDTH = 6.8
+MAX_OFFSET = 3.0  # deviations with the full colour: one class then looks like another
+MAX_LOG_GAIN = 1.0  # log2 of a gain with the full colour
 ROW_HEIGHT, MAX_ROWS = 20, 60
 MAX_COLUMNS = 240
-MAX_COLUMN_NAMES = 30  # features whose names are written; of more only some
-COLUMN_LETTER = 6.4  # units of the drawing, of a font of 11
-SLANT = 0.71
-MAX_LETTERS, MIN_LETTERS = 28, 10
+MAX_COLUMN_NAMES = 30  # of more features, only some are named
+COLUMN_LETTER_WIDTH = 6.4
+NAME_SLANT = 0.71  # sine of 45 degrees
+MAX_COLUMN_LETTERS, MIN_COLUMN_LETTERS = 28, 10
 
 
 def offsets_drawing(features: Sequence[str], offsets: Mapping[str, Floats]) -> str:
-    """How far each feature of each node is off, in within-class deviations."""
+    """Draw how far each feature of each node is off, in within-class deviations."""
     reach = 1.0, MAX_OFFSET
     return _map(features, offsets, reach, lambda value: f"{value:+.2f} within-class deviations")
 
 
 def gains_drawing(features: Sequence[str], gains: Mapping[str, Floats]) -> str:
-    """Gains on a scale where twice and half are equally far from none."""
+    """Draw gains on a logarithmic scale."""
     ratios = {name: np.log2(np.where(gain > 0, gain, np.nan)) for name, gain in gains.items()}
     return _map(features, ratios, (0.1, MAX_LOG_GAIN), lambda value: f"times {2.0**value:.3f}")
 
 
 def map_words(features: Sequence[str], nodes: int) -> str:
-    """What is not shown, if there is too much."""
+    """Explain what is left out of a map that would be too large."""
     words = ""
     if len(features) > MAX_COLUMNS:
         some = -(-len(features) // MAX_COLUMNS)
@@ -64,7 +66,7 @@ def _map(
     reach: tuple[float, float],
     words: Callable[[float], str],
 ) -> str:
-    """The colours reach as far as the values, within limits.
+    """Draw a map; the colour scale follows the values, within limits.
 
     Noise stays pale, and one feature that is far off does not bleach all others.
     """
@@ -74,16 +76,19 @@ def _map(
     known = np.abs(np.concatenate([values[name] for name in shown]))
     known = known[np.isfinite(known)]
     limit = float(np.clip(np.quantile(known, 0.99) if len(known) else least, least, most))
-    left = min(MAX_LEFT, max(MIN_LEFT, round(ROW_LETTER * max(map(len, shown), default=0)) + 12))
-    letters = int((left - 12) / ROW_LETTER)
+    left = min(
+        MAX_NAMES_WIDTH,
+        max(MIN_NAMES_WIDTH, round(ROW_LETTER_WIDTH * max(map(len, shown), default=0)) + 12),
+    )
+    letters = int((left - 12) / ROW_LETTER_WIDTH)
     parts = []
     for row, name in enumerate(shown):
-        y = TOP + ROW_HEIGHT * row
+        y = TOP_MARGIN + ROW_HEIGHT * row
         parts.append(f'<text class="row" x="{left - 8}" y="{y + ROW_HEIGHT / 2:.0f}">'
                      f"{escape(short(name, letters))}</text>")  # fmt: skip
         parts += _cells(name, values[name], features, blocks, (left, y), limit, words)
-    names, space = _feature_names(features, blocks, left, TOP + ROW_HEIGHT * len(shown))
-    box = f'viewBox="0 0 {WIDTH} {TOP + ROW_HEIGHT * len(shown) + space}" role="img"'
+    names, space = _feature_names(features, blocks, left, TOP_MARGIN + ROW_HEIGHT * len(shown))
+    box = f'viewBox="0 0 {DRAWING_WIDTH} {TOP_MARGIN + ROW_HEIGHT * len(shown) + space}" role="img"'
     inside = "".join(parts) + names
     return f'<svg class="map" {box} aria-label="a map of nodes and features">{inside}</svg>'
 
@@ -103,7 +108,7 @@ def _cells(
     words: Callable[[float], str],
 ) -> list[str]:
     left, y = corner
-    width = (WIDTH - left) / len(blocks)
+    width = (DRAWING_WIDTH - left) / len(blocks)
     cells = []
     for column, block in enumerate(blocks):
         furthest = block[int(np.argmax(np.nan_to_num(np.abs(values[block]), nan=-1.0)))]
@@ -126,8 +131,8 @@ def _feature_names(
     left: int,
     y: float,
 ) -> tuple[str, int]:
-    """Names below the columns, and how much space they take."""
-    width = (WIDTH - left) / len(blocks)
+    """Return the names below the columns, and the height that they take."""
+    width = (DRAWING_WIDTH - left) / len(blocks)
     every = -(-len(blocks) // MAX_COLUMN_NAMES)
     shown = range(0, len(blocks), every)
     places = [left + width * (k + 0.5) for k in shown]
@@ -140,18 +145,10 @@ def _feature_names(
 def column_names(
     names: Sequence[str], rows: Sequence[Sequence[float]], slot: float, y: float
 ) -> tuple[str, int]:
-    """The names, and how much space they take.
+    """Return the names of columns as SVG text, and the height that they take.
 
-    Parameters
-    ----------
-    names
-        Of the columns.
-    rows
-        Where their middles are; several, if the same columns are drawn side by side.
-    slot
-        How wide a column is.
-    y
-        Where the columns end.
+    `rows` has the middles of the columns (several rows if the same columns are drawn side by side),
+    `slot` is the width of a column and `y` where the columns end.
 
     Examples
     --------
@@ -161,18 +158,20 @@ def column_names(
 
     """
     longest = max(map(len, names), default=0)
-    if COLUMN_LETTER * (longest + 1) <= slot:
+    if COLUMN_LETTER_WIDTH * (longest + 1) <= slot:
         return _level(names, rows, y), 20
     # Aslant they reach to the left, where the first of them has the least room.
     first = min((row[0] for row in rows if len(row)), default=0.0)
-    letters = max(MIN_LETTERS, min(MAX_LETTERS, int(first / (SLANT * COLUMN_LETTER))))
+    letters = max(
+        MIN_COLUMN_LETTERS, min(MAX_COLUMN_LETTERS, int(first / (NAME_SLANT * COLUMN_LETTER_WIDTH)))
+    )
     texts = [
         f'<text class="column" transform="translate({x:.1f} {y + 10}) rotate(-45)">'
         f"{escape(short(name, letters))}</text>"
         for row in rows
         for name, x in zip(names, row, strict=True)
     ]
-    return "".join(texts), 16 + round(SLANT * COLUMN_LETTER * min(longest, letters)) + 6
+    return "".join(texts), 16 + round(NAME_SLANT * COLUMN_LETTER_WIDTH * min(longest, letters)) + 6
 
 
 def _level(names: Sequence[str], rows: Sequence[Sequence[float]], y: float) -> str:
@@ -187,7 +186,7 @@ def _level(names: Sequence[str], rows: Sequence[Sequence[float]], y: float) -> s
 
 
 def shift_offsets(report: FusionReport, snapshots: Iterable[Snapshot]) -> Offsets:
-    """How far each feature of each node is off, in within-class deviations.
+    """Return how far each feature of each node is off, in within-class deviations.
 
     Where sensors differ by a gain too, it depends on the reading: this is at their mean reading.
     """
@@ -200,7 +199,7 @@ def shift_offsets(report: FusionReport, snapshots: Iterable[Snapshot]) -> Offset
 
 
 def offset(features: Sequence[str], node: NodeReport, snapshot: Snapshot | None) -> Floats:
-    """How far readings of a node are from where they would be in the common coordinates."""
+    """Return how far the readings of a node are from common coordinates."""
     shift, gain = of_features(features, node.shift, 0.0), of_features(features, node.gain, 1.0)
     if snapshot is None or np.all(gain == 1.0):
         return shift
@@ -209,7 +208,7 @@ def offset(features: Sequence[str], node: NodeReport, snapshot: Snapshot | None)
 
 
 def deviations(report: FusionReport, snapshots: Iterable[Snapshot]) -> Floats:
-    """The within-class deviation of each feature: the median of the nodes, so that none can lie.
+    """Return the within-class deviation of each feature: the median over nodes.
 
     NaN where it is not known or zero: nothing can be measured with it.
     """
@@ -221,7 +220,7 @@ def deviations(report: FusionReport, snapshots: Iterable[Snapshot]) -> Floats:
 
 
 def natural(names: Iterable[str]) -> tuple[str, ...]:
-    """In the order of the numbers in them: bands of a spectrum belong side by side.
+    """Sort names by the numbers in them, so that bands of a spectrum are side by side.
 
     Examples
     --------
@@ -243,7 +242,7 @@ def of_features(features: Sequence[str], values: Mapping[str, float], absent: fl
 
 
 def rms(values: Floats) -> float:
-    """NaN if nothing is known."""
+    """Return the root mean square of the finite values; NaN without any."""
     known = values[np.isfinite(values)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else math.nan
 
@@ -265,14 +264,14 @@ def _mean_reading(features: Sequence[str], snapshot: Snapshot) -> Floats:
 
 
 def _divided(sums: Floats, total: Floats) -> Floats:
-    """NaN where there is nothing."""
+    """Divide; NaN where the total is zero."""
     ratio = np.full(len(sums), np.nan)
     np.divide(sums, total, out=ratio, where=total > 0)
     return ratio
 
 
 def _rows(features: Sequence[str], table: Mapping[object, Mapping[object, float]]) -> Floats:
-    """A row for each class; names in a report are texts."""
+    """Return one row per class; feature names in a report are text."""
     rows = [{str(name): value for name, value in row.items()} for row in table.values()]
     if not rows:
         return np.full((1, len(features)), np.nan)

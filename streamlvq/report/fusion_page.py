@@ -1,4 +1,4 @@
-"""The page of a fusion: HTML that needs nothing else."""
+"""The page of a fusion: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamlvq.report.fusion_maps import (
     offsets_drawing,
     shift_offsets,
 )
-from streamlvq.report.fusion_prototypes import NODES, node_colours, prototype_drawings
+from streamlvq.report.fusion_prototypes import MAX_DRAWN_NODES, node_colours, prototype_drawings
 from streamlvq.report.html import document, section, table, tiles
 from streamlvq.text import number
 
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
-STYLE = Path(__file__).with_name("fusion.css")
-MATRIX = (60, 40)  # nodes and classes; a larger table is not read by anyone
-BAR = 20.0  # rem of the longest bar
+
+FUSION_CSS = Path(__file__).with_name("fusion.css")
+MAX_WEIGHT_NODES, MAX_WEIGHT_CLASSES = 60, 40  # a larger table of weights is left out
+MAX_BAR_REM = 20.0
 
 
 def fusion_html(
     report: FusionReport, snapshots: Sequence[Snapshot] = (), fused: Fused | None = None
 ) -> str:
-    """Return the page of a fusion.
+    """Return the HTML page of a fusion.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def fusion_html(
         f"<footer>streamlvq {escape(streamlvq.__version__)}</footer>",
     ]  # fmt: skip
     title = f"Fusion of {len(report.nodes)} nodes"
-    return document(title, body, STYLE.read_text(encoding="utf-8"))
+    return document(title, body, FUSION_CSS.read_text(encoding="utf-8"))
 
 
 def _head(report: FusionReport, snapshots: Sequence[Snapshot]) -> str:
@@ -181,7 +182,11 @@ def _legend(report: FusionReport, fused: bool) -> str:
     ]
     keys += ['<span><i class="fused-key"></i>fused</span>'] if fused else []
     used = sum(node.left_out is None for node in report.nodes.values())
-    keys += [f"<span>and {used - NODES} more, not drawn</span>"] if used > NODES else []
+    keys += (
+        [f"<span>and {used - MAX_DRAWN_NODES} more, not drawn</span>"]
+        if used > MAX_DRAWN_NODES
+        else []
+    )
     return f'<p class="legend">{"".join(keys)}</p>'
 
 
@@ -206,7 +211,7 @@ def _trials(report: FusionReport) -> str:
 
 def _trial(report: FusionReport, name: str, worst: float) -> str:
     error = report.trials[name]
-    width = BAR * error / worst if worst > 0 and math.isfinite(error) else 0.0
+    width = MAX_BAR_REM * error / worst if worst > 0 and math.isfinite(error) else 0.0
     kind = ' class="chosen"' if name == report.drift else ""
     said = escape(_summary(name)) + (" (chosen)" if kind else "")
     bar = f'<i style="width:{width:.2f}rem"></i>'
@@ -214,8 +219,8 @@ def _trial(report: FusionReport, name: str, worst: float) -> str:
 
 
 def _weights(report: FusionReport) -> str:
-    """How much each node had to say about each class."""
-    if len(report.nodes) > MATRIX[0] or len(report.labels) > MATRIX[1]:
+    """Return a table of the weight of each node in each class."""
+    if len(report.nodes) > MAX_WEIGHT_NODES or len(report.labels) > MAX_WEIGHT_CLASSES:
         return ""
     head = "".join(f"<th>{escape(label)}</th>" for label in report.labels)
     rows = []

@@ -9,25 +9,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streamlvq.arrays import Floats
 from streamlvq.plot.style import colours_of
-from streamlvq.report.fusion_maps import Floats, column_names, deviations, of_features
+from streamlvq.report.fusion_maps import column_names, deviations, of_features
+from streamlvq.report.html import DRAWING_WIDTH
 
 if TYPE_CHECKING:
     from streamlvq.fusion import Fused, FusionReport
     from streamlvq.snapshot import Snapshot
 
-CLASSES, NODES = 12, 24
-POINTS = 200  # of a line; more features are averaged in groups
-WIDTH, PANEL, HEIGHT, LEFT, GAP = 1000, 450, 150, 46, 54
-TOP = 18  # for what a panel is called
-FAR, NEAR = 25.0, 2.0  # deviations: lines that reach further are squeezed beyond the second
-NAMES = 15  # below the lines
-FEW = 3  # fused prototypes that may be drawn thick
-DOTTED = 40  # features whose points are marked
+
+MAX_DRAWN_CLASSES, MAX_DRAWN_NODES = 12, 24
+MAX_LINE_POINTS = 200  # of more features, neighbours are averaged
+PANEL_WIDTH, PANEL_HEIGHT, AXIS_WIDTH, PANEL_GAP = 450, 150, 46, 54
+TITLE_HEIGHT = 18
+MAX_LINEAR_RANGE = 25.0  # deviations: with lines that reach further,
+LINEAR_RANGE = 2.0  # values beyond this many deviations are compressed
+MAX_PANEL_NAMES = 15  # of features, below a panel
+MAX_THICK_LINES = 3  # fused prototypes; more are drawn thin
+MAX_DOTTED_FEATURES = 40  # with more, points are not marked
 
 
 class Lines(NamedTuple):
-    """The prototypes of a class: a row for each, in within-class deviations."""
+    """Prototypes of a class: one row each, in within-class deviations."""
 
     before: dict[str, Floats]  # by node
     after: dict[str, Floats]
@@ -37,18 +41,7 @@ class Lines(NamedTuple):
 def prototype_drawings(
     report: FusionReport, snapshots: Iterable[Snapshot], fused: Fused | None
 ) -> list[tuple[str, str]]:
-    """Each class with its drawing: on the left as the nodes know it, on the right corrected.
-
-    Parameters
-    ----------
-    report
-        The report.
-    snapshots
-        Those that were fused.
-    fused
-        What came of it; None: it is not drawn.
-
-    """
+    """Draw each class: on the left as the nodes know it, on the right corrected."""
     known = {each.node: each for each in snapshots if each.node in report.nodes}
     unit = np.nan_to_num(deviations(report, known.values()), nan=1.0)
     middle = _middle(report, known)
@@ -61,26 +54,26 @@ def prototype_drawings(
 
 
 def shown_classes(report: FusionReport) -> list[str]:
-    """All, or those that most is to be seen of: gained by somebody, learnt from many samples."""
+    """Return the classes to draw: those that a node gained first, then those with most samples."""
     gained = {label for node in report.nodes.values() for label in node.gained}
     count = {label: sum(node.counts.get(label, 0) for node in report.nodes.values())
              for label in report.labels}  # fmt: skip
     ranked = sorted(report.labels, key=lambda label: (label not in gained, -count[label]))
-    chosen = set(ranked[:CLASSES])
+    chosen = set(ranked[:MAX_DRAWN_CLASSES])
     return [label for label in report.labels if label in chosen]
 
 
 def node_colours(report: FusionReport) -> dict[str, str]:
-    """A colour for each node that is drawn: those that were used, as far as they can be told."""
+    """Return a colour for each drawn node; nodes that were left out are not drawn."""
     used = [name for name, node in report.nodes.items() if node.left_out is None]
-    return colours_of(used[:NODES])
+    return colours_of(used[:MAX_DRAWN_NODES])
 
 
 # --- numbers -------------------------------------------------------------------------------------
 
 
 def _rows(features: Sequence[str], snapshot: Snapshot, label: str | None = None) -> Floats:
-    """The prototypes of a class, or of all."""
+    """Return the prototypes of one class, or of all."""
     rows = [
         of_features(features, {str(k): v for k, v in prototype.values.items()}, math.nan)
         for prototype in snapshot.prototypes
@@ -99,7 +92,7 @@ def _corrected(report: FusionReport, name: str, rows: Floats) -> Floats:
 
 
 def _middle(report: FusionReport, known: Mapping[str, Snapshot]) -> Floats:
-    """The mean of all corrected prototypes: what lines are measured from."""
+    """Return the mean of all corrected prototypes, which lines are measured from."""
     used = [name for name in known if report.nodes[name].left_out is None]
     own = [_corrected(report, name, _rows(report.features, known[name])) for name in used]
     rows = np.concatenate([np.empty((0, len(report.features))), *own])
@@ -109,7 +102,7 @@ def _middle(report: FusionReport, known: Mapping[str, Snapshot]) -> Floats:
 
 
 def _results(report: FusionReport, fused: Fused | None) -> dict[str, Snapshot]:
-    """Of each part of the sharing graph the model of one node: they differ by where it stands."""
+    """Return the fused model of one node of each component: others differ only by coordinates."""
     if fused is None:
         return {}
     first = [members[0] for members in report.components if members]
@@ -139,10 +132,10 @@ def _lines(
 
 
 def _thinned(rows: Floats) -> Floats:
-    """At most so many points: the means of neighbouring features."""
-    if rows.shape[1] <= POINTS or not len(rows):
+    """Average neighbouring features down to at most `MAX_LINE_POINTS` points."""
+    if rows.shape[1] <= MAX_LINE_POINTS or not len(rows):
         return rows
-    blocks = np.array_split(rows, POINTS, axis=1)
+    blocks = np.array_split(rows, MAX_LINE_POINTS, axis=1)
     return np.stack([block.mean(axis=1) for block in blocks], axis=1)
 
 
@@ -158,10 +151,18 @@ def _drawing(report: FusionReport, lines: Lines, colours: Mapping[str, str]) -> 
     low, high = low - edge, high + edge
     names, space = _feature_names(report.features)
     panels = [
-        _panel(lines.before, None, colours, low, high, LEFT, "before"),
-        _panel(lines.after, lines.fused, colours, low, high, LEFT + PANEL + GAP, "after"),
+        _panel(lines.before, None, colours, low, high, AXIS_WIDTH, "before"),
+        _panel(
+            lines.after,
+            lines.fused,
+            colours,
+            low,
+            high,
+            AXIS_WIDTH + PANEL_WIDTH + PANEL_GAP,
+            "after",
+        ),
     ]
-    box = f'viewBox="0 0 {WIDTH} {TOP + HEIGHT + space}" role="img"'
+    box = f'viewBox="0 0 {DRAWING_WIDTH} {TITLE_HEIGHT + PANEL_HEIGHT + space}" role="img"'
     return (
         f'<svg class="lines" {box} aria-label="prototypes before and after the correction">'
         f"{''.join(panels)}{names}</svg>"
@@ -179,23 +180,23 @@ def _panel(
 ) -> str:
     parts = [_scale(low, high)]
     if fused is not None:  # below the nodes: broad, and hiding none of them
-        look = 'class="fused-line"' if len(fused) <= FEW else 'class="fused-line many"'
+        look = 'class="fused-line"' if len(fused) <= MAX_THICK_LINES else 'class="fused-line many"'
         parts += [_path(row, low, high, look, "fused") for row in fused]
     for name, mine in rows.items():
         look = f'class="node-line" stroke="{colours[name]}" fill="{colours[name]}"'
         parts += [_path(row, low, high, look, name) for row in mine]
-    words = [f'<text class="title" x="{left:.0f}" y="{TOP - 6}">{title}</text>']
+    words = [f'<text class="title" x="{left:.0f}" y="{TITLE_HEIGHT - 6}">{title}</text>']
     words += [
-        f'<text class="tick" x="{left - 5:.0f}" y="{TOP + height:.1f}">{value:g}</text>'
+        f'<text class="tick" x="{left - 5:.0f}" y="{TITLE_HEIGHT + height:.1f}">{value:g}</text>'
         for value in _ticks(low, high)
         for height in (_y(value, low, high),)
     ]
-    place = f'x="{left}" y="{TOP}" width="{PANEL}" height="{HEIGHT}"'
+    place = f'x="{left}" y="{TITLE_HEIGHT}" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}"'
     return f"{''.join(words)}<svg {place}>{''.join(parts)}</svg>"
 
 
 def _path(row: Floats, low: float, high: float, look: str, name: str) -> str:
-    """A line that breaks where a value is not known; few points are marked."""
+    """Return a line that breaks at unknown values; few points are marked by dots."""
     pen, steps, dots = "M", [], []
     for k, value in enumerate(row.tolist()):
         if not math.isfinite(value):
@@ -205,32 +206,32 @@ def _path(row: Floats, low: float, high: float, look: str, name: str) -> str:
         steps.append(f"{pen}{x:.1f} {y:.1f}")
         dots.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"/>')
         pen = "L"
-    marks = "".join(dots) if len(row) <= DOTTED else ""
+    marks = "".join(dots) if len(row) <= MAX_DOTTED_FEATURES else ""
     return f'<g {look}><title>{escape(name)}</title><path d="{"".join(steps)}"/>{marks}</g>'
 
 
 def _x(place: int, count: int) -> float:
-    return PANEL * (place + 0.5) / count
+    return PANEL_WIDTH * (place + 0.5) / count
 
 
 def _y(value: float, low: float, high: float) -> float:
-    """Where a value is; if they reach very far, large ones are squeezed so that small ones show."""
-    if high - low > FAR:
-        value, low, high = (math.asinh(each / NEAR) for each in (value, low, high))
-    return HEIGHT * (high - value) / (high - low)
+    """Return the height of a value; large values are compressed if the range is very wide."""
+    if high - low > MAX_LINEAR_RANGE:
+        value, low, high = (math.asinh(each / LINEAR_RANGE) for each in (value, low, high))
+    return PANEL_HEIGHT * (high - value) / (high - low)
 
 
 def _scale(low: float, high: float) -> str:
-    frame = f'<rect class="frame" width="{PANEL}" height="{HEIGHT}"/>'
+    frame = f'<rect class="frame" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}"/>'
     return frame + "".join(
-        f'<path class="grid" d="M0 {_y(value, low, high):.1f}H{PANEL}"/>'
+        f'<path class="grid" d="M0 {_y(value, low, high):.1f}H{PANEL_WIDTH}"/>'
         for value in _ticks(low, high)
     )
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to seven round numbers; on a squeezed scale those that are far enough apart."""
-    if high - low > FAR:
+    """Return three to seven round numbers, far enough apart on a compressed scale."""
+    if high - low > MAX_LINEAR_RANGE:
         sizes = [3.0 * 10.0**k for k in range(15)] + [10.0**k for k in range(1, 15)]
         return [0.0] * (low < 0.0 < high) + [
             value for size in sorted(sizes) for value in (-size, size) if low < value < high
@@ -243,9 +244,12 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _feature_names(features: Sequence[str]) -> tuple[str, int]:
-    """Names below both panels, and how much space they take."""
-    every = -(-len(features) // NAMES)
+    """Return the names below both panels, and the height that they take."""
+    every = -(-len(features) // MAX_PANEL_NAMES)
     shown = range(0, len(features), every)
-    rows = [[left + _x(k, len(features)) for k in shown] for left in (LEFT, LEFT + PANEL + GAP)]
-    slot = PANEL * every / max(len(features), 1)
-    return column_names([features[k] for k in shown], rows, slot, TOP + HEIGHT)
+    rows = [
+        [left + _x(k, len(features)) for k in shown]
+        for left in (AXIS_WIDTH, AXIS_WIDTH + PANEL_WIDTH + PANEL_GAP)
+    ]
+    slot = PANEL_WIDTH * every / max(len(features), 1)
+    return column_names([features[k] for k in shown], rows, slot, TITLE_HEIGHT + PANEL_HEIGHT)

@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing else: their frame, sections, tables and tiles."""
+"""Building blocks of self-contained HTML pages: document, section, table, tiles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-STYLE = Path(__file__).with_name("page.css")  # light and dark
+PAGE_CSS = Path(__file__).with_name("page.css")  # light and dark
+DRAWING_WIDTH = 1000  # of every drawing (SVG), in its own units
 
 
 def document(title: str, body: Iterable[str], style: str = "") -> str:
-    """A whole page.
+    """Return a whole page.
 
     Parameters
     ----------
@@ -27,19 +28,19 @@ def document(title: str, body: Iterable[str], style: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title>"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE.read_text(encoding='utf-8')}{style}</style></head>"
+        f"<style>{PAGE_CSS.read_text(encoding='utf-8')}{style}</style></head>"
         f"<body>\n{inside}\n</body></html>\n"
     )
 
 
 def section(title: str, *parts: str) -> str:
-    """Something under a heading; nothing at all if there is nothing to show."""
+    """Return content under a heading; empty without content."""
     inside = "\n".join(part for part in parts if part)
     return f"<section><h2>{escape(title)}</h2>\n{inside}\n</section>" if inside else ""
 
 
 def table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """A table whose first row is its head; cells are text.
+    """Return a table whose first row is its head; cells are text.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def table(rows: Sequence[Sequence[str]], kind: str = "") -> str:
 
 
 def tiles(numbers: Iterable[tuple[str, str, str]]) -> str:
-    """Numbers to see first: each with its name, and a few words more."""
+    """Return key figures, each with its name and a few words."""
     cells = "".join(
         f"<div><strong>{escape(value)}</strong><span>{escape(name)}</span>"
         f"<small>{escape(more)}</small></div>"

@@ -1,4 +1,4 @@
-"""The page of a replay: HTML that needs nothing else."""
+"""The page of a replay: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import numpy as np
 from streamlvq import plot
 from streamlvq.errors import MissingExtraError, NotLearntYetError
 from streamlvq.plot.style import colours_of
-from streamlvq.replay.report import Calibration, Curve, Report
-from streamlvq.replay.text import feature_lines
+from streamlvq.replay.report import Calibration, Curve, Report, feature_lines
 from streamlvq.report.html import document, section, table, tiles
 from streamlvq.report.timeline import course_drawing, moment, track_drawing
 from streamlvq.text import number, percent
-from streamlvq.wrappers.chain import unwrap
+from streamlvq.wrappers.base import unwrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 Draw = Callable[["Axes"], object]
-SHOWN_FEATURES = 20  # whose relevance is drawn
-MATRIX = 40  # classes; a larger matrix is not read by anyone
-ROWS = 200  # of the table of devices
-MODELS = 6
-HATCH = """\
+MAX_DRAWN_RELEVANCES = 20
+MAX_CONFUSION_CLASSES = 40  # a larger matrix is left out
+MAX_DEVICE_ROWS = 200
+MAX_DRAWN_MODELS = 6
+HATCH_SVG = """\
 <svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>
 <pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse"
  patternTransform="rotate(45)">
@@ -40,7 +40,7 @@ HATCH = """\
 def replay_html(report: Report, models: Mapping[str, Any] | None = None) -> str:
     """Return the page; `models` are the classifiers after the replay, by group (extra `plot`)."""
     body = [
-        HATCH,
+        HATCH_SVG,
         _head(report),
         _tiles(report),
         section("Decisions over time", _tracks(report)),
@@ -138,7 +138,7 @@ def _course(report: Report) -> str:
 
 def _confusion(report: Report) -> str:
     labels, counts = report.confusion.labels, report.confusion.counts
-    if not report.labelled or len(labels) > MATRIX:
+    if not report.labelled or len(labels) > MAX_CONFUSION_CLASSES:
         return ""
     columns = [*labels, "nothing"] if any(row[-1] for row in counts) else labels
     head = "".join(f"<th>{escape(label)}</th>" for label in columns)
@@ -187,11 +187,11 @@ def _devices(report: Report) -> str:
     if len(report.devices) < 2:
         return ""
     rows = [["device", "readings", "rejected", "labelled", "accuracy", "accuracy of accepted"]]
-    for row in report.devices[:ROWS]:
+    for row in report.devices[:MAX_DEVICE_ROWS]:
         rejected = percent(row.rejected / max(row.readings, 1))
         rows.append([row.device, number(row.readings), rejected, number(row.labelled),
                      percent(row.accuracy), percent(row.accuracy_of_accepted)])  # fmt: skip
-    more = len(report.devices) - ROWS
+    more = len(report.devices) - MAX_DEVICE_ROWS
     note = f"<p>{number(more)} more are in the JSON report.</p>" if more > 0 else ""
     return table(rows) + note
 
@@ -206,7 +206,7 @@ def _refused(report: Report) -> str:
 
 def _models(models: Mapping[str, Any]) -> list[str]:
     shown = []
-    for group, classifier in list(models.items())[:MODELS]:
+    for group, classifier in list(models.items())[:MAX_DRAWN_MODELS]:
         pictures = model_pictures(classifier)
         title = f"What the model of {group} has learnt" if group else "What the model has learnt"
         shown.append(section(title, f'<div class="pictures">{"".join(pictures)}</div>')
@@ -218,7 +218,7 @@ def _models(models: Mapping[str, Any]) -> list[str]:
 
 
 def picture(draw: Draw, size: tuple[float, float], alt: str) -> str:
-    """An image element with what `draw` draws; transparent, so that any page suits it."""
+    """Return an image element of what `draw` draws, with a transparent background."""
     try:
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
@@ -246,14 +246,14 @@ def calibration_picture(calibration: Calibration) -> str:
 
 
 def model_pictures(classifier: Any) -> list[str]:
-    """Relevances and prototypes of the model inside; [] if it has none to show."""
+    """Draw relevances and prototypes of the model inside; [] if it has none."""
     model = list(unwrap(classifier))[-1]
     if not hasattr(model, "relevances") or not hasattr(model, "prototypes"):
         return []
     try:
-        count = min(len(model.relevances()), SHOWN_FEATURES)
+        count = min(len(model.relevances()), MAX_DRAWN_RELEVANCES)
         drawings: list[tuple[Draw, tuple[float, float], str]] = [
-            (lambda ax: plot.relevance_profile(model, ax=ax, top=SHOWN_FEATURES),
+            (lambda ax: plot.relevance_profile(model, ax=ax, top=MAX_DRAWN_RELEVANCES),
              (6.4, 1.2 + 0.28 * count), "relevances"),
             (lambda ax: plot.prototype_profiles(model, ax, scaled=True), (9.0, 5.0), "prototypes"),
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Decisions over time as drawings (SVG) that follow the colours of the page."""
+"""Decisions over time as drawings (SVG) in the colours of the page."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.replay.report import Course, Track
+from streamlvq.report.html import DRAWING_WIDTH
 from streamlvq.text import number
 
-WIDTH, LEFT, RIGHT = 1000, 84, 24
-STRIP, GAP, AXIS, MARK = 20, 4, 24, 5
-STEPS = 8  # shares of rejected readings that are told apart
-CURVE = 150
+LEFT_MARGIN, RIGHT_MARGIN = 84, 24
+STRIP_HEIGHT, STRIP_GAP, AXIS_HEIGHT, MARK_HEIGHT = 20, 4, 24, 5
+SHADE_STEPS = 8  # distinguishable shares of rejected readings
+CURVE_HEIGHT = 150
 GAP_RATIO = 3.0  # a gap is this many times the usual time between two cells
-FIRST_DATE_SECONDS = 1e8  # smaller times are no dates but seconds since some start
+FIRST_DATE_SECONDS = 1e8  # smaller times are seconds since some start, not dates
 ROUND_STEPS = (1, 2, 5)
 ROUND_SPANS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 DAY_SECONDS = 86_400
 
 
 class _Run(NamedTuple):
-    """Cells next to each other that look the same."""
+    """Adjacent cells that look the same."""
 
     start: float
     end: float
@@ -39,44 +40,46 @@ class _Run(NamedTuple):
 
 
 def track_drawing(track: Track, colours: dict[str, str]) -> str:
-    """What was decided, in the colours of the labels, and below it the labels that came.
+    """Draw the decisions of a device in the colours of the labels, true labels below them.
 
     Hatched from above is the share that was rejected; a mark above, the stronger the more often,
     says that what was accepted was wrong.
     """
     axis = time_axis(track.first, track.last, track.readings)
     labelled = any(label is not None for label in track.true)
-    parts = [_name(MARK + STRIP / 2, "decided")]
+    parts = [_name(MARK_HEIGHT + STRIP_HEIGHT / 2, "decided")]
     for run in _runs(track, axis, track.decided, decisions=True):
         parts += _decided(run, track, colours)
-    bottom = MARK + STRIP
+    bottom = MARK_HEIGHT + STRIP_HEIGHT
     if labelled:
-        parts.append(_name(bottom + GAP + STRIP / 2, "label"))
+        parts.append(_name(bottom + STRIP_GAP + STRIP_HEIGHT / 2, "label"))
         for run in _runs(track, axis, track.true, decisions=False):
             if run.label is not None:
                 title = f"label {run.label}{_when(track, run)}"
                 colour = colours.get(run.label, "gray")
-                parts.append(_box(run, bottom + GAP, STRIP, f'fill="{colour}"', title))
-        bottom += GAP + STRIP
+                parts.append(_box(run, bottom + STRIP_GAP, STRIP_HEIGHT, f'fill="{colour}"', title))
+        bottom += STRIP_GAP + STRIP_HEIGHT
     parts += _axis(axis, bottom)
-    return _svg(bottom + AXIS, parts, f"decisions of {track.device} over time")
+    return _svg(bottom + AXIS_HEIGHT, parts, f"decisions of {track.device} over time")
 
 
 def course_drawing(course: Course) -> str:
-    """Accuracy and reject rate of all devices together, cell by cell."""
+    """Draw accuracy and reject rate of all devices together over time."""
     axis = time_axis(course.first, course.last, course.readings)
     top = 8
     parts = []
     for share in (0.0, 0.5, 1.0):
-        y = top + CURVE * (1 - share)
-        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        y = top + CURVE_HEIGHT * (1 - share)
+        parts.append(
+            f'<path class="grid" d="M{LEFT_MARGIN} {y:.1f}H{DRAWING_WIDTH - RIGHT_MARGIN}"/>'
+        )
         parts.append(_name(y, f"{100 * share:.0f} %"))
     rejected = [r / n if n else None for r, n in zip(course.rejected, course.readings, strict=True)]
     right = [r / n if n else None for r, n in zip(course.right, course.labelled, strict=True)]
     parts.append(_line(axis, rejected, top, "rejected"))
     parts.append(_line(axis, right, top, "right"))
-    parts += _axis(axis, top + CURVE)
-    return _svg(top + CURVE + AXIS, parts, "accuracy and reject rate over time")
+    parts += _axis(axis, top + CURVE_HEIGHT)
+    return _svg(top + CURVE_HEIGHT + AXIS_HEIGHT, parts, "accuracy and reject rate over time")
 
 
 # --- pieces --------------------------------------------------------------------------------------
@@ -86,7 +89,7 @@ def _runs(track: Track, axis: Axis, labels: list[str | None], decisions: bool) -
     looks = []
     for k, label in enumerate(labels):
         rejected, wrong = (track.rejected[k], track.wrong[k]) if decisions else (0, 0)
-        steps = STEPS / max(track.readings[k], 1)
+        steps = SHADE_STEPS / max(track.readings[k], 1)
         looks.append((label, round(rejected * steps), math.ceil(wrong * steps)))
     runs, k = [], 0
     for look, group in groupby(looks):
@@ -98,7 +101,7 @@ def _runs(track: Track, axis: Axis, labels: list[str | None], decisions: bool) -
 
 
 def _unbroken(axis: Axis, first: int, last: int) -> list[tuple[int, int]]:
-    """Cells from first to last, cut where there is a gap in time."""
+    """Split a range of cells where there is a gap in time."""
     cuts = [k for k in range(first, last) if axis.starts[k + 1] - axis.ends[k] > 1e-9]
     return list(zip([first, *(k + 1 for k in cuts)], [*cuts, last], strict=True))
 
@@ -111,12 +114,20 @@ def _decided(run: _Run, track: Track, colours: dict[str, str]) -> list[str]:
     title = f"decided {said}{_when(track, run)}: {readings} readings, {rejected} rejected"
     title += f", {wrong} accepted and wrong" if wrong else ""
     fill = 'class="none"' if run.label is None else f'fill="{colours.get(run.label, "gray")}"'
-    parts = [_box(run, MARK, STRIP, fill, title)]
+    parts = [_box(run, MARK_HEIGHT, STRIP_HEIGHT, fill, title)]
     if run.rejected:
-        parts.append(_box(run, MARK, STRIP * run.rejected / STEPS, 'class="rejected"', title))
+        parts.append(
+            _box(
+                run,
+                MARK_HEIGHT,
+                STRIP_HEIGHT * run.rejected / SHADE_STEPS,
+                'class="rejected"',
+                title,
+            )
+        )
     if run.wrong:
-        strength = f'class="wrong" fill-opacity="{0.3 + 0.7 * run.wrong / STEPS:.2f}"'
-        parts.append(_box(run, 0, MARK - 1, strength, title))
+        strength = f'class="wrong" fill-opacity="{0.3 + 0.7 * run.wrong / SHADE_STEPS:.2f}"'
+        parts.append(_box(run, 0, MARK_HEIGHT - 1, strength, title))
     return parts
 
 
@@ -128,7 +139,7 @@ def _when(track: Track, run: _Run) -> str:
 
 
 def _x(share: float) -> float:
-    return LEFT + share * (WIDTH - LEFT - RIGHT)
+    return LEFT_MARGIN + share * (DRAWING_WIDTH - LEFT_MARGIN - RIGHT_MARGIN)
 
 
 def _box(run: _Run, top: float, height: float, look: str, title: str) -> str:
@@ -138,7 +149,7 @@ def _box(run: _Run, top: float, height: float, look: str, title: str) -> str:
 
 
 def _name(y: float, text: str) -> str:
-    return f'<text x="{LEFT - 8}" y="{y:.1f}" class="name">{escape(text)}</text>'
+    return f'<text x="{LEFT_MARGIN - 8}" y="{y:.1f}" class="name">{escape(text)}</text>'
 
 
 def _line(axis: Axis, values: list[float | None], top: float, kind: str) -> str:
@@ -147,13 +158,13 @@ def _line(axis: Axis, values: list[float | None], top: float, kind: str) -> str:
         if value is None:
             pen = "M"
             continue
-        path.append(f"{pen}{_x((start + end) / 2):.1f} {top + CURVE * (1 - value):.1f}")
+        path.append(f"{pen}{_x((start + end) / 2):.1f} {top + CURVE_HEIGHT * (1 - value):.1f}")
         pen = "L"
     return f'<path class="line {kind}" d="{"".join(path)}"/>'
 
 
 def _axis(axis: Axis, y: float) -> list[str]:
-    parts = [f'<path class="axis" d="M{LEFT} {y + 2}H{WIDTH - RIGHT}"/>']
+    parts = [f'<path class="axis" d="M{LEFT_MARGIN} {y + 2}H{DRAWING_WIDTH - RIGHT_MARGIN}"/>']
     for at, text in axis.ticks:
         parts.append(f'<path class="axis" d="M{_x(at):.1f} {y + 2}v4"/>')
         parts.append(f'<text x="{_x(at):.1f}" y="{y + 17}" class="tick">{escape(text)}</text>')
@@ -163,7 +174,7 @@ def _axis(axis: Axis, y: float) -> list[str]:
 
 def _svg(height: float, parts: list[str], title: str) -> str:
     # the hatch is defined once, by the page
-    box = f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}"'
+    box = f'viewBox="0 0 {DRAWING_WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}"'
     return f'<svg class="strips" {box}>{"".join(parts)}</svg>'
 
 
@@ -171,7 +182,7 @@ def _svg(height: float, parts: list[str], title: str) -> str:
 
 
 class Axis(NamedTuple):
-    """Where each cell starts and ends, from 0 to 1, and ticks with their names."""
+    """Horizontal axis: start and end of each cell from 0 to 1, and named ticks."""
 
     starts: list[float]
     ends: list[float]
@@ -182,7 +193,7 @@ class Axis(NamedTuple):
 def time_axis(
     first: Sequence[float | None], last: Sequence[float | None], readings: Sequence[int]
 ) -> Axis:
-    """By time where every cell has one and time goes forward; by number of readings elsewhere."""
+    """Return an axis by time if all cells have increasing times, else by number of readings."""
     begins = np.array(first, dtype=np.float64)
     if len(begins) and not np.isnan(begins).any() and (np.diff(begins) >= 0).all():
         ends = np.array(last, dtype=np.float64)
@@ -213,7 +224,7 @@ def _by_time(begins: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> 
 
 
 def _round_numbers(low: float, high: float, most: int = 8) -> list[float]:
-    """Round numbers within a range, at most so many."""
+    """Return at most `most` round numbers within a range."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(max(rough, 1e-300)))
     step = next((s * power for s in ROUND_STEPS if s * power >= rough), 10 * power)
@@ -240,7 +251,7 @@ def _written(at: float, width: float) -> str:
 
 
 def moment(at: float) -> str:
-    """A time in words."""
+    """Format a time."""
     if at <= FIRST_DATE_SECONDS:
         return f"{at:g} s"
     try:

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and the last few of them."""
+"""Atomic file writes, and a folder that keeps the newest snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from streamlvq.errors import SnapshotError, StreamLVQError
-from streamlvq.snapshot.container import MAX_BYTES
+from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES
 
 try:
     import fcntl
@@ -24,8 +24,8 @@ except ImportError:  # Windows, where a file that is open cannot be removed anyw
 
 T = TypeVar("T")
 
-SUFFIX = ".safetensors"
-UNFINISHED = ".unfinished"
+SNAPSHOT_SUFFIX = ".safetensors"
+UNFINISHED_SUFFIX = ".unfinished"
 POSITION_DIGITS = 20
 _LOG = logging.getLogger("streamlvq")
 _ADVICE = {
@@ -38,16 +38,16 @@ _ADVICE = {
     errno.ENOTDIR: "choose another folder",
     errno.EISDIR: "choose another name",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EIO: "look after the disk",
+    errno.EIO: "check the disk",
 }
 
 
 class SnapshotFileError(StreamLVQError, OSError):
-    """A snapshot could not be written: the disk is full, the folder is read-only ..."""
+    """A snapshot file that could not be written, such as on a full disk."""
 
 
-def read(path: str | Path, limit: int = MAX_BYTES) -> bytes:
-    """The bytes of a file, unless there are more than `limit`."""
+def read(path: str | Path, limit: int = MAX_SNAPSHOT_BYTES) -> bytes:
+    """Read a file of at most `limit` bytes."""
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
@@ -58,40 +58,42 @@ def read(path: str | Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def write_atomically(path: str | Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file such that nobody, at no time, finds half of it.
+    """Write a file so that readers see either all of it or nothing.
 
-    When this returns, the file survives a loss of power. If it fails, what was there before is
-    still there, and nothing else is.
+    When this returns, the file survives a power failure. If it fails, the previous file is
+    unchanged and nothing else is left behind.
 
     Parameters
     ----------
     path
-        Where; a file that is there already is replaced.
+        The file; an existing one is replaced.
     data
-        What.
+        Its new content.
+    mode
+        Permissions, restricted by the umask.
 
     """
     path = Path(path)
     if path.exists() and not path.is_file():
         raise SnapshotFileError(f"{path}: expected a file, got something else; choose another name")
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
     try:
         try:
             _write(unfinished, data, mode)
             os.replace(unfinished, path)
         except BaseException:
-            with contextlib.suppress(OSError):  # it may not even be there; the first error matters
+            with contextlib.suppress(OSError):  # it may not exist; the first error matters
                 os.unlink(unfinished)
             raise
         _sync_folder(path.parent)
     except OSError as error:
-        raise _explained(error, path, len(data)) from error
+        raise _write_error(error, path, len(data)) from error
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
-        if fcntl is not None:  # says that somebody is still at it; see `_remove_litter`
+        if fcntl is not None:  # marks a live writer, see `_remove_unfinished`
             with contextlib.suppress(OSError):  # not on every network drive
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         rest = memoryview(data)
@@ -103,7 +105,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Only then is the new name on the disk."""
+    """Make a new file name durable."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -113,35 +115,35 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _explained(error: OSError, path: Path, size: int) -> SnapshotFileError:
+def _write_error(error: OSError, path: Path, size: int) -> SnapshotFileError:
     reason = error.strerror or str(error)
     advice = _ADVICE.get(error.errno or 0)
     text = f"expected to write {size} bytes, got {reason!r}" + (f": {advice}" if advice else "")
     return SnapshotFileError(error.errno or errno.EIO, text, str(path))
 
 
-class Store:
-    """The last few snapshots in a folder, each named after its position in a journal.
+class SnapshotFiles:
+    """Folder with the newest snapshots, each named after its position in a journal.
 
     Parameters
     ----------
     folder
-        Where they are; made when the first one is written. One program at a time writes to it.
+        The folder, created by the first write. Only one process at a time may write to it.
     keep
-        How many to keep. The newest one that is any good is always kept.
+        How many files to keep. The newest valid one is always kept.
     prefix
-        What their names begin with.
+        Start of the file names.
     mode
-        Who may read and write them, as far as the umask lets them.
+        File permissions, restricted by the umask.
 
     Examples
     --------
 
     >>> import tempfile
-    >>> from streamlvq.snapshot import Store
+    >>> from streamlvq.snapshot import SnapshotFiles
 
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = Store(folder, keep=2)
+    ...     store = SnapshotFiles(folder, keep=2)
     ...     for position in (10, 20, 30):
     ...         path = store.write(b"state %d" % position, position)
     ...     data, position, path = store.newest(check=bytes)
@@ -155,24 +157,26 @@ class Store:
         self, folder: str | Path, keep: int = 5, prefix: str = "snapshot", mode: int = 0o666
     ) -> None:
         if keep < 1:
-            raise ValueError(f"Store(keep=...): expected at least 1, got {keep!r}")
+            raise ValueError(f"SnapshotFiles(keep=...): expected at least 1, got {keep!r}")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", prefix):
-            raise ValueError(f"Store(prefix=...): expected letters and digits, got {prefix!r}")
+            raise ValueError(
+                f"SnapshotFiles(prefix=...): expected letters and digits, got {prefix!r}"
+            )
         self.folder = Path(folder)
         self.keep = keep
         self.prefix = prefix
         self.mode = mode
-        self._good: Path | None = None  # the newest that is known to be
+        self._good: Path | None = None  # the newest file known to be valid
         self._lock = threading.Lock()
         digits = f"[0-9]{{{POSITION_DIGITS}}}"
-        self._name = re.compile(rf"{re.escape(prefix)}-({digits}){re.escape(SUFFIX)}")
+        self._name = re.compile(rf"{re.escape(prefix)}-({digits}){re.escape(SNAPSHOT_SUFFIX)}")
 
     def paths(self) -> list[Path]:
-        """All of them, the newest first."""
+        """Return the files, newest first."""
         return [path for _, path in sorted(self._found(), reverse=True)]
 
     def positions(self) -> list[int]:
-        """Where in the journal each was taken, the newest first."""
+        """Return the journal positions of the files, newest first."""
         return sorted((position for position, _ in self._found()), reverse=True)
 
     def _found(self) -> Iterator[tuple[int, Path]]:
@@ -186,33 +190,33 @@ class Store:
                 yield int(match[1]), self.folder / name
 
     def write(self, data: bytes, position: int) -> Path:
-        """Write a snapshot of what was known at a position; remove those that are too many."""
+        """Write the snapshot taken at a position and remove the oldest beyond `keep`."""
         if not 0 <= position < 10**POSITION_DIGITS:
             raise ValueError(f"position: expected 0 to 10**{POSITION_DIGITS}, got {position!r}")
-        path = self.folder / f"{self.prefix}-{position:0{POSITION_DIGITS}}{SUFFIX}"
+        path = self.folder / f"{self.prefix}-{position:0{POSITION_DIGITS}}{SNAPSHOT_SUFFIX}"
         with self._lock:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise _explained(error, path, len(data)) from error
+                raise _write_error(error, path, len(data)) from error
             write_atomically(path, data, self.mode)
             self._good = path
             self._prune()
-            self._remove_litter()
+            self._remove_unfinished()
         return path
 
     def newest(
-        self, check: Callable[[bytes], T], *, limit: int = MAX_BYTES
+        self, check: Callable[[bytes], T], *, limit: int = MAX_SNAPSHOT_BYTES
     ) -> tuple[T, int, Path] | None:
-        """The newest snapshot that `check` accepts: what it returned, the position, the file.
+        """Return the newest snapshot that `check` accepts: its result, the position and the path.
 
         Parameters
         ----------
         check
-            Makes something of the bytes, or raises `SnapshotError`; then the next older one is
-            tried, and a warning says why.
+            Converts the bytes, or raises `SnapshotError`; the next older file is then tried, and a
+            warning says why.
         limit
-            Larger files are not read.
+            Larger files are skipped.
 
         """
         for position, path in sorted(self._found(), reverse=True):
@@ -227,7 +231,7 @@ class Store:
         return None
 
     def _prune(self) -> None:
-        """The oldest go first; a file that cannot be removed is no reason to lose a snapshot."""
+        """Remove the oldest files; only warn about a file that cannot be removed."""
         for path in self.paths()[self.keep :]:
             if path != self._good:
                 try:
@@ -235,9 +239,9 @@ class Store:
                 except OSError as error:
                     _LOG.warning("snapshot %s is old but could not be removed: %s", path, error)
 
-    def _remove_litter(self) -> None:
-        """Unfinished files of a program that was killed; whoever is still writing holds a lock."""
-        for path in self.folder.glob(f".{self.prefix}-*{UNFINISHED}"):
+    def _remove_unfinished(self) -> None:
+        """Remove files that a killed process left unfinished; a live writer holds a lock."""
+        for path in self.folder.glob(f".{self.prefix}-*{UNFINISHED_SUFFIX}"):
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""A snapshot as text: what it is, its prototypes as a table, its relevances as bars."""
+"""Snapshots as text: a summary, prototypes as a table, relevances as bars."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from streamlvq.records import Prototype
 from streamlvq.snapshot.snapshot import Snapshot
 from streamlvq.text import COLUMN_GAP, aligned, display_width
 
-BAR = 30  # characters of the longest bar
-LONGEST_NAME = 24
-MOST_NAMES = 4  # of transformed features
-FUSED = "fused"  # what `streamlvq.fusion` calls the node of a model that is that of no node
+BAR_COLUMNS = 30  # of the longest bar
+SHOWN_NAME_CHARACTERS = 24
+MAX_LISTED_FEATURES = 4  # of a transform
+FUSED_NODE = "fused"  # node name that `streamlvq.fusion` gives to common models
 
 
 def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = None) -> str:
-    """What is in a snapshot, for people.
+    """Describe a snapshot as text for a terminal.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
         if name:
             weight = snapshot.weights[name]
             blocks.append([f"{name}: {type(model).__name__}, weight {weight:.2f}"])
-        blocks += _of_model(snapshot, model, max(1, features), width)
+        blocks += _model_blocks(snapshot, model, max(1, features), width)
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -78,7 +78,7 @@ def _header(snapshot: Snapshot, width: int | None) -> list[str]:
 
 
 def _fused(snapshot: Snapshot) -> list[str]:
-    if snapshot.node != FUSED:
+    if snapshot.node != FUSED_NODE:
         return []
     return [
         "fused from several nodes, in coordinates between theirs, which fit no sensor exactly;",
@@ -95,8 +95,8 @@ def _transform(snapshot: Snapshot) -> list[str]:
 
 
 def _listed(features: Sequence[Hashable]) -> str:
-    shown = ", ".join(map(_name, features[:MOST_NAMES]))
-    more = len(features) - MOST_NAMES
+    shown = ", ".join(map(_name, features[:MAX_LISTED_FEATURES]))
+    more = len(features) - MAX_LISTED_FEATURES
     return f"{shown} and {more} more features" if more > 0 else shown
 
 
@@ -107,7 +107,7 @@ def _classes(snapshot: Snapshot) -> list[str]:
     return aligned([["class", "samples"], *([_name(k), str(n)] for k, n in counts.items())])
 
 
-def _of_model(
+def _model_blocks(
     snapshot: Snapshot, model: LVQClassifier, features: int, width: int | None
 ) -> list[list[str]]:
     if not model.classes:
@@ -131,7 +131,7 @@ def _of_model(
 def _prototypes(
     prototypes: Sequence[Prototype], features: list[Hashable], width: int | None
 ) -> list[str]:
-    """A row for each prototype, as many features as there is room for."""
+    """Return a table with one row per prototype and as many features as fit."""
     if not prototypes:
         return []
     paired = any(prototype.against is not None for prototype in prototypes)
@@ -151,9 +151,9 @@ def _bars(
     rows = [[_name(name), f"{relevances[name]:.3f}"] for name in features]
     lines = aligned(rows)
     room = (
-        BAR
+        BAR_COLUMNS
         if width is None
-        else max(1, min(BAR, width - max(map(display_width, lines)) - len(COLUMN_GAP)))
+        else max(1, min(BAR_COLUMNS, width - max(map(display_width, lines)) - len(COLUMN_GAP)))
     )
     bars = [_bar(relevances[name] / longest if longest > 0 else 0.0, room) for name in features]
     return [
@@ -163,13 +163,13 @@ def _bars(
 
 
 def _bar(share: float, room: int) -> str:
-    """In eighths of a character."""
+    """Return a bar, drawn in eighths of a character."""
     eighths = round(share * room * 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[str]]:
-    """The first columns that a line has room for; `least` of them in any case."""
+    """Return the leading columns that fit into the width, at least `least` of them."""
     if width is None:
         return rows
     used, count = 0, 0
@@ -182,10 +182,10 @@ def _fitting(rows: list[list[str]], least: int, width: int | None) -> list[list[
 
 
 def _name(name: Hashable) -> str:
-    """A name on one line, whatever is in it: it may come from anywhere."""
+    """Return a name on one line: shortened, unprintable characters replaced."""
     text = name if isinstance(name, str) else str(name)
     text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    return text if len(text) <= SHOWN_NAME_CHARACTERS else text[: SHOWN_NAME_CHARACTERS - 1] + "…"
 
 
 def _number(value: float) -> str:

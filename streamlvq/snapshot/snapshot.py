@@ -1,4 +1,4 @@
-"""Snapshot."""
+"""`Snapshot`: the complete state of a classifier, with its statistics in sensor units."""
 
 from __future__ import annotations
 
@@ -11,30 +11,24 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
+from streamlvq.arrays import Array, Label
 from streamlvq.errors import SnapshotError
-from streamlvq.estimator import (
-    DEFAULT_LIMITS,
-    Array,
-    EstimatorState,
-    StateLimits,
-    build_estimator,
-)
-from streamlvq.models.array_classifier import Label
+from streamlvq.estimator import DEFAULT_LIMITS, EstimatorState, StateLimits, build_estimator
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.vectorizer import name_order
 from streamlvq.records import Prototype
-from streamlvq.snapshot.container import MAX_BYTES, decode, encode
+from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
 from streamlvq.snapshot.files import read, write_atomically
 from streamlvq.snapshot.state import COMMITTEE, Meta, capture, check, from_arrays, to_arrays
-from streamlvq.vectorize import name_order
 from streamlvq.wrappers import FeatureTransform
-from streamlvq.wrappers.chain import innermost_model
+from streamlvq.wrappers.base import innermost_model
 
 MAX_NODE_LENGTH = 200
 ByFeature = dict[Hashable, float]
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """The metadata of a snapshot."""
+class _SnapshotFile(msgspec.Struct, forbid_unknown_fields=True):
+    """Metadata of a snapshot file."""
 
     node: str
     created: float | None
@@ -43,13 +37,13 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Snapshot:
-    """All that a classifier has learnt at one moment, in the units of the sensors.
+    """Everything that a classifier has learnt up to one moment, in sensor units.
 
-    Where the classifier is a `FeatureTransform`, numbers are those that the model inside sees, such
-    as logarithms; `transform` says so, and `in_sensor_units` gives them back.
+    If the classifier is a `FeatureTransform`, statistics are in the units of the model inside, such
+    as logarithms; `transform` tells which, and `in_sensor_units` converts them.
 
-    It is complete enough to go on learning: what is rebuilt from it decides and learns exactly as
-    the original would have. It stays as it is while the original goes on.
+    A classifier built from a snapshot decides and learns exactly as the original would have. The
+    snapshot does not change while the original goes on learning.
 
     Examples
     --------
@@ -115,7 +109,7 @@ class Snapshot:
         classifier
             A model of streamlvq, or one in wrappers of streamlvq.
         node
-            Who learnt it.
+            Name of the node that learnt it.
         readings
             Whether to include the readings that are rehearsed and the windows of devices. Without
             them a snapshot is small and can be shared: what is left are prototypes, metrics,
@@ -131,36 +125,36 @@ class Snapshot:
         return cls(state, node, readings=readings, created=created)
 
     def classifier(self) -> Any:
-        """Return a classifier that goes on from here; a new and independent one each time."""
+        """Build a new, independent classifier that continues from here."""
         return build_estimator(self._state)
 
     def estimator_state(self) -> EstimatorState:
-        """Return the state of the classifier, to be read and not changed."""
+        """Return the state of the classifier; do not change it."""
         return self._state
 
     def node_models(self) -> dict[str, EstimatorState]:
-        """Return the states of the models that learnt: one named "", or a committee's members."""
+        """Return the states of the learning models: one named "", or the members of a committee."""
         state = self._state.innermost
         return dict(state.parts) if state.kind == COMMITTEE else {"": state}
 
-    def to_bytes(self, *, limit: int = MAX_BYTES) -> bytes:
-        """Return the bytes of a safetensors file; raises `SnapshotError` if it is too large."""
+    def to_bytes(self, *, limit: int = MAX_SNAPSHOT_BYTES) -> bytes:
+        """Encode as a safetensors file; raises `SnapshotError` if it is larger than `limit`."""
         arrays, meta = to_arrays(self._state)
-        file = _File(self._node, self._created, self._readings, meta)
+        file = _SnapshotFile(self._node, self._created, self._readings, meta)
         return encode(arrays, msgspec.structs.asdict(file), limit=limit)
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, *, limit: int = MAX_BYTES, limits: StateLimits = DEFAULT_LIMITS
+        cls, data: bytes, *, limit: int = MAX_SNAPSHOT_BYTES, limits: StateLimits = DEFAULT_LIMITS
     ) -> Self:
-        """The opposite of `to_bytes`; raises `SnapshotError` for anything damaged or impossible.
+        """Decode what `to_bytes` returned; raises `SnapshotError` if it is damaged or impossible.
 
         Parameters
         ----------
         data
             The bytes of a file.
         limit
-            The most bytes that are looked at.
+            Maximum size of the file, in bytes.
         limits
             How much its classifier may allocate: a short snapshot from a stranger can describe a
             large one.
@@ -168,7 +162,7 @@ class Snapshot:
         """
         arrays, metadata = decode(data, limit=limit)
         try:
-            file = msgspec.convert(metadata, _File)
+            file = msgspec.convert(metadata, _SnapshotFile)
         except (msgspec.ValidationError, OverflowError) as error:
             raise SnapshotError(f"metadata: {error}") from error
         _check_node(file.node)
@@ -180,13 +174,13 @@ class Snapshot:
             snapshot._built = built
         return snapshot
 
-    def save(self, path: str | Path, *, limit: int = MAX_BYTES) -> None:
-        """Write a file that is there as a whole or not at all, also after a loss of power."""
+    def save(self, path: str | Path, *, limit: int = MAX_SNAPSHOT_BYTES) -> None:
+        """Write a file atomically; it survives a power failure."""
         write_atomically(path, self.to_bytes(limit=limit))
 
     @classmethod
-    def load(cls, path: str | Path, *, limit: int = MAX_BYTES) -> Self:
-        """Read a file; raises `SnapshotError` if it is none, damaged, or larger than `limit`."""
+    def load(cls, path: str | Path, *, limit: int = MAX_SNAPSHOT_BYTES) -> Self:
+        """Read a file; raises `SnapshotError` if it is damaged, too large or not a snapshot."""
         try:
             return cls.from_bytes(read(path, limit), limit=limit)
         except SnapshotError as error:
@@ -196,32 +190,32 @@ class Snapshot:
 
     @functools.cached_property
     def _built(self) -> Any:
-        """A classifier to look at, never handed out."""
+        """A classifier for look-ups, never handed out."""
         return self.classifier()
 
     @property
     def node(self) -> str:
-        """Who learnt it."""
+        """Name of the node that learnt it."""
         return self._node
 
     @property
     def created(self) -> datetime | None:
-        """When, if somebody wrote that down."""
+        """Time of the snapshot; None if it was not recorded."""
         return None if self._created is None else datetime.fromtimestamp(self._created, UTC)
 
     @property
     def created_seconds(self) -> float | None:
-        """The same in seconds since 1970, to the last digit."""
+        """Time of the snapshot in seconds since 1970, unrounded."""
         return self._created
 
     @property
     def has_readings(self) -> bool:
-        """Whether readings were included."""
+        """Whether rehearsed readings and device windows are included."""
         return self._readings
 
     @property
     def type_name(self) -> str:
-        """The classifier's type, such as LGMLVQ or RelSimRejector(TimeIntegrator(LGMLVQ))."""
+        """Type of the classifier, such as LGMLVQ or RelSimRejector(TimeIntegrator(LGMLVQ))."""
         state, names = self._state, [self._state.kind]
         while "classifier" in state.parts:
             state = state.parts["classifier"]
@@ -230,10 +224,9 @@ class Snapshot:
 
     @property
     def transform(self) -> tuple[str, tuple[Hashable, ...] | None] | None:
-        """The function that readings go through first, and of which features (None: of all).
+        """Name of the feature transform and the features it applies to (None: all of them).
 
-        None if they do not go through any. The features are in an order that does not depend on
-        the one in which they were given.
+        None without a transform. The features are in a canonical order.
         """
         wrapper = self._built
         if not isinstance(wrapper, FeatureTransform):
@@ -242,68 +235,68 @@ class Snapshot:
         return wrapper.transform, None if features is None else tuple(name_order(features))
 
     def in_sensor_units(self, values: ByFeature) -> ByFeature:
-        """What the sensors would have to read for the model to see these values."""
+        """Convert feature values from the units of the model to those of the sensors."""
         wrapper = self._built
         return wrapper.inverse_one(values) if isinstance(wrapper, FeatureTransform) else {**values}
 
     @property
     def members(self) -> dict[str, LVQClassifier]:
-        """The models that learnt: one named "", or the members of a committee.
+        """Models that learnt: one named "", or the members of a committee.
 
-        They are there to look at; what they learn is lost.
+        For inspection only: what they learn afterwards is lost.
         """
         model = innermost_model(self._built)
         return model.parts if self._state.innermost.kind == COMMITTEE else {"": model}
 
     @property
     def weights(self) -> dict[str, float]:
-        """How much each of the `members` has to say."""
+        """Voting weight of each of the `members`."""
         committee = self._state.innermost.kind == COMMITTEE
         return innermost_model(self._built).weights if committee else {"": 1.0}
 
     @property
     def _first(self) -> EstimatorState:
-        """Of a committee the learner: it forgets nothing."""
+        """State of the model, or of a committee's learner, which forgets nothing."""
         models = self.node_models()
         return models.get("learner") or next(iter(models.values()))
 
     @property
     def features(self) -> tuple[Hashable, ...]:
-        """Their names, in the order in which they came."""
+        """Feature names, in the order of their appearance."""
         return tuple(self._first.extra["features"])
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The classes, in the order in which they came."""
+        """Class labels, in the order of their appearance."""
         return tuple(self._first.extra["classes"])
 
     @property
     def samples(self) -> int:
-        """How many labelled samples were learnt."""
+        """Number of labelled samples learnt."""
         sizes = self._first.extra["sizes"]
         return 0 if sizes is None else int(sizes["samples"])
 
     @property
     def counts(self) -> dict[Label, int]:
-        """Samples of each class."""
+        """Number of samples of each class."""
         counts = self._first.arrays.get("class_count", np.empty(0)).tolist()
         return {label: int(counts[code]) for code, label in enumerate(self.labels)}
 
     @property
     def means(self) -> dict[Label, ByFeature]:
-        """The mean of every feature in each class; NaN where it never had one."""
+        """Mean of every feature in each class; NaN where the class has no value of it."""
         return self._statistics(lambda arrays: arrays["class_mean"])
 
     @property
     def spreads(self) -> dict[Label, ByFeature]:
-        """The standard deviation of every feature in each class; NaN where it never had one."""
+        """Standard deviation of every feature in each class; NaN where the class has none."""
         return self._statistics(lambda arrays: np.sqrt(arrays["class_variance"]))
 
     @property
     def seen(self) -> dict[Label, ByFeature]:
-        """How many readings each of `means` and `spreads` stands for.
+        """Number of readings behind each of `means` and `spreads`.
 
-        What is missing does not count, and with a half-life the past counts less.
+        Missing values do not count, and with a half-life older readings count less.
         """
         return self._statistics(lambda arrays: arrays["class_weight"], absent=0.0)
 
@@ -326,12 +319,12 @@ class Snapshot:
 
     @property
     def prototypes(self) -> list[Prototype]:
-        """Typical readings; of a committee those of the learner, see `members` for the others."""
+        """Prototypes of the model, or of a committee's learner (see `members` for the others)."""
         return self._first_model.prototypes()
 
     @property
     def relevances(self) -> ByFeature:
-        """How much each feature counts; nothing before the first sample was learnt."""
+        """Relevance of each feature; empty before the first sample."""
         return self._first_model.relevances() if self.labels else {}
 
     def __repr__(self) -> str:
@@ -350,7 +343,7 @@ def _check_node(node: str) -> None:
 
 
 def _check_time(created: float | None) -> None:
-    """The time must be one that can be shown."""
+    """Raise `SnapshotError` unless the time can be displayed."""
     try:
         if created is not None:
             datetime.fromtimestamp(created, UTC)

@@ -1,8 +1,7 @@
-"""States of models and wrappers as arrays and JSON, and back.
+"""Conversion of estimator states to arrays and JSON, and back.
 
-Names and labels are written with their type, so that 1, 1.0, True and "1" stay what they are. What
-comes in may be hostile: everything is checked here or by the `from_state` of the class that it is
-of, before kernels see it.
+Names and labels are stored with their type, so that 1, 1.0, True and "1" stay distinct. Input may
+be hostile: everything is checked here or by the `from_state` of its class before kernels see it.
 """
 
 from __future__ import annotations
@@ -14,45 +13,46 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamlvq.config.schema import MOST as MAX_PARAMETERS
+from streamlvq.arrays import Array
+from streamlvq.config.schema import MAX_VALUES as MAX_PARAMETERS
 from streamlvq.errors import SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
-    Array,
     EstimatorState,
     StateLimits,
     build_estimator,
     check_between,
     check_distinct,
     check_ours,
-    kinds,
     without_numpy,
+    wrapper_classes,
 )
 from streamlvq.models import LVQCommittee
 from streamlvq.models.committee import member_order
 from streamlvq.models.validation import StateSizes
+from streamlvq.registry import MODELS
 
 Arrays = dict[str, Array]
 Meta = dict[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
 
 COMMITTEE = LVQCommittee.__name__
-MODELS = {name: cls for name, cls in kinds("streamlvq.models").items() if name != COMMITTEE}
-WRAPPERS = kinds("streamlvq.wrappers")
-MAX_DEPTH = 4  # transform, rejector, integrator, model
+MODEL_CLASSES = {name: MODELS[name] for name in MODELS if name != COMMITTEE}
+WRAPPER_CLASSES = wrapper_classes()
+MAX_NESTING = 4  # transform, rejector, integrator, model
 MAX_NAME_LENGTH = 10_000
-_EXPECTED = "expected text, a whole or other number, a bool or None"
+_EXPECTED_VALUE = "expected text, a whole or other number, a bool or None"
 
 
 class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """A model that has learnt nothing."""
+    """Metadata of a model that has learnt nothing."""
 
     type: str
     parameters: Meta
 
 
 class ModelMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """A model; `memory` is None before its first reading."""
+    """Metadata of a model; `memory` is None before its first reading."""
 
     type: str
     parameters: Meta
@@ -63,7 +63,7 @@ class ModelMeta(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CommitteeMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """A committee; its parameters are blank models."""
+    """Metadata of a committee; its parameters are blank models."""
 
     type: str
     parameters: dict[str, BlankMeta | None]
@@ -71,7 +71,7 @@ class CommitteeMeta(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WrapperMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """A wrapper; `memory` is None where it was left out."""
+    """Metadata of a wrapper; `memory` is None if it was left out."""
 
     type: str
     parameters: Meta
@@ -92,10 +92,10 @@ def capture(
     classifier
         A model of streamlvq, or a wrapper of streamlvq around one.
     readings
-        Whether to include what is about single readings: those that are rehearsed, and the windows
-        of devices. Without them unused capacity is left out as well.
+        Whether to include single readings: those for rehearsal, and the windows of devices. Without
+        them unused capacity is left out as well.
     limits
-        How much a model may hold; whoever rebuilds it must allow as much.
+        How much a model may allocate; rebuilding it needs the same limits.
 
     """
     check_ours(classifier)
@@ -106,12 +106,12 @@ def capture(
 def check(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any:
     """Raise `SnapshotError` unless a state can be rebuilt.
 
-    Return the classifier if it had to be rebuilt to know that. A model without wrappers need not
-    be: this takes half the time and no memory.
+    Return the classifier if the check had to build it. A model without wrappers is checked without
+    building it, which takes half the time and no memory.
     """
-    if state.kind not in MODELS:
+    if state.kind not in MODEL_CLASSES:
         return build_estimator(state, limits=limits)
-    MODELS[state.kind].check_state(state, limits=limits)
+    MODEL_CLASSES[state.kind].check_state(state, limits=limits)
     return None
 
 
@@ -119,7 +119,7 @@ def check(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any
 
 
 def to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
-    """Flatten a state: all arrays under one name each, and what JSON can say.
+    """Flatten a state into named arrays and JSON-compatible metadata.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
     (['memory/counts', 'memory/logs', 'memory/times'], 'GLVQ')
 
     """
-    if state.kind in WRAPPERS:
+    if state.kind in WRAPPER_CLASSES:
         arrays, inner = to_arrays(state.parts["classifier"])
         meta = {
             "type": state.kind,
@@ -173,11 +173,11 @@ def _committee_to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
 
 
 def from_arrays(arrays: Mapping[str, Array], meta: Meta) -> EstimatorState:
-    """The opposite of `to_arrays`; raises `SnapshotError` for what it could not have returned.
+    """Restore a state from what `to_arrays` returned; raises `SnapshotError` for anything else.
 
-    Whether the numbers can be those of a model is for `check` and `build_estimator` to find.
+    `check` and `build_estimator` validate the numbers themselves.
     """
-    return _from_arrays(arrays, meta, MAX_DEPTH)
+    return _from_arrays(arrays, meta, MAX_NESTING)
 
 
 def _from_arrays(arrays: Mapping[str, Array], meta: Meta, depth: int) -> EstimatorState:
@@ -185,8 +185,8 @@ def _from_arrays(arrays: Mapping[str, Array], meta: Meta, depth: int) -> Estimat
     if not isinstance(kind, str):
         raise SnapshotError(f"expected the type of a classifier, got {str(kind)[:80]!r}")
     if depth == 0:
-        raise SnapshotError(f"expected at most {MAX_DEPTH - 1} wrappers around a model, got more")
-    if kind in WRAPPERS:
+        raise SnapshotError(f"expected at most {MAX_NESTING - 1} wrappers around a model, got more")
+    if kind in WRAPPER_CLASSES:
         return _wrapper_from_arrays(arrays, _convert(meta, WrapperMeta), depth)
     if kind == COMMITTEE:
         return _committee_from_arrays(arrays, _convert(meta, CommitteeMeta))
@@ -205,8 +205,8 @@ def _model_from_json(arrays: Arrays, meta: ModelMeta) -> EstimatorState:
 
 
 def _blank(meta: BlankMeta | ModelMeta) -> EstimatorState:
-    if meta.type not in MODELS:
-        raise SnapshotError(f"expected one of {', '.join(MODELS)}, got {meta.type[:80]!r}")
+    if meta.type not in MODEL_CLASSES:
+        raise SnapshotError(f"expected one of {', '.join(MODEL_CLASSES)}, got {meta.type[:80]!r}")
     return EstimatorState(meta.type, _decode_parameters(meta.type, meta.parameters))
 
 
@@ -247,12 +247,12 @@ def _convert(meta: Meta, shape: type[S]) -> S:
 
 
 def prefixed(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
-    """The same arrays with a prefix in their names, as if they were in a folder."""
+    """Return the arrays with a prefix before their names, as if in a folder."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
 def split(arrays: Mapping[str, Array], prefixes: Iterable[str]) -> tuple[Arrays, dict[str, Arrays]]:
-    """The opposite of `prefixed`: arrays without any of the prefixes, and those with each."""
+    """Undo `prefixed`: return the arrays without any of the prefixes, and those of each prefix."""
     parts: dict[str, Arrays] = {prefix: {} for prefix in prefixes}
     own: Arrays = {}
     for name, array in arrays.items():
@@ -268,7 +268,7 @@ def split(arrays: Mapping[str, Array], prefixes: Iterable[str]) -> tuple[Arrays,
 
 
 def encode_name(value: Hashable, what: str) -> list[Any]:
-    """Return a name or label for JSON, with its type.
+    """Encode a name or label for JSON, with its type.
 
     Examples
     --------
@@ -293,11 +293,13 @@ def encode_name(value: Hashable, what: str) -> list[Any]:
         return ["float", value.hex()]
     if value is None:
         return ["none", None]
-    raise SnapshotError(f"{what}: {_EXPECTED} to put into a snapshot, got {str(value)[:80]!r}")
+    raise SnapshotError(
+        f"{what}: {_EXPECTED_VALUE} to put into a snapshot, got {str(value)[:80]!r}"
+    )
 
 
 def decode_name(encoded: Any, what: str) -> Hashable:
-    """The opposite of `encode_name`; raises `SnapshotError` for anything else."""
+    """Decode what `encode_name` returned; raises `SnapshotError` for anything else."""
     if isinstance(encoded, list) and len(encoded) == 2:
         kind, value = encoded
         if kind == "str" and type(value) is str and len(value) <= MAX_NAME_LENGTH:
@@ -308,7 +310,7 @@ def decode_name(encoded: Any, what: str) -> Hashable:
                 return restored
         except (ValueError, OverflowError):
             pass
-    raise SnapshotError(f"{what}: {_EXPECTED} with its type, got {str(encoded)[:80]!r}")
+    raise SnapshotError(f"{what}: {_EXPECTED_VALUE} with its type, got {str(encoded)[:80]!r}")
 
 
 def _decode_value(kind: Any, value: Any) -> Hashable:
@@ -328,7 +330,7 @@ def _decode_value(kind: Any, value: Any) -> Hashable:
 
 
 def decode_names(encoded: list[Any], what: str) -> list[Hashable]:
-    """Decode names that must differ from each other."""
+    """Decode names and check that they are distinct."""
     names = [decode_name(each, what) for each in encoded]
     check_distinct(names, what)
     return names
@@ -358,7 +360,7 @@ def _check_limits(owner: str, values: Mapping[str, Any]) -> None:
 
 
 def encode_parameter(value: Any, what: str) -> Any:
-    """Return a parameter for JSON: a number or text as it is, others with their type."""
+    """Encode a parameter for JSON: numbers and text as they are, others with their type."""
     value = without_numpy(value)
     if isinstance(value, timedelta):
         return {"timedelta": [value.days, value.seconds, value.microseconds]}
@@ -369,11 +371,13 @@ def encode_parameter(value: Any, what: str) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return {"names": [encode_name(name, what) for name in value]}
-    raise SnapshotError(f"{what}: {_EXPECTED} to put into a snapshot, got {str(value)[:80]!r}")
+    raise SnapshotError(
+        f"{what}: {_EXPECTED_VALUE} to put into a snapshot, got {str(value)[:80]!r}"
+    )
 
 
 def decode_parameter(encoded: Any, what: str) -> Any:
-    """The opposite of `encode_parameter`; raises `SnapshotError` for anything else."""
+    """Decode what `encode_parameter` returned; raises `SnapshotError` for anything else."""
     if not isinstance(encoded, (dict, list)):
         return encoded
     try:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.synth.samples import Floats, Sample, Samples, concatenate
+from streamlvq.arrays import Floats
+from streamlvq.synth.samples import Sample, Samples, concatenate
 
 SENSOR_UNITS = {
     "temperature": "°C",  # of the motor's winding

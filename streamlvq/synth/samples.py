@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamlvq.arrays import Floats
+
 # A reading, the state that the machine was in, and which device and when.
 Sample = tuple[dict[str, float], str, dict[str, Any]]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from streamlvq.wrappers.feature_transform import FeatureTransform
-from streamlvq.wrappers.integrator import TimeIntegrator
-from streamlvq.wrappers.probability_rejector import ProbabilityRejector
-from streamlvq.wrappers.relsim_rejector import RelSimRejector
+from streamlvq.wrappers.rejectors import ProbabilityRejector, RelSimRejector
+from streamlvq.wrappers.time_integrator import TimeIntegrator
 
 __all__ = ["FeatureTransform", "ProbabilityRejector", "RelSimRejector", "TimeIntegrator"]

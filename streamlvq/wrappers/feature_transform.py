@@ -1,29 +1,283 @@
-"""`FeatureTransform`."""
+"""Monotone functions with their domains and inverses."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from array import array
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from river import base
 
+from streamlvq.arrays import Floats, Label, Reading, Rows
 from streamlvq.errors import ParameterError
-from streamlvq.models.array_classifier import Label
+from streamlvq.kernels.layout import LARGEST_VALUE
+from streamlvq.models.vectorizer import EXPECTED_NUMBER, Vectorizer, to_number, to_rows
 from streamlvq.records import Decision, Explanation, Integrated, Prototype
-from streamlvq.vectorize import Reading, Rows, to_number, to_rows
-from streamlvq.wrappers.chain import innermost, innermost_model, is_pipeline, unwrap
-from streamlvq.wrappers.if_inside import available_if, if_wrapped
-from streamlvq.wrappers.keywords import accepted, chosen
-from streamlvq.wrappers.monotone import Monotone
-from streamlvq.wrappers.transform import Transform
-from streamlvq.wrappers.windows import Time
-from streamlvq.wrappers.wrapper import ClassifierWrapper
+from streamlvq.wrappers.base import (
+    ClassifierWrapper,
+    accepted,
+    available_if,
+    chosen,
+    if_wrapped,
+    innermost,
+    innermost_model,
+    is_pipeline,
+    unwrap,
+)
+from streamlvq.wrappers.time_integrator import Time
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Ufunc = Callable[[Floats], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Monotone:
+    """Strictly increasing function for readings of at least `low`.
+
+    Even a single reading goes through the array functions: scalar functions could differ in the last
+    bit, and results would depend on how readings are split into batches.
+    """
+
+    name: str
+    forward: Ufunc
+    backward: Ufunc
+    low: float
+    expected: str  # the domain, in words
+    advice: str  # what to do about values outside of it
+
+    def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
+        """Return a mask of the values outside the domain; NaN (missing) is inside."""
+        outside: npt.NDArray[np.bool_] = (values < self.low) | (values > LARGEST_VALUE)
+        return outside
+
+    def surely_takes(self, numbers: Sequence[float]) -> bool:
+        """Return True only if no value is outside the domain: a fast test that may miss.
+
+        Comparisons with NaN are false, so `min` and `max` return NaN if it comes first and ignore
+        it otherwise.
+        """
+        return not numbers or (self.low <= min(numbers) and max(numbers) <= LARGEST_VALUE)
+
+    def apply(self, values: Floats) -> Floats:
+        """Apply the function to values inside the domain."""
+        out: Floats = self.forward(np.ascontiguousarray(values, np.float64))
+        return out
+
+    def invert(self, values: Floats) -> Floats:
+        """Apply the inverse and clip to the domain: prototypes may lie outside its image."""
+        with np.errstate(over="ignore"):
+            readings = self.backward(np.ascontiguousarray(values, np.float64))
+        out: Floats = np.clip(readings, self.low, LARGEST_VALUE)
+        return out
+
+    def complaint(self, value: float) -> str:
+        """Return the error message for a value outside the domain."""
+        if abs(value) > LARGEST_VALUE:
+            return f"{EXPECTED_NUMBER}, got {value!r}"
+        return f"expected {self.expected} for transform={self.name!r}, got {value!r}; {self.advice}"
+
+
+def _square(values: Floats) -> Floats:
+    return np.square(np.maximum(values, 0.0))  # NaN stays NaN
+
+
+MONOTONE = {
+    each.name: each
+    for each in (
+        Monotone(
+            name="log",
+            forward=np.log,
+            backward=np.exp,
+            low=math.ulp(0.0),
+            expected="a number above 0",
+            advice="'log1p' takes 0 as well, 'asinh' any number; missing values are NaN",
+        ),
+        Monotone(
+            name="log1p",
+            forward=np.log1p,
+            backward=np.expm1,
+            low=math.nextafter(-1.0, 0.0),
+            expected="a number above -1",
+            advice="'asinh' takes any number; missing values are NaN",
+        ),
+        Monotone(
+            name="sqrt",
+            forward=np.sqrt,
+            backward=_square,
+            low=0.0,
+            expected="a number of at least 0",
+            advice="'asinh' takes any number; missing values are NaN",
+        ),
+        Monotone(
+            name="asinh",
+            forward=np.arcsinh,
+            backward=np.sinh,
+            low=-LARGEST_VALUE,
+            expected="a number",
+            advice="missing values are NaN",
+        ),
+    )
+}
+
+
+class Transform:
+    """Monotone function of selected features (None: all), without a classifier.
+
+    Examples
+    --------
+
+    >>> import numpy as np
+    >>> from streamlvq.wrappers.feature_transform import Transform
+
+    >>> transform = Transform("sqrt", features=["counts"])
+    >>> rows = np.array([[16.0, 20.5], [np.nan, 21.0]])
+    >>> inside = transform.rows(rows, ["counts", "degrees"])
+    >>> inside.tolist()
+    [[4.0, 20.5], [nan, 21.0]]
+    >>> transform.inverse_rows(inside, ["counts", "degrees"]).tolist()
+    [[16.0, 20.5], [nan, 21.0]]
+
+    """
+
+    def __init__(
+        self, name: str, features: Sequence[Hashable] | None = None, owner: str = "Transform"
+    ) -> None:
+        self._check(name, features, owner)
+        self.name = name
+        self.features = None if features is None else tuple(features)
+        self._selected = None if features is None else frozenset(features)
+
+    @staticmethod
+    def _check(name: Any, features: Any, owner: str) -> None:
+        if not isinstance(name, str) or name not in MONOTONE:
+            known = ", ".join(MONOTONE)
+            raise ParameterError(owner, "transform", f"expected one of {known}, got {name!r}")
+        if features is None:
+            return
+        try:
+            good = not isinstance(features, str) and len(features) == len(set(features)) > 0
+        except TypeError:
+            good = False
+        if not good:
+            raise ParameterError(
+                owner,
+                "features",
+                f"expected distinct feature names, or None for all, got {features!r}",
+            )
+
+    @property
+    def monotone(self) -> Monotone:
+        """The function with its domain and inverse."""
+        return MONOTONE[self.name]
+
+    # --- arrays ----------------------------------------------------------------------------------
+
+    def _columns(self, names: Sequence[Hashable] | None) -> list[int] | None:
+        """Return the columns to transform; None for all."""
+        if self._selected is None:
+            return None
+        if names is None:
+            raise ValueError(
+                f"expected the names of the columns because of features={self.features!r}, got none: "
+                "pass them as names=[...]"
+            )
+        return [column for column, name in enumerate(names) if name in self._selected]
+
+    def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
+        """Return a mask of the values outside the domain."""
+        columns = self._columns(names)
+        if columns is None:
+            return self.monotone.outside(rows)
+        outside = np.zeros(np.shape(rows), np.bool_)
+        outside[:, columns] = self.monotone.outside(rows[:, columns])
+        return outside
+
+    def refusals(self, rows: Rows, names: Sequence[Hashable]) -> dict[int, str]:
+        """Return an error message for each row with a value outside the domain."""
+        outside = self.outside(rows, names)
+        bad = np.flatnonzero(outside.any(axis=1)).tolist()
+        first = (
+            outside[bad].argmax(axis=1).tolist() if bad else []
+        )  # argmax needs at least one column
+        return {
+            row: f"feature {names[column]!r}: {self.monotone.complaint(float(rows[row, column]))}"
+            for row, column in zip(bad, first, strict=True)
+        }
+
+    def rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
+        """Return transformed rows; raise ValueError for values outside the domain."""
+        outside = self.outside(rows, names)
+        if outside.any():
+            row, column = np.argwhere(outside)[0].tolist()
+            name = column if names is None else names[column]
+            complaint = self.monotone.complaint(float(rows[row, column]))
+            raise ValueError(f"feature {name!r} of row {row}: {complaint}")
+        return self._mapped(self.monotone.apply, rows, names)
+
+    def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
+        """Return rows in sensor units, clipped to the domain."""
+        return self._mapped(self.monotone.invert, rows, names)
+
+    def _mapped(
+        self, function: Callable[[Floats], Floats], rows: Rows, names: Sequence[Hashable] | None
+    ) -> Rows:
+        columns = self._columns(names)
+        if columns is None:
+            return function(rows)
+        out = np.array(rows, np.float64, order="C")
+        out[:, columns] = function(out[:, columns])
+        return out
+
+    def frame(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return a transformed copy of a data frame; other columns may hold any type."""
+        columns = self._columns(list(X.columns))
+        names = list(X.columns) if columns is None else [X.columns[k] for k in columns]
+        inside = self.rows(X[names].to_numpy(dtype=np.float64, na_value=np.nan), names)
+        frame = X.copy()
+        for name, column in zip(names, inside.T, strict=True):
+            frame[name] = column
+        return frame
+
+    # --- readings --------------------------------------------------------------------------------
+
+    def one(self, x: Reading) -> dict[Hashable, Any]:
+        """Return a transformed reading; raise ValueError for values outside the domain."""
+        Vectorizer.check_mapping(x)
+        names, numbers = self._numbers(x)
+        if not self.monotone.surely_takes(numbers):
+            self._refuse_outside(names, numbers)
+        transformed = self.monotone.apply(np.frombuffer(numbers)).tolist()
+        changed = dict(zip(names, transformed, strict=True))
+        return changed if self._selected is None else {**x, **changed}
+
+    def _refuse_outside(self, names: Sequence[Hashable], numbers: Sequence[float]) -> None:
+        outside = self.monotone.outside(np.array(numbers))
+        if outside.any():
+            k = int(outside.argmax())
+            raise ValueError(f"feature {names[k]!r}: {self.monotone.complaint(numbers[k])}")
+
+    def inverse_one(self, x: Mapping[Any, float]) -> dict[Hashable, float]:
+        """Return a reading or prototype in sensor units."""
+        names, numbers = self._numbers(x)
+        readings = self.monotone.invert(np.frombuffer(numbers)).tolist()
+        return {**x, **dict(zip(names, readings, strict=True))}
+
+    def _numbers(self, x: Reading) -> tuple[list[Hashable], array[float]]:
+        """Return the features to transform and their values, NaN where missing."""
+        selected = self._selected
+        names = list(x) if selected is None else [name for name in x if name in selected]
+        try:
+            numbers = array("d", [x[name] for name in names])
+        except (TypeError, ValueError, OverflowError):  # None or not a number: take the slow path
+            numbers = array("d", [to_number(name, x[name]) for name in names])
+        return names, numbers
 
 
 class FeatureTransform(ClassifierWrapper):

@@ -15,20 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from streamlvq.models.array_classifier import Label
+from streamlvq.arrays import Floats, Label
 from streamlvq.models.batch import Arrays, no_rejection
 from streamlvq.models.batch import kernels as batch_kernels
-from streamlvq.state import Floats
 
-FIRST_ROOM = 64  # initial capacity for certainties
-MOST_SEEN = 2**53  # still exact as a float
+FIRST_CAPACITY = 64  # initial capacity for certainties
+MAX_SEEN = 2**53  # still exact as a float
 
 
 @functools.cache
 def _kernels() -> ModuleType:
-    from streamlvq.kernels import rejection  # noqa: PLC0415
+    from streamlvq.kernels import pipeline  # noqa: PLC0415
 
-    return rejection
+    return pipeline
 
 
 # --- rules: recent certainties to a threshold ----------------------------------------------------
@@ -45,7 +44,7 @@ class Rule(abc.ABC):
 
     @abc.abstractmethod
     def threshold(self, memory: Floats, stored: int) -> float:
-        """Return the threshold for `stored` certainties, see `streamlvq.kernels.rejection`."""
+        """Return the threshold for `stored` certainties, see `streamlvq.kernels.pipeline`."""
 
 
 class TargetRate(Rule):
@@ -92,7 +91,7 @@ class RecentCertainties:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._memory: Floats = np.zeros((4, min(capacity, FIRST_ROOM)))
+        self._memory: Floats = np.zeros((4, min(capacity, FIRST_CAPACITY)))
         self.seen = 0
         self.threshold: float | None = None
 
@@ -289,7 +288,7 @@ class Adaptive(Thresholds):
         of, seen, stored, came = (arrays[name] for name in ("of", "seen", "stored", "came"))
         if not (of.shape == seen.shape == stored.shape == (len(set(of.tolist())),)):
             raise ValueError("thresholds: expected as many labels as memories, all different")
-        if np.any((seen < 0) | (seen > MOST_SEEN)):
+        if np.any((seen < 0) | (seen > MAX_SEEN)):
             raise ValueError("thresholds: expected counts of decisions")
         if not np.array_equal(stored, np.minimum(seen, self._memory)):
             raise ValueError(f"thresholds: expected up to {self._memory} decisions of each label")

@@ -24,7 +24,7 @@ from paho.mqtt.enums import MessageType, MQTTErrorCode, MQTTProtocolVersion
 from streamlvq.config import Broker
 from streamlvq.connect import Message, Outgoing
 from streamlvq_connectors.mqtt.paho_client import (
-    DECODING,
+    DECODE_ERRORS,
     GENERATION_SHIFT,
     MID_BITS,
     QOS2_BIT,
@@ -39,14 +39,14 @@ _REPEATABLE = 0x26
 
 CHUNK_BYTES = 65_536
 MAX_READS = 16  # chunks per call at most, so that a flood leaves time for everything else
-CACHE_SIZE = 100_000  # topics
-BLOB = 0x00  # what we call many packets as one in paho's queue; no packet has this type
-USUAL, USUAL_MASK = 0x30, 0xF4  # commands with these bits are a PUBLISH of QoS 0 or 1
-DISCONNECT = 0xE0
-QOS1 = 0x02
-DUP_OR_RETAIN = 0x09  # DUP or RETAIN
-ACKNOWLEDGED = 0x40020000  # PUBACK, two bytes follow: the packet id
-OK = MQTTErrorCode.MQTT_ERR_SUCCESS
+MAX_CACHED_TOPICS = 100_000
+BATCH_COMMAND = 0x00  # what we call many packets as one in paho's queue; no packet has this type
+PUBLISH_BITS, PUBLISH_MASK = 0x30, 0xF4  # commands with these bits are a PUBLISH of QoS 0 or 1
+DISCONNECT_COMMAND = 0xE0
+QOS1_BIT = 0x02
+DUP_RETAIN_MASK = 0x09  # DUP or RETAIN
+PUBACK_HEAD = 0x40020000  # PUBACK, two bytes follow: the packet id
+SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
 
 TESTED_VERSIONS = ((2, 1), (2, 3))  # versions of paho: from, and before
 _METHODS = {
@@ -214,11 +214,11 @@ class FastClient(PahoClient):
                 self._easy_log(MQTT_LOG_ERR, "failed to receive on socket: %s", error)
                 data = b""
             rc = self._take_in(data) if data else MQTTErrorCode.MQTT_ERR_CONN_LOST
-            if rc != OK:
+            if rc != SUCCESS:
                 return self._loop_rc_handle(rc)
             if len(data) < CHUNK_BYTES and not isinstance(self._sock, ssl.SSLSocket):
                 break  # that was all; TLS gives a record at a time and does not say
-        return OK
+        return SUCCESS
 
     def _take_in(self, data: bytes) -> MQTTErrorCode:
         setattr(self, self._last_in, time.monotonic())
@@ -233,7 +233,7 @@ class FastClient(PahoClient):
             self._chunks.append(data)
             self._missing -= len(data)
             if self._missing > 0:
-                return OK
+                return SUCCESS
             data = b"".join(self._chunks)
             self._chunks = []
         return self._parse(data)
@@ -267,14 +267,14 @@ class FastClient(PahoClient):
                         if missing <= 0:
                             self._begin_skip(command, data, start, stop)
                             pos = end
-                            return OK if self._skip else MQTTErrorCode.MQTT_ERR_PROTOCOL
+                            return SUCCESS if self._skip else MQTTErrorCode.MQTT_ERR_PROTOCOL
                     break
                 pos = stop
-                if length > 2 and command & USUAL_MASK == USUAL:
+                if length > 2 and command & PUBLISH_MASK == PUBLISH_BITS:
                     topic_at = start + 2
                     body = topic_end = topic_at + (data[start] << 8 | data[start + 1])
                     key = None
-                    if command & QOS1:
+                    if command & QOS1_BIT:
                         body += 2
                         if body <= stop:
                             key = generation | data[topic_end] << 8 | data[topic_end + 1]
@@ -290,20 +290,23 @@ class FastClient(PahoClient):
                         if stop - body > largest:
                             payload = self.cut(payload)
                         append(
-                            new(Message, (topic, payload, now, (command & DUP_OR_RETAIN) != 0, key))
+                            new(
+                                Message,
+                                (topic, payload, now, (command & DUP_RETAIN_MASK) != 0, key),
+                            )
                         )
                         continue
                 rc = self._hand_over(command, data[start:stop])
-                if rc != OK or self._sock is None:
+                if rc != SUCCESS or self._sock is None:
                     pos = end
                     return rc
-            return OK
+            return SUCCESS
         finally:
             if pos < end:
                 self._chunks, self._missing = [data[pos:]], missing
 
     def _learn_topic(self, raw: bytes) -> str:
-        if len(self._topics) >= CACHE_SIZE:
+        if len(self._topics) >= MAX_CACHED_TOPICS:
             self._topics.clear()
         topic = self._topics[raw] = raw.decode("utf-8", "replace")
         return topic
@@ -314,21 +317,21 @@ class FastClient(PahoClient):
         Anything but a PUBLISH of QoS 0 or 1 cannot be so large, nor can one with such properties.
         """
         topic_end = start + 2 + (data[start] << 8 | data[start + 1])
-        body = topic_end + (command & QOS1)  # two bytes of packet id
+        body = topic_end + (command & QOS1_BIT)  # two bytes of packet id
         if self._v5:
             body = skip_properties(data, body, len(data))
-        if command & USUAL_MASK != USUAL or not body:
+        if command & PUBLISH_MASK != PUBLISH_BITS or not body:
             return
         mid = data[topic_end] << 8 | data[topic_end + 1]
-        key = self.generation << GENERATION_SHIFT | mid if command & QOS1 else None
+        key = self.generation << GENERATION_SHIFT | mid if command & QOS1_BIT else None
         topic = self._learn_topic(data[start + 2 : topic_end])
         payload = self.cut(data[body:])
-        self._large = Message(topic, payload, time.time(), command & DUP_OR_RETAIN != 0, key)
+        self._large = Message(topic, payload, time.time(), command & DUP_RETAIN_MASK != 0, key)
         self._skip = stop - len(data)
 
     def _hand_over(self, command: int, packet: bytes) -> MQTTErrorCode:
         """Let paho handle a packet as if it had read it itself."""
-        if command == DISCONNECT and (len(packet) == 1 or packet[1:] == b"\0"):
+        if command == DISCONNECT_COMMAND and (len(packet) == 1 or packet[1:] == b"\0"):
             packet = packet[:1] + b"\0\0"  # paho 2.1 does not see the reason in a shorter one
         empty = self._in_packet
         self._in_packet = {
@@ -343,7 +346,7 @@ class FastClient(PahoClient):
         }
         try:
             return self._packet_handle()
-        except DECODING as error:
+        except DECODE_ERRORS as error:
             self.detail = f"the broker sent a packet that makes no sense: {error}"
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
         finally:
@@ -352,11 +355,13 @@ class FastClient(PahoClient):
     # --- out
 
     def unwritten(self) -> int:
-        return sum([packet["mid"] for packet in self._out_packet if packet["command"] == BLOB])
+        return sum(
+            [packet["mid"] for packet in self._out_packet if packet["command"] == BATCH_COMMAND]
+        )
 
     def confirm(self, keys: Iterable[int]) -> None:
         mine = [key for key in keys if key >> GENERATION_SHIFT == self.generation]
-        once = [ACKNOWLEDGED | key & MID_BITS for key in mine if not key & QOS2_BIT]
+        once = [PUBACK_HEAD | key & MID_BITS for key in mine if not key & QOS2_BIT]
         if once and self._sock is not None:
             blob = struct.pack(f"!{len(once)}I", *once)
             self._packet_queue(MessageType.PUBACK, blob, 0, 1)
@@ -374,14 +379,14 @@ class FastClient(PahoClient):
             count += 1
             size += length
             if size > CHUNK_BYTES:
-                self._packet_queue(BLOB, b"".join(parts), count, 1)
+                self._packet_queue(BATCH_COMMAND, b"".join(parts), count, 1)
                 parts, count, size = [], 0, 0
         if count:
-            self._packet_queue(BLOB, b"".join(parts), count, 1)
+            self._packet_queue(BATCH_COMMAND, b"".join(parts), count, 1)
 
     def _make_prefix(self, topic: str) -> bytes:
         """The topic as it stands in a packet, and for MQTT 5 that there are no properties."""
-        if len(self._prefixes) >= CACHE_SIZE:
+        if len(self._prefixes) >= MAX_CACHED_TOPICS:
             self._prefixes.clear()
         raw = topic.encode()
         prefix = len(raw).to_bytes(2, "big") + raw + (b"\0" if self._v5 else b"")

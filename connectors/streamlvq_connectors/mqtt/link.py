@@ -26,7 +26,7 @@ from streamlvq.connect import Link, Message, Outgoing, Subscription
 from streamlvq_connectors.mqtt import errors
 from streamlvq_connectors.mqtt.fast_client import PACKET_MAX_BYTES, FastClient, unsupported_reason
 from streamlvq_connectors.mqtt.paho_client import (
-    DECODING,
+    DECODE_ERRORS,
     TOPIC_MAX_BYTES,
     PahoClient,
     max_packet_bytes,
@@ -34,7 +34,7 @@ from streamlvq_connectors.mqtt.paho_client import (
 
 log = logging.getLogger("streamlvq.mqtt")
 
-TICK_SECONDS = 1.0  # how often paho looks after its keep-alive at least
+KEEPALIVE_CHECK_SECONDS = 1.0  # paho has to look after its keep-alive this often
 STABLE_SECONDS = 5.0  # after which a connection has proved itself
 MAX_SHORT_CONNECTIONS = 3  # in a row: somebody throws us out
 HEADER_MAX_BYTES = 16  # of a packet, without topic and payload
@@ -509,7 +509,7 @@ class MqttLink(Link):
         """Wait for the network for at most this many seconds, then read, write and tend."""
         sock: Any = self._client.socket()
         if sock is not None:
-            seconds = 0.0 if buffered(sock) else min(seconds, TICK_SECONDS)
+            seconds = 0.0 if buffered(sock) else min(seconds, KEEPALIVE_CHECK_SECONDS)
             readable, writable = wait(sock, self._client.want_write(), seconds)
             self._run(readable or seconds == 0.0, writable)
         self._after_reading()
@@ -523,7 +523,7 @@ class MqttLink(Link):
                 client.loop_write()
             if client.socket() is not None:
                 client.loop_misc()
-        except DECODING as error:  # older versions of paho let these escape
+        except DECODE_ERRORS as error:  # older versions of paho let these escape
             self._hang_up(f"the broker sent a packet that makes no sense: {error}")
 
     def _read_all(self) -> None:

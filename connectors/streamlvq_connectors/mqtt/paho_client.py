@@ -1,4 +1,4 @@
-"""paho as it is, dressed as what the link needs: messages in a list, acknowledgements by hand."""
+"""A paho client for the link: messages are collected in a list and acknowledged explicitly."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GENERATION_SHIFT = 17
 
 # What paho raises for a malformed packet. Since 2.2 it deals with that itself; before, whatever
 # went wrong in the middle of it escapes.
-DECODING: tuple[type[Exception], ...] = (MQTTException,)
+DECODE_ERRORS: tuple[type[Exception], ...] = (MQTTException,)
 if importlib.util.find_spec("paho.mqtt._packet") is None:
-    DECODING = (MQTTException, struct.error, IndexError, KeyError, ValueError)
+    DECODE_ERRORS = (MQTTException, struct.error, IndexError, KeyError, ValueError)
 
 
 TOPIC_MAX_BYTES = 65_535

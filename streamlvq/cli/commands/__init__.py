@@ -1,0 +1,1 @@
+"""The commands: each module has TEXT, EXAMPLES, add_arguments and run."""

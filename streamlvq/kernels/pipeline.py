@@ -1,0 +1,329 @@
+"""Windows: product of the class probabilities of successive readings, as sums of logs.
+
+`logs` is the window of a device: one row per reading, the newest last, and their sums in row 0, so
+that a prediction needs one addition per class. Unused rows are zero. The last column stands for
+all classes that were unknown when a reading arrived: they get its mean probability, 1 / the number
+of classes known then.
+"""
+
+from __future__ import annotations
+
+from math import inf, log
+
+import numpy as np
+
+from streamlvq.kernels import layout as at
+from streamlvq.kernels import views
+from streamlvq.kernels.compile import helper, kernel
+from streamlvq.kernels.distance import (
+    cache_prediction,
+    closest_two,
+    has_gaps,
+    relative_difference,
+    separation,
+)
+from streamlvq.kernels.prototypes import learn_row, measure
+from streamlvq.kernels.statistics import to_probabilities
+
+PROBABILITY_FLOOR = 1e-6  # smallest probability; also replaces NaN
+LOG_PROBABILITY_FLOOR = log(PROBABILITY_FLOOR)
+
+
+@helper
+def floored_log(p):
+    return log(p) if p > PROBABILITY_FLOOR else LOG_PROBABILITY_FLOOR
+
+
+@kernel("int64(float64[:, ::1], float64[::1], float64[::1])")
+def combine(logs, p, out):
+    """Combine a window and a reading into probabilities; return the likeliest class."""
+    unknown = logs.shape[1] - 1
+    top = -inf
+    for c in range(p.shape[0]):
+        out[c] = floored_log(p[c]) + logs[0, min(c, unknown)]
+        top = max(top, out[c])
+    total = 0.0
+    for c in range(p.shape[0]):
+        out[c] = np.exp(out[c] - top)
+        total += out[c]
+    best = 0
+    for c in range(p.shape[0]):
+        out[c] /= total
+        if out[c] > out[best]:
+            best = c
+    return best
+
+
+@kernel("void(float64[:, ::1], float64[::1])")
+def advance(logs, p):
+    """Add a reading to a window with a column per class and drop the oldest.
+
+    The sums are recomputed, because repeated adding and subtracting would accumulate errors.
+    """
+    rows, known = logs.shape[0], p.shape[0]
+    if rows < 2:  # a window of one reading stores nothing
+        return
+    for r in range(1, rows - 1):
+        for c in range(known + 1):
+            logs[r, c] = logs[r + 1, c]
+    for c in range(known):
+        logs[rows - 1, c] = floored_log(p[c])
+    logs[rows - 1, known] = -log(known)
+    for c in range(known + 1):
+        total = 0.0
+        for r in range(1, rows):
+            total += logs[r, c]
+        logs[0, c] = total
+
+
+CAME, CAME_RIGHT, SORTED, SORTED_RIGHT = 0, 1, 2, 3
+
+
+@helper
+def take_out(memory, stored, certainty, right):
+    """Remove one of the sorted certainties."""
+    gap = 0
+    while memory[SORTED, gap] != certainty or memory[SORTED_RIGHT, gap] != right:
+        gap += 1
+    for k in range(gap, stored - 1):
+        memory[SORTED, k] = memory[SORTED, k + 1]
+        memory[SORTED_RIGHT, k] = memory[SORTED_RIGHT, k + 1]
+
+
+@kernel("void(float64[:, ::1], int64, float64, float64)")
+def remember(memory, seen, certainty, right):
+    """Add a certainty (not NaN); drop the oldest one if the buffer is full."""
+    room = memory.shape[1]
+    place, stored = seen % room, seen
+    if seen >= room:
+        take_out(memory, room, memory[CAME, place], memory[CAME_RIGHT, place])
+        stored = room - 1
+    memory[CAME, place] = certainty
+    memory[CAME_RIGHT, place] = right
+    k = stored
+    while k > 0 and memory[SORTED, k - 1] > certainty:
+        memory[SORTED, k] = memory[SORTED, k - 1]
+        memory[SORTED_RIGHT, k] = memory[SORTED_RIGHT, k - 1]
+        k -= 1
+    memory[SORTED, k] = certainty
+    memory[SORTED_RIGHT, k] = right
+
+
+@helper
+def separates(memory, k):
+    """Return whether a threshold can separate the sorted certainties from k on from the rest."""
+    return k == 0 or memory[SORTED, k - 1] < memory[SORTED, k]
+
+
+@helper
+def first_above(memory, stored, certainty, equal):
+    """Return how many sorted certainties are below a value, or (if `equal`) not above it."""
+    low, high = 0, stored
+    while low < high:
+        middle = (low + high) // 2
+        value = memory[SORTED, middle]
+        if value < certainty or (equal and value == certainty):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel("float64(float64[:, ::1], int64, float64)")
+def rate_threshold(memory, stored, share):
+    """Return the threshold that rejects this share; 0 while that is less than one reading.
+
+    Readings of equal certainty are all rejected or all kept, whichever is closer to the share.
+    """
+    wanted = share * stored
+    rejected = int(wanted + 1e-9)  # 0.29 * 100 is a little less than 29
+    if rejected == 0:
+        return 0.0  # also accepts certainties below all those seen
+    if rejected >= stored:
+        return inf
+    certainty = memory[SORTED, rejected]
+    fewer = first_above(memory, stored, certainty, False)
+    more = first_above(memory, stored, certainty, True)
+    if more - fewer == 1 or wanted - fewer <= more - wanted:
+        return certainty
+    return memory[SORTED, more] if more < stored else inf
+
+
+@kernel("float64(float64[:, ::1], int64, float64)")
+def accurate_threshold(memory, stored, target):
+    """Return the lowest threshold that reaches the accuracy; infinite if there is none."""
+    threshold, right = inf, 0.0
+    for k in range(stored - 1, -1, -1):
+        right += memory[SORTED_RIGHT, k]
+        if separates(memory, k) and right / (stored - k) >= target:
+            threshold = memory[SORTED, k]
+    return threshold
+
+
+@kernel("float64(float64[:, ::1], int64, float64)")
+def cheapest_threshold(memory, stored, cost):
+    """Return the lowest threshold that minimises errors + cost * rejections."""
+    threshold, least, errors = inf, cost * stored, 0.0
+    for k in range(stored - 1, -1, -1):
+        errors += 1.0 - memory[SORTED_RIGHT, k]
+        total = errors + cost * k
+        if separates(memory, k) and total <= least:
+            threshold, least = memory[SORTED, k], total
+    return threshold
+
+
+# --- targets that are not class numbers --------------------------------------------------------
+UNLABELLED, DUPLICATE = -1, -2
+
+# --- settings: kind of certainty, and rule of the threshold ------------------------------------
+CERTAINTY, RULE, TARGET, WINDOWED = 0, 1, 2, 3
+PROBABILITY, RELSIM = 0, 1
+FIXED, TARGET_RATE, TARGET_ACCURACY, REJECT_COST = 0, 1, 2, 3
+
+# --- columns of the measures --------------------------------------------------------------------
+OUT_CERTAINTY, OUT_THRESHOLD, OUT_RELSIM, OUT_DISTANCE, OUT_SEPARATION = 0, 1, 2, 3, 4
+MEASURES = 5
+
+# --- verdicts -----------------------------------------------------------------------------------
+ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
+
+
+@helper
+def adaptive_threshold(rule, memory, seen, target):
+    stored = min(seen, memory.shape[1])
+    if rule == TARGET_RATE:
+        return rate_threshold(memory, stored, target)
+    if rule == TARGET_ACCURACY:
+        return accurate_threshold(memory, stored, target)
+    return cheapest_threshold(memory, stored, target)
+
+
+@helper
+def judge(floats, ints, work, by_relsim, best, p, found):
+    """Return the certainty of a label; -1 before two classes are known."""
+    if not by_relsim:
+        return p[best]
+    near, other, winner, runner_up = closest_two(ints, work)
+    if runner_up < 0:
+        return -1.0
+    relsim = relative_difference(near, other)
+    found[OUT_RELSIM], found[OUT_DISTANCE] = relsim, near
+    return relsim if winner == best else 0.0
+
+
+@helper
+def separate(floats, ints, work, found):
+    """Return the distance between the two closest prototypes; needed only for rejections."""
+    _, _, winner, runner_up = closest_two(ints, work)
+    found[OUT_SEPARATION] = separation(floats, ints, work, winner, runner_up)
+
+
+@helper
+def likeliest(p, known):
+    best = 0
+    for c in range(1, known):
+        if p[c] > p[best]:
+            best = c
+    return best
+
+
+@helper
+def opinion(work, ints, logs, place, no_past, windowed, known, out):
+    """Return the likeliest class, over the window if there is one; probabilities in `out`."""
+    p = views.probabilities(work, ints)[:known]
+    if windowed:
+        return combine(logs[place] if place >= 0 else no_past, p, out)
+    for c in range(known):
+        out[c] = p[c]
+    return likeliest(out, known)
+
+
+@kernel(
+    "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, int64, "
+    "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], float64[::1], float64[::1], "
+    "float64[:, ::1], int64[::1], float64[::1], int64[::1], int64[::1], int64[::1], "
+    "float64[:, ::1], float64[:, ::1])"
+)
+def step_batch(
+    floats,
+    ints,
+    work,
+    rows,
+    kinds,
+    start,
+    end,
+    places,
+    fresh,
+    logs,
+    counts,
+    settings,
+    thresholds,
+    memory,
+    seen,
+    scratch,
+    codes,
+    verdicts,
+    versions,
+    found,
+    probabilities,
+):
+    """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
+
+    `kinds` are class numbers, UNLABELLED or AGAIN. `places` are the window slots of the devices, -1
+    for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class; `memory` and
+    `seen` belong to an adaptive threshold.
+    """
+    by_relsim = settings[CERTAINTY] == RELSIM
+    windowed = settings[WINDOWED] == 1.0
+    rule = int(settings[RULE])
+    moving = inf
+    no_past = np.zeros((1, 1))
+    stale = True
+    x = views.reading(work, ints)
+    for k in range(start, end):
+        known = ints[at.N_CLASSES]
+        for i in range(x.shape[0]):
+            x[i] = rows[k, i]
+        measure(floats, ints, work, x, has_gaps(ints, x))
+        to_probabilities(floats, ints, work)
+        cache_prediction(ints, work, x)
+        place = -1 if fresh[k] == 1 else places[k]
+        best = opinion(work, ints, logs, place, no_past, windowed, known, probabilities[k])
+        certainty = judge(floats, ints, work, by_relsim, best, probabilities[k], found[k])
+        if rule == FIXED:
+            threshold = thresholds[best]
+        else:
+            if stale:
+                moving = adaptive_threshold(rule, memory, seen[0], settings[TARGET])
+                stale = False
+            threshold = moving
+        codes[k] = best
+        versions[k] = ints[at.SAMPLES]
+        found[k, OUT_CERTAINTY] = max(certainty, 0.0)
+        found[k, OUT_THRESHOLD] = threshold
+        verdicts[k] = ACCEPTED
+        if certainty < 0.0:
+            verdicts[k] = NO_MODEL
+        elif not certainty >= threshold:
+            verdicts[k] = REJECTED
+            if by_relsim:
+                separate(floats, ints, work, found[k])
+        if kinds[k] == DUPLICATE:
+            continue
+        p = views.probabilities(work, ints)
+        for c in range(known):
+            scratch[c] = p[c]
+        if kinds[k] >= 0 and learn_row(floats, ints, work, x, kinds[k]) == at.NEEDS_SLOT:
+            return k
+        if windowed:
+            window = logs[places[k]]
+            if fresh[k] == 1:
+                window[:, :] = 0.0
+                counts[places[k]] = 0
+            advance(window, scratch[:known])
+            counts[places[k]] = min(counts[places[k]] + 1, logs.shape[1] - 1)
+        if rule != FIXED and certainty >= 0.0 and (kinds[k] >= 0 or rule == TARGET_RATE):
+            remember(memory, seen[0], certainty, 1.0 if best == kinds[k] else 0.0)
+            seen[0] += 1
+            stale = True
+    return end

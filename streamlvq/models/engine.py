@@ -1,0 +1,357 @@
+"""`ModelState`: named views of the flat arrays that the kernels work on."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from streamlvq.arrays import Floats, Ints, Rows
+from streamlvq.kernels import layout as at
+
+
+class ArraySection(NamedTuple):
+    """Position, shape and initial value of one named array."""
+
+    number: int
+    sizes: tuple[int, ...]
+    start: float
+    columns: tuple[int, ...] = ()  # dimensions that are the same in every model
+
+
+ARRAY_SECTIONS = {
+    "mean": ArraySection(at.MEAN, (at.N_FEATURES,), 0.0),
+    "variance": ArraySection(at.VARIANCE, (at.N_FEATURES,), 0.0),
+    "peak": ArraySection(at.MAX_DEVIATION, (at.N_FEATURES,), 0.0),
+    "weight": ArraySection(at.WEIGHT, (at.N_FEATURES,), 0.0),
+    "inverse": ArraySection(at.INVERSE, (at.N_FEATURES,), 0.0),
+    "w": ArraySection(at.W, (at.PROTOTYPE_CAPACITY, at.N_FEATURES), np.nan),
+    "w_moment": ArraySection(at.W_MOMENT, (at.PROTOTYPE_CAPACITY, at.N_FEATURES), 0.0),
+    "usefulness": ArraySection(at.USEFULNESS, (at.PROTOTYPE_CAPACITY,), 0.0),
+    "wins": ArraySection(at.WINS, (at.PROTOTYPE_CAPACITY,), 0.0),
+    "born": ArraySection(at.BORN, (at.PROTOTYPE_CAPACITY,), 0.0),
+    "rate": ArraySection(at.RATE, (at.PROTOTYPE_CAPACITY,), 0.0),
+    "omega": ArraySection(at.OMEGA, (at.METRICS, at.METRIC_RANK, at.N_FEATURES), 0.0),
+    "row_moment": ArraySection(at.ROW_MOMENT, (at.METRICS, at.METRIC_RANK), 0.0),
+    "column_moment": ArraySection(at.COLUMN_MOMENT, (at.METRICS, at.N_FEATURES), 0.0),
+    "total_moment": ArraySection(at.TOTAL_MOMENT, (at.METRICS,), 0.0),
+    "start": ArraySection(at.START, (at.METRIC_RANK, at.N_FEATURES), 0.0),
+    "class_count": ArraySection(at.CLASS_COUNT, (at.CLASS_CAPACITY,), 0.0),
+    "class_weight": ArraySection(at.CLASS_WEIGHT, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
+    "class_mean": ArraySection(at.CLASS_MEAN, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
+    "class_variance": ArraySection(at.CLASS_VARIANCE, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
+    "buffer_x": ArraySection(at.BUFFER_X, (at.BUFFER, at.N_FEATURES), np.nan),
+    "buffer_margin": ArraySection(at.BUFFER_MARGIN, (at.BUFFER,), 0.0),
+    "platt": ArraySection(at.PLATT, (at.PAIRS,), 0.0, (at.PLATT_COUNT,)),
+    "label": ArraySection(at.LABEL, (at.PROTOTYPE_CAPACITY,), -1),
+    "class_size": ArraySection(at.CLASS_SIZE, (at.CLASS_CAPACITY,), 0),
+    "buffer_y": ArraySection(at.BUFFER_Y, (at.BUFFER,), 0),
+    "buffer_right": ArraySection(at.BUFFER_RIGHT, (at.BUFFER,), -1),
+    "buffer_wrong": ArraySection(at.BUFFER_WRONG, (at.BUFFER,), -1),
+}
+WORK_SIZES = (at.N_FEATURES, at.CLASS_CAPACITY, at.METRIC_RANK, at.PROTOTYPE_CAPACITY, at.PAIRS)
+FIXED_SIZES = {
+    "parameters": (at.PARAMETERS, at.PARAMETER_COUNT),
+    "calibration": (at.CALIBRATION, at.CALIBRATION_COUNT),
+}
+
+
+class ModelState:
+    """Everything that a model has learnt.
+
+    `floats`, `ints` and `work` are passed to the kernels; `state["w"]` is a view of one section.
+    """
+
+    def __init__(self, header: Ints) -> None:
+        self.ints: Ints = np.zeros(at.HEADER_SIZE, np.int64)
+        self.ints[: at.SECTION_STARTS] = header[: at.SECTION_STARTS]
+        float_size, int_size = 0, at.HEADER_SIZE
+        for name in (*FIXED_SIZES, *ARRAY_SECTIONS):
+            number, shape = self._section(name)
+            if number < at.FLOAT_SECTIONS:
+                self.ints[at.SECTION_STARTS + number] = float_size
+                float_size += math.prod(shape)
+            else:
+                self.ints[at.SECTION_STARTS + number] = int_size
+                int_size += math.prod(shape)
+        self.ints = np.concatenate([self.ints, np.zeros(int_size - at.HEADER_SIZE, np.int64)])
+        self.floats: Floats = np.zeros(float_size)
+        for name, section in ARRAY_SECTIONS.items():
+            self[name][...] = section.start
+        self._allocate_work()
+
+    def _allocate_work(self) -> None:
+        sizes = [int(self.ints[k]) for k in WORK_SIZES]
+        # A bytearray: `struct.pack_into` is twice as fast on it as on an array.
+        self.buffer = bytearray(8 * at.work_size(*sizes))
+        self.work: Floats = np.frombuffer(self.buffer, np.float64)
+
+    def forget_answer(self) -> None:
+        """Drop the cached prediction, see `kernels.answers`."""
+        sizes = [
+            int(self.ints[k])
+            for k in (at.N_FEATURES, at.CLASS_CAPACITY, at.METRIC_RANK, at.PROTOTYPE_CAPACITY)
+        ]
+        self.work[at.answer_start(*sizes)] = 0.0
+
+    def _section(self, name: str) -> tuple[int, tuple[int, ...]]:
+        """Return number and shape of a section."""
+        if name in FIXED_SIZES:
+            number, length = FIXED_SIZES[name]
+            return number, (length,)
+        section = ARRAY_SECTIONS[name]
+        sizes = tuple(int(self.ints[size]) for size in section.sizes)
+        return section.number, sizes + section.columns
+
+    def __getitem__(self, name: str) -> Any:
+        number, shape = self._section(name)
+        data = self.floats if number < at.FLOAT_SECTIONS else self.ints
+        start = int(self.ints[at.SECTION_STARTS + number])
+        return data[start : start + math.prod(shape)].reshape(shape)
+
+    def size(self, which: int) -> int:
+        """Return a size, switch or counter of the header, see `layout`."""
+        return int(self.ints[which])
+
+    def resized(self, sizes: dict[int, int]) -> ModelState:
+        """Return a copy with larger capacities; new entries have their initial value."""
+        header = self.ints[: at.SECTION_STARTS].copy()
+        for which, value in sizes.items():
+            header[which] = value
+        larger = ModelState(header)
+        for name in (*FIXED_SIZES, *ARRAY_SECTIONS):
+            old = self[name]
+            larger[name][tuple(slice(0, n) for n in old.shape)] = old
+        return larger
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"floats": self.floats, "ints": self.ints}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.floats, self.ints = state["floats"], state["ints"]
+        self._allocate_work()
+
+
+COMPILE_NOTICE_SECONDS = 3.0  # seconds; loading from the cache takes less than one
+COMPILE_NOTICE = "compiling the kernels, once for this installation: one to two minutes"
+_LOG = logging.getLogger("streamlvq")
+
+
+@functools.cache
+def kernels() -> ModuleType:
+    """Return the kernels, imported on first use because compiling them takes a while."""
+    notice = threading.Timer(COMPILE_NOTICE_SECONDS, _LOG.warning, [COMPILE_NOTICE])
+    notice.daemon = True
+    notice.start()
+    try:
+        from streamlvq.kernels import prototypes  # noqa: PLC0415
+    finally:
+        notice.cancel()
+    Engine.learn_kernel = staticmethod(prototypes.learn)
+    Engine.predict_kernel = staticmethod(prototypes.predict)
+    return prototypes
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Fixed properties of a model: everything that learning does not change."""
+
+    rule: int
+    kind: int
+    local: bool
+    rank: int | None
+    standardize: bool
+    buffer: int
+    initial: int
+    seed: int
+
+    def rows(self, features: int) -> int:
+        """Return the number of rows of a metric for this many features."""
+        if self.kind == at.MATRIX:
+            return min(self.rank or features, features)
+        return 1 if self.kind == at.DIAGONAL else 0
+
+    def metrics(self, slots: int) -> int:
+        """Return the number of metrics for this prototype capacity."""
+        if self.rule == at.RULE_PAIRWISE:
+            return slots // 2
+        if self.kind == at.EUCLIDEAN:
+            return 0
+        return slots if self.local else 1
+
+    def metric_of(self, prototype: int) -> int:
+        """Return the index of the metric that a prototype uses."""
+        if self.rule == at.RULE_PAIRWISE:
+            return prototype // 2
+        return prototype if self.local else 0
+
+    def room(self, classes: int) -> dict[int, int]:
+        """Return the sizes that depend on the class capacity."""
+        sizes = {at.CLASS_CAPACITY: classes}
+        if self.rule == at.RULE_PAIRWISE:
+            pairs = classes * (classes - 1) // 2
+            sizes |= {at.PAIRS: pairs, at.PROTOTYPE_CAPACITY: 2 * pairs, at.METRICS: pairs}
+        return sizes
+
+    def start_metric(self, features: int) -> Floats:
+        """Return the initial metric: equal weights, or a random projection if the rank is low."""
+        rows = self.rows(features)
+        if self.kind == at.DIAGONAL:
+            start = np.ones((1, features))
+        elif rows >= features:
+            start = np.eye(features)
+        else:
+            gaussian = np.random.default_rng(self.seed).standard_normal((features, rows))
+            start = np.linalg.qr(gaussian)[0].T
+        return np.ascontiguousarray(start / max(float(np.linalg.norm(start)), 1e-300))
+
+
+class Engine:
+    """Model arrays with the operations that learn from vectors and predict them."""
+
+    # The two kernels that run for each reading. They are class attributes because River would
+    # count a compiled function in an instance as memory of the model.
+    learn_kernel: ClassVar[Callable[..., int]]
+    predict_kernel: ClassVar[Callable[..., int]]
+
+    def __init__(self, spec: ModelSpec, features: int, temperature: float) -> None:
+        self.spec = spec
+        header = np.zeros(at.SECTION_STARTS, np.int64)
+        header[at.N_FEATURES] = features
+        header[at.RULE] = spec.rule
+        header[at.METRIC_KIND] = spec.kind
+        header[at.STANDARDIZE] = spec.standardize
+        header[at.PROTOTYPE_CAPACITY] = 4
+        header[at.METRICS] = spec.metrics(4)
+        for which, size in spec.room(4).items():
+            header[which] = size
+        header[at.METRIC_RANK] = spec.rows(features)
+        header[at.BUFFER] = spec.buffer
+        header[at.INITIAL] = spec.initial
+        header[at.RANDOM] = 1 + spec.seed % 2147483646
+        self._adopt(ModelState(header))
+        self.state["calibration"][at.TEMPERATURE] = temperature
+        self._start_metrics(0, 0)
+
+    def _adopt(self, state: ModelState) -> None:
+        """Switch to these arrays and keep direct references to them for the hot path."""
+        kernels()
+        self.state = state
+        self.floats, self.ints, self.work = state.floats, state.ints, state.work
+        self.memory = (self.floats, self.ints, self.work)
+        self.buffer = state.buffer
+        d, c = state.size(at.N_FEATURES), state.size(at.N_CLASSES)
+        self.probabilities = self.work[d : d + c]
+
+    def _start_metrics(self, old_rank: int, old_features: int) -> None:
+        """Initialise the new parts of all metrics and keep the learnt parts."""
+        d = self.state.size(at.N_FEATURES)
+        if self.spec.kind == at.EUCLIDEAN:
+            return
+        start = self.spec.start_metric(d)
+        self.state["start"][...] = start
+        for omega in self.state["omega"]:
+            learnt = omega[:old_rank, :old_features].copy()
+            omega[...] = start
+            size = np.linalg.norm(learnt)
+            if size > 0.0:
+                share = np.linalg.norm(start[:, :old_features])
+                omega[:, :old_features] = 0.0
+                omega[:old_rank, :old_features] = learnt * (share / size)
+                omega /= np.linalg.norm(omega)
+
+    @property
+    def known(self) -> int:
+        """Number of classes learnt."""
+        return self.state.size(at.N_CLASSES)
+
+    def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
+        """Set learning rates, switches and the like; allowed at any time."""
+        self.state.forget_answer()
+        for which, value in parameters.items():
+            self.floats[which] = value
+        for which, number in switches.items():
+            self.ints[which] = number
+
+    def add_features(self, count: int) -> None:
+        """Add columns for new features; they are missing (NaN) in existing prototypes."""
+        d, rank = self.state.size(at.N_FEATURES), self.state.size(at.METRIC_RANK)
+        sizes = {at.N_FEATURES: d + count, at.METRIC_RANK: self.spec.rows(d + count)}
+        self._adopt(self.state.resized(sizes))
+        self.ints[at.GAPS] += count * self.state.size(at.N_PROTOTYPES)
+        self._start_metrics(rank, d)
+
+    def make_room_for_classes(self, count: int) -> None:
+        """Double the class capacity until it holds this many."""
+        capacity = self.state.size(at.CLASS_CAPACITY)
+        while capacity < count:
+            capacity *= 2
+        if capacity > self.state.size(at.CLASS_CAPACITY):
+            self._adopt(self.state.resized(self.spec.room(capacity)))
+
+    def make_room_for_rehearsal(self, samples: int) -> None:
+        """Add a rehearsal buffer to a model that was built without one."""
+        if self.state.size(at.BUFFER) == 0 and samples > 0:
+            self._adopt(self.state.resized({at.BUFFER: samples}))
+
+    def make_room_for_prototypes(self) -> None:
+        """Double the prototype capacity."""
+        slots = 2 * self.state.size(at.PROTOTYPE_CAPACITY)
+        sizes = {at.PROTOTYPE_CAPACITY: slots, at.METRICS: self.spec.metrics(slots)}
+        old = self.state.size(at.METRICS)
+        self._adopt(self.state.resized(sizes))
+        if self.spec.local:
+            self.state["omega"][old:] = self.state["start"]
+
+    def learn(self, c: int) -> int:
+        """Learn the reading in `buffer`; return 0, or 1 + the index of an infinite feature."""
+        status = self.learn_kernel(*self.memory, c)
+        while status == at.NEEDS_SLOT:
+            x = self.work[: self.state.size(at.N_FEATURES)].copy()
+            self.make_room_for_prototypes()
+            self.work[: len(x)] = x
+            status = self.learn_kernel(*self.memory, c)
+        return status
+
+    def learn_rows(self, rows: Rows, classes: Ints, before: Rows | None = None) -> None:
+        """Learn rows in order; they must be free of infinities.
+
+        `before` (rows x classes) receives the probabilities of each sample before it is learnt.
+        """
+        assert len(rows) == len(classes), "kernels check no bounds"
+        if before is None:
+            before = np.empty((0, 0))
+        done = 0
+        while done < len(rows):
+            done = kernels().learn_array(*self.memory, rows, classes, done, before)
+            if done < len(rows):
+                self.make_room_for_prototypes()
+
+    def observe(self) -> int:
+        """Update the feature scales with the reading in `buffer`; return a status as `learn`."""
+        status: int = kernels().observe_reading(*self.memory)
+        return status
+
+    def predict_rows(self, rows: Rows) -> Rows:
+        """Return class probabilities, one row per reading."""
+        out = np.empty((len(rows), self.known))
+        kernels().predict_array(self.floats, self.ints, self.work, rows, out)
+        return out
+
+    def classes_changed(self) -> None:
+        """Refresh `probabilities`; call it after a class was added."""
+        self._adopt(self.state)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"spec": self.spec, "state": self.state}
+
+    def __setstate__(self, saved: dict[str, object]) -> None:
+        self.spec = saved["spec"]  # type: ignore[assignment]
+        self._adopt(saved["state"])  # type: ignore[arg-type]

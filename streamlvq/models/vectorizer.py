@@ -1,0 +1,186 @@
+"""Convert readings (dictionaries, data frames, arrays) to the vectors that kernels work on.
+
+Absent, None and NaN all mean *missing* and become NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.arrays import Reading, Rows
+from streamlvq.kernels.layout import LARGEST_VALUE
+
+EXPECTED_NUMBER = f"expected a finite number of at most {LARGEST_VALUE:g}"
+
+
+def name_order(names: Iterable[Hashable]) -> list[Hashable]:
+    """Sort names of mixed types; the result does not depend on their original order."""
+    return sorted(names, key=lambda n: (isinstance(n, str), n if isinstance(n, int) else 0, str(n)))
+
+
+def to_number(name: Hashable, value: Any) -> float:
+    """Return the value of a feature as a float; NaN if it is missing."""
+    if value is None:
+        return math.nan
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"feature {name!r}: expected a number, got {value!r}: convert it first")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"feature {name!r}: expected a number, got {value!r}") from error
+
+
+class ColumnOrder(NamedTuple):
+    """Column order that brings an array with these names into the order of a vectorizer."""
+
+    names: tuple[Hashable, ...]
+    positions: npt.NDArray[np.int64]  # of the known names among the features
+    columns: npt.NDArray[np.int64]  # of these features among the names
+
+
+class Vectorizer:
+    """Converter from readings to vectors with a fixed order of features.
+
+    `width`, `pack` and `pick` are the fast path for a reading with exactly these features:
+    `pack(buffer, 0, *pick(reading))`.
+    """
+
+    def __init__(self, features: Sequence[Hashable]) -> None:
+        self.features = tuple(features)
+        self._index = {name: i for i, name in enumerate(self.features)}
+        self._familiar: Sequence[Hashable] = self.features  # last names found to be all known
+        self._column_order: ColumnOrder | None = None  # of the last names in another order
+        _distinct(list(self.features))
+        self._make_fast_path()
+
+    def _make_fast_path(self) -> None:
+        self.width = len(self.features)
+        self.pack = struct.Struct(f"{self.width}d").pack_into
+        self.pick: Callable[[Reading], tuple[Any, ...]]
+        if self.width == 1:
+            only = self.features[0]
+            self.pick = lambda x: (x[only],)
+        else:
+            self.pick = itemgetter(*self.features) if self.features else lambda x: ()
+
+    @staticmethod
+    def check_mapping(x: Any) -> None:
+        """Raise TypeError unless x is a mapping."""
+        if not isinstance(x, Mapping):
+            raise TypeError(
+                f"expected a dictionary of features, got {x!r}; for a list of values make one with "
+                f"dict(zip(names, values))"
+            )
+
+    def knows_all(self, names: Sequence[Hashable]) -> bool:
+        """Return True if all these features are known; fast for the same names as last time."""
+        if names == self._familiar:
+            return True
+        if all(name in self._index for name in names):
+            self._familiar = names
+            return True
+        return False
+
+    def unknown(self, x: Reading) -> list[Hashable]:
+        """Return the unknown features of a reading, sorted."""
+        return name_order(name for name in x if name not in self._index)
+
+    def vector(self, x: Reading) -> list[float]:
+        """Return the values of a reading slowly; missing ones are NaN, unknown ones ignored."""
+        return [to_number(name, x.get(name)) for name in self.features]
+
+    def fill(self, buffer: bytearray, x: Reading) -> None:
+        """Write a reading to the start of a buffer."""
+        self.check_mapping(x)
+        if len(x) == self.width:
+            try:
+                self.pack(buffer, 0, *self.pick(x))
+            except (KeyError, struct.error, TypeError, OverflowError):
+                pass  # other features, None or not a number: take the slow path
+            else:
+                return
+        self.pack(buffer, 0, *self.vector(x))
+
+    def arrange(self, rows: Rows, names: Sequence[Hashable]) -> Rows:
+        """Return columns in the order of the features: missing ones NaN, unknown ones dropped."""
+        names = tuple(names)
+        if names == self.features:
+            return rows
+        order = self._column_order
+        if order is None or order.names != names:
+            order = self._column_order = self._find_order(names)
+        known = rows.take(order.columns, axis=1)
+        if len(order.columns) == self.width:
+            return known
+        out = np.full((len(rows), self.width), np.nan)
+        out[:, order.positions] = known
+        return out
+
+    def _find_order(self, names: tuple[Hashable, ...]) -> ColumnOrder:
+        column = {name: k for k, name in enumerate(names)}
+        positions = [k for k, name in enumerate(self.features) if name in column]
+        columns = [column[self.features[k]] for k in positions]
+        return ColumnOrder(names, np.array(positions, np.int64), np.array(columns, np.int64))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vectorizer, (self.features,)
+
+
+def dictionary_maker(keys: Sequence[Hashable]) -> Callable[..., dict[Any, float]]:
+    """Return a function from values to a dictionary with these keys.
+
+    Generated as one dict display, because that takes half the time of `dict(zip(...))`, which
+    would take as long as converting a reading to a vector.
+    """
+    values = ", ".join(f"v{i}" for i in range(len(keys)))
+    entries = ", ".join(f"k{i}: v{i}" for i in range(len(keys)))
+    names = {f"k{i}": key for i, key in enumerate(keys)}
+    return eval(f"lambda {values}: {{{entries}}}", names)  # type: ignore[no-any-return]
+
+
+def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Hashable] | None]:
+    """Return a batch as an array and its column names (None if it has none).
+
+    Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array.
+    """
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+        return _writable(X.to_numpy(dtype=np.float64, na_value=np.nan)), _distinct(names)
+    if not isinstance(X, np.ndarray) and len(X) > 0 and isinstance(X[0], Mapping):
+        names = name_order({name for x in X for name in x})
+        vectorizer = Vectorizer(names)
+        return np.array([vectorizer.vector(x) for x in X], np.float64), names
+    rows = _writable(np.asarray(X, dtype=np.float64))
+    if rows.ndim != 2:
+        raise ValueError(f"expected a two-dimensional array, got shape {rows.shape}")
+    if features is not None and len(features) != rows.shape[1]:
+        raise ValueError(f"expected {rows.shape[1]} feature names, got {len(features)}")
+    return rows, None if features is None else _distinct(list(features))
+
+
+def _writable(rows: Rows) -> Rows:
+    """Return a writable C array: kernel signatures exclude read-only arrays."""
+    return np.require(rows, np.float64, ["C", "W"])
+
+
+def _distinct(names: list[Hashable]) -> list[Hashable]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected distinct feature names, got {names!r}")
+    return names
+
+
+def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
+    """Raise ValueError if a batch holds a value that is infinite or too large."""
+    bad = np.abs(rows) > LARGEST_VALUE
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"feature {names[column]!r} of row {row}: {EXPECTED_NUMBER}, got {rows[row, column]}"
+        )

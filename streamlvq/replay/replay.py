@@ -1,0 +1,526 @@
+"""From a log to the events of a monitor."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import streamlvq
+from streamlvq.arrays import Rows
+from streamlvq.config import Config, Fields
+from streamlvq.connect import Message, open_log
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Decisions, DedupWindow, Event, LateLabel, Readings, Refused
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder, encode_decisions, group_of
+from streamlvq.replay.report import Report, make_report
+from streamlvq.replay.statistics import Statistics
+from streamlvq.text import number, percent, suggestion
+
+
+class LogBatch(NamedTuple):
+    """What a batch of a log holds."""
+
+    events: list[Event]
+    refused: list[Refused]
+
+
+class LogReader:
+    """The events of a log, decoded as the daemon would decode them.
+
+    Parameters
+    ----------
+    path
+        The log.
+    config
+        Says where things are in its rows or payloads.
+    format
+        Which kind of log it is; None to find out.
+    limit
+        Readings to stop after; None for all.
+
+    """
+
+    def __init__(
+        self, path: str | Path, config: Config, format: str | None = None, limit: int | None = None
+    ) -> None:
+        self.path, self.limit = Path(path), limit
+        self.log = open_log(self.path, config.readings, format)
+        self._decoder = Decoder(config) if self.log.holds_messages else None
+        # JSONL has no topics: nobody received it
+        received = self.log.holds_messages and self.log.format != "jsonl"
+        self.look = LogInspector(config.readings, received)
+        self._group_of = None if config.model.per == "all" else group_of(config)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes read so far, and in all."""
+        return self.log.progress
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know about how it was read."""
+        found: list[str] = list(self.log.notes)
+        if self.path.is_file() and not self.path.stat().st_size:
+            found.append("the file is empty")
+        return [*found, *self.look.notes()]
+
+    def batches(self) -> Iterator[Sequence[Message] | Readings]:
+        """What the log gives, not decoded; the log is closed at the end."""
+        try:
+            while (batch := self.log.read()) is not None:
+                yield batch
+        finally:
+            self.log.close()
+
+    def __iter__(self) -> Iterator[LogBatch]:
+        left = self.limit
+        for batch in self.batches():
+            portion = self._portion(batch)
+            if left is not None:
+                portion = LogBatch(_first(portion.events, left), portion.refused)
+                left -= sum(len(e) for e in portion.events if isinstance(e, Readings))
+            for event in portion.events:
+                if isinstance(event, Readings):
+                    self.look.see(event)
+            yield portion
+            if left is not None and left <= 0:
+                return
+
+    def _portion(self, batch: Sequence[Message] | Readings) -> LogBatch:
+        refused = [Refused(0, "row", text) for text in self.log.refused]
+        if isinstance(batch, Readings):
+            if self._group_of is not None:  # rows have no topic that could say more
+                batch.groups = [self._group_of(device, {}) for device in batch.devices]
+            return LogBatch([batch], refused)
+        assert self._decoder is not None
+        decoded = self._decoder.decode(batch)
+        return LogBatch(decoded.events, [*refused, *_with_lines(decoded.refused, batch)])
+
+
+def _with_lines(refused: list[Refused], batch: Sequence[Message]) -> list[Refused]:
+    """With the numbers of their lines, which are the keys of messages in files."""
+    return [
+        one._replace(text=f"line {key}: {one.text}")
+        if isinstance(key := batch[one.source].key, int)
+        else one
+        for one in refused
+    ]
+
+
+def _first(events: list[Event], count: int) -> list[Event]:
+    """The events up to so many readings."""
+    kept: list[Event] = []
+    for event in events:
+        if count <= 0:
+            break
+        if isinstance(event, Readings):
+            event = event if len(event) <= count else head(event, count)
+            count -= len(event)
+        kept.append(event)
+    return kept
+
+
+def head(readings: Readings, count: int) -> Readings:
+    """The first ones."""
+    return readings.select(slice(0, count))
+
+
+INSPECTED_READINGS = 1000  # readings that are looked at closely
+MIN_RISES = 10  # that make a clock or a counter of what never falls
+ROLES = ("label", "time", "sequence")  # a reading without its device is refused
+
+
+class LogInspector:
+    """Looks at readings as they pass.
+
+    Parameters
+    ----------
+    fields
+        What the configuration says about them.
+    received
+        Whether the time of a reading that has none is when it was received.
+
+    Examples
+    --------
+
+    >>> import numpy as np
+    >>> from streamlvq.config import Fields
+    >>> from streamlvq.events import Readings
+    >>> from streamlvq.replay.replay import Look
+    >>> rows = np.array([[k, k % 3] for k in range(20)], float)
+    >>> look = Look(Fields(label="state"))
+    >>> look.see(Readings.of(["t", "x"], rows))
+    >>> look.features
+    ['t', 'x']
+    >>> for note in look.notes():
+    ...     print(note)
+    no reading had 'state': is --label right?
+    't' was learnt, but only ever rises: is 't' the time? name it with --time
+
+    """
+
+    def __init__(self, fields: Fields, received: bool = False) -> None:
+        self.fields, self.received = fields, received
+        self._features: dict[str, None] = {}
+        self._absent = [role for role in ROLES if getattr(fields, role) is not None]
+        self._first: dict[tuple[str, ...], list[tuple[Rows, list[str]]]] = {}
+        self._seen = 0
+
+    @property
+    def features(self) -> list[str]:
+        """Those that some reading had."""
+        return list(self._features)
+
+    def see(self, readings: Readings) -> None:
+        """Look at some more."""
+        if not len(readings):
+            return
+        self._features.update(dict.fromkeys(readings.features))
+        if self._absent:
+            self._absent = [role for role in self._absent if not self._has(readings, role)]
+        if self._seen < INSPECTED_READINGS:
+            left = INSPECTED_READINGS - self._seen
+            part = readings.rows[:left], readings.devices[:left]
+            self._first.setdefault(readings.features, []).append(part)
+            self._seen += len(readings)
+
+    def _has(self, readings: Readings, role: str) -> bool:
+        if role == "time" and self.received:
+            # Such times say nothing, but whoever has a time or a number can come twice.
+            return self.fields.sequence is not None or DedupWindow.RECENT in readings.dedup_windows
+        column: Sequence[object] = getattr(readings, f"{role}s")
+        return any(value is not None for value in column)
+
+    def notes(self) -> list[str]:
+        """What looks like a mistake."""
+        if not self._seen:
+            return []
+        return [*map(self._note_absent, self._absent), *map(self._note_rising, self.rising()[:3])]
+
+    def _note_absent(self, role: str) -> str:
+        name = getattr(self.fields, role)
+        hint = suggestion(name, self._features) or f": is --{role} right?"
+        return f"no reading had {name!r}{hint}"
+
+    def _note_rising(self, name: str) -> str:
+        if self.fields.time is None:
+            ask = f"is {name!r} the time? name it with --time"
+        elif self.fields.sequence is None:
+            ask = f"is {name!r} a counter? name it with --sequence"
+        else:
+            ask = "if it is a clock or a counter, leave it out by naming the others with --feature"
+        return f"{name!r} was learnt, but only ever rises: {ask}"
+
+    def rising(self) -> list[str]:
+        """The features that never fall in the first readings of any device, but often rise.
+
+        Whoever named the features meant them.
+        """
+        if self.fields.features is not None:
+            return []
+        found: dict[str, None] = {}
+        for features, parts in self._first.items():
+            rows = np.concatenate([part[0] for part in parts])
+            devices = np.array([device for part in parts for device in part[1]])
+            found.update(dict.fromkeys(np.array(features)[_rising(rows, devices)].tolist()))
+        return list(found)
+
+
+def _rising(rows: Rows, devices: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+    """Whether each column is such."""
+    order = np.argsort(devices, kind="stable")
+    same = devices[order][1:] == devices[order][:-1]
+    steps = np.diff(rows[order], axis=0)[same]
+    rises = (steps > 0).sum(axis=0)
+    rising: npt.NDArray[np.bool_] = ~(steps < 0).any(axis=0) & (
+        rises >= max(MIN_RISES, len(steps) / 10)
+    )
+    return rising
+
+
+def replay(
+    log: str | Path,
+    config: Config | None = None,
+    *,
+    format: str | None = None,
+    limit: int | None = None,
+    learn: bool = True,
+    monitor: Monitor | None = None,
+    decisions: str | Path | None = None,
+    progress: bool | None = None,
+) -> Report:
+    """Show a recorded log to a monitor, as if it happened now, and report how good it was.
+
+    Decoder and monitor are those of the daemon: the same readings give the same decisions.
+
+    Parameters
+    ----------
+    log
+        The file.
+    config
+        As of the daemon; defaults if None.
+    format
+        Which kind of log it is; None to find out.
+    limit
+        Readings to stop after.
+    learn
+        Whether labels are learnt; if not, they are only compared with the decisions.
+    monitor
+        One that knows something already; it goes on from there and is changed.
+    decisions
+        A file to write every decision to, a line of JSON each, as the daemon publishes it.
+    progress
+        Whether to show a bar; None: if a person is looking.
+
+    Examples
+    --------
+
+    >>> import pathlib, tempfile
+    >>> from streamlvq.config import Config, ModelSection, ReadingsSection
+    >>> from streamlvq.replay import replay
+
+    >>> rows = [f"{t},{t % 7 + 20 * (t % 2)},{'hot' if t % 2 else 'cold'}" for t in range(200)]
+    >>> log = pathlib.Path(tempfile.mkdtemp()) / "oven.csv"
+    >>> size = log.write_text("\\n".join(["t,temperature,state", *rows]))
+    >>> config = Config(readings=ReadingsSection(label="state", time="t"),
+    ...                 model=ModelSection(type="GLVQ"))
+    >>> report = replay(log, config)
+    >>> report.readings, report.accuracy, report.confusion.labels
+    (200, 0.99, ['cold', 'hot'])
+
+    """
+    settings = Config() if config is None else config
+    feed = LogReader(log, settings, format, limit)
+    run = ReplayRun(settings, monitor, learn)
+    run.start()
+    with calm_collector(), Bar(feed, progress) as bar, DecisionWriter(decisions) as file:
+        for portion in feed:
+            for made in run.step(portion):
+                file.write(made)
+            bar.update(run.statistics)
+    report = run.report(str(log), feed.log.format, feed.look.features, feed.notes)
+    if file.error is not None:
+        raise UnwrittenError(file.error, report) from file.error
+    return report
+
+
+class UnwrittenError(StreamLVQError):
+    """Decisions could not be written, but the replay went on to its end: `report` has it all.
+
+    Parameters
+    ----------
+    error
+        Why.
+    report
+        What came of the replay.
+
+    """
+
+    def __init__(self, error: OSError, report: Report) -> None:
+        super().__init__(error.strerror or str(error))
+        self.report = report
+
+
+class ReplayRun:
+    """A monitor whose decisions are counted.
+
+    Parameters
+    ----------
+    config
+        As of the daemon.
+    monitor
+        One that knows something already; a new one if None.
+    learn
+        Whether labels are learnt.
+
+    """
+
+    def __init__(self, config: Config, monitor: Monitor | None = None, learn: bool = True) -> None:
+        self.config, self.learn = config, learn
+        self.monitor = Monitor(config) if monitor is None else monitor
+        labels = config.labels
+        self.statistics = Statistics(
+            wait=0 if labels is None else labels.wait,
+            by_sequence=labels is not None and labels.sequence is not None,
+        )
+        self._start = time.perf_counter(), time.process_time()
+
+    def start(self) -> None:
+        """Compile, which may take a while the first time, and start the clock."""
+        self.monitor.compile()
+        self._start = time.perf_counter(), time.process_time()
+
+    def step(self, portion: LogBatch) -> list[Decisions]:
+        """Show events to the monitor; gives its decisions."""
+        self.statistics.refuse(portion.refused)
+        made = []
+        for event in portion.events:
+            if isinstance(event, LateLabel):
+                self._late(event)
+            else:
+                made.append(self._decide(event))
+        return made
+
+    def _decide(self, readings: Readings) -> Decisions:
+        truths = readings.labels
+        if not self.learn:
+            readings = replace(readings, labels=[None] * len(readings))
+        outcome = self.monitor.step(readings)
+        assert outcome.decisions is not None
+        if not self.learn and outcome.refused:  # the others are still in order
+            bad = {one.source for one in outcome.refused}
+            pairs = zip(truths, readings.sources, strict=True)
+            truths = [y for y, source in pairs if source not in bad]
+        self._count(outcome)
+        self.statistics.add(outcome.decisions, None if self.learn else truths)
+        return outcome.decisions
+
+    def _late(self, late: LateLabel) -> None:
+        if self.learn:
+            outcome = self.monitor.step(late)
+            self._count(outcome)
+            if outcome.refused or outcome.duplicates:
+                return
+        self.statistics.add_late(late)
+
+    def _count(self, outcome: Any) -> None:
+        self.statistics.refuse(outcome.refused)
+        self.statistics.learnt += outcome.learnt
+        self.statistics.duplicates += outcome.duplicates
+
+    def report(
+        self, log: str, format: str, features: Sequence[str] = (), notes: Sequence[str] = ()
+    ) -> Report:
+        """What came of it so far."""
+        wall, cpu = self._start
+        return make_report(
+            self.statistics,
+            streamlvq=streamlvq.__version__,
+            log=log,
+            format=format,
+            model=describe(self.config),
+            features=list(features),
+            notes=list(notes),
+            learning=self.learn,
+            cpu_seconds=time.process_time() - cpu,
+            wall_seconds=time.perf_counter() - wall,
+        )
+
+
+def describe(config: Config) -> str:
+    """The chain in one line: `LGMLVQ(rank=8), windows of 5, relsim rejector (target_rate=0.1)`."""
+    given = ", ".join(f"{name}={value!r}" for name, value in config.model.parameters.items())
+    parts = [f"{config.model.type}({given})"]
+    if config.model.per != "all":
+        parts[0] += f" per {config.model.per}"
+    if config.integrator is not None:
+        parts.append(f"windows of {config.integrator.window}")
+    if config.rejector is not None:
+        wanted = ("threshold", "target_rate", "target_accuracy", "reject_cost")
+        aims = [f"{name}={v!r}" for name in wanted if (v := getattr(config.rejector, name))]
+        parts.append(f"{config.rejector.type} rejector ({', '.join(aims) or 'default aim'})")
+    return ", ".join(parts)
+
+
+@contextmanager
+def calm_collector() -> Iterator[None]:
+    """Let Python look for cyclic garbage seldom while many short-lived objects come and go.
+
+    They are no garbage of that kind, and looking at them again and again took a quarter of the
+    time.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+class DecisionWriter:
+    """Decisions as lines of JSON, as the daemon publishes them; nothing at all without a path.
+
+    A disk that is full ends the writing, not the replay: `error` says so.
+    """
+
+    def __init__(self, path: str | Path | None) -> None:
+        self.error: OSError | None = None
+        self._file: BinaryIO | None = None
+        if path is not None:
+            self._file = Path(path).open("wb")  # noqa: SIM115
+
+    def write(self, decisions: Decisions) -> None:
+        if self._file is not None and self.error is None:
+            try:
+                self._file.writelines(line + b"\n" for line in encode_decisions(decisions))
+            except OSError as error:
+                self.error = error
+
+    def __enter__(self) -> DecisionWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as failure:  # what was not written yet still cannot be
+                self.error = self.error or failure
+
+
+class Bar:
+    """A progress bar by bytes, with the rate in readings."""
+
+    def __init__(self, feed: LogReader, shown: bool | None, name: str = "replay") -> None:
+        from tqdm import tqdm  # noqa: PLC0415
+
+        self._feed, self._start = feed, time.perf_counter()
+        self._bar = tqdm(
+            total=feed.progress[1],
+            desc=name,
+            unit="B",
+            unit_scale=True,
+            leave=False,
+            disable=not (sys.stderr.isatty() if shown is None else shown),
+        )
+
+    def update(self, statistics: Statistics) -> None:
+        """How it goes."""
+        if self._bar.disable:
+            return
+        said = {} if statistics.accuracy is None else {"accuracy": percent(statistics.accuracy)}
+        self.move(statistics.readings, "readings", **said)
+
+    def move(self, count: int, unit: str, **said: str) -> None:
+        """So many so far; where in the file that is, the feed knows."""
+        if self._bar.disable:
+            return
+        rate = round(count / max(time.perf_counter() - self._start, 1e-9))
+        self._bar.set_postfix({f"{unit}/s": number(rate), **said}, refresh=False)
+        self._bar.update(self._feed.progress[0] - self._bar.n)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._bar.close()

@@ -1,0 +1,254 @@
+"""Monitoring role: decides on readings, learns from labels, loses nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamlvq.config import Config
+from streamlvq.connect import Message, Outgoing, Subscription
+from streamlvq.fleet.hub import HubRole
+from streamlvq.fleet.inbox import fleet_subscriptions
+from streamlvq.fleet.node import FleetNode
+from streamlvq.monitor import Monitor
+from streamlvq.monitor.files import load_start_model
+from streamlvq.payloads import Decoder
+from streamlvq.payloads.routing import DeviceTopics
+from streamlvq.role import Reload, ReloadError, Role, RoleStatus, Session, changed_keys
+from streamlvq.service.journal import JournalError, Received, Serve
+from streamlvq.service.processor import MessageProcessor
+from streamlvq.service.publisher import Publisher
+from streamlvq.service.reload import needs_reconnect, restart_keys
+from streamlvq.service.service import HOUSEKEEPING_SECONDS, ServiceContext
+from streamlvq.service.state_store import FolderLock, StateStore
+from streamlvq.service.systemd import StartupGuard
+
+log = logging.getLogger(__name__)
+
+COUNT_SECONDS = 1.0  # between two counts of devices and models
+JOURNAL_RETRY_MAX_SECONDS = 30.0  # between two attempts to write the journal
+
+
+class MonitoringRole:
+    """Makes messages durable, decides and learns, publishes, acknowledges; in this order.
+
+    Parameters
+    ----------
+    config
+        What to read, learn and publish.
+    context
+        What the service lends.
+    """
+
+    def __init__(self, config: Config, context: ServiceContext) -> None:
+        self.config, self.context = config, context
+        self.health, self.metrics = context.health, context.metrics
+        self.store = StateStore(config, self.health, self.metrics)
+        self.publisher = Publisher(config, self.metrics)
+        self.health.file = self.publisher.trouble
+        self.fleet: FleetNode | None = None
+        if config.fleet is not None:
+            self.fleet = FleetNode(config, self.store.folder, self.metrics.registry)
+        self._next_count = 0.0
+
+    def subscriptions(self, config: Config) -> list[Subscription]:
+        """Return the subscriptions to readings, labels and the fleet."""
+        return subscriptions(config)
+
+    # --- from start to end -----------------------------------------------------------------------
+
+    def start(self, session: Session) -> None:
+        """Compile the kernels, restore the monitor, join the fleet."""
+        log.info("making the kernels ready")
+        self.session = session
+        with StartupGuard(self.context.signals, self.context.notifier) as guard:
+            Monitor(self.config).compile()
+            guard.compiling = False
+            self.processor = self.store.restore(self.config, self._still_starting)
+        self._join_fleet()
+        self._count()
+
+    def _join_fleet(self) -> None:
+        if self.fleet is not None:
+            self.fleet.start(self.session, self)
+        elif self.monitor.serving("") is not None:
+            log.info("not in a fleet any more: our own model decides")
+            self.serve(None)
+
+    def _still_starting(self, progress: str) -> None:
+        log.info("reading the journal: %s", progress)
+        self.context.notifier.status(f"reading the journal: {progress}")
+        self.context.notifier.extend_timeout()
+
+    def stop(self) -> bool:
+        """Save the state; return False if neither snapshot nor journal has it."""
+        saved = self.store.save(self.monitor)
+        if not saved and not self.store.journaled:
+            log.error("left without a snapshot: what was learnt since the last one is lost")
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the files and release the state folder."""
+        self.publisher.close()
+        self.store.close()
+
+    @property
+    def monitor(self) -> Monitor:
+        """What decides and learns."""
+        return self.processor.monitor
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def handle(self, messages: Sequence[Message]) -> None:
+        """Let messages take effect, and acknowledge them only then."""
+        begin = time.monotonic()
+        if self.fleet is not None:
+            messages = self.fleet.handle(messages)
+            if not messages:
+                return
+        if not self._record(messages):
+            return  # asked to stop before they were durable; the broker still has them
+        result = self.processor.process(messages)
+        self.health.unsaved = True
+        if result.decisions:
+            self.health.reading = begin
+        self._publish(self.publisher.messages(result, messages))
+        self.session.link.acknowledge(messages)
+        self.metrics.batch.observe(len(messages))
+        self.metrics.latency.observe(time.monotonic() - begin)
+
+    def serve(self, model: bytes | None) -> bool:
+        """Decide with this snapshot from now on, also after a crash; None: with the local model.
+
+        Return False if the model cannot decide here. Raise `JournalError`, an OSError, if the
+        change cannot be made durable; then nothing has changed.
+        """
+        self.store.append(Serve("", model))
+        self.health.unsaved = True
+        return self.processor.serve("", model)
+
+    def _publish(self, outgoing: Sequence[Outgoing]) -> None:
+        """Send; whatever a link has against it, the messages have taken effect."""
+        try:
+            self.session.link.publish(outgoing)
+        except Exception as error:
+            self.metrics.publish_failures.inc()
+            log.error("a defect cost the output of a batch, please report it", exc_info=error)
+
+    def _record(self, messages: Sequence[Message]) -> bool:
+        """Make messages durable, however often it takes; return False if asked to stop."""
+        wait = HOUSEKEEPING_SECONDS
+        while True:
+            try:
+                self.store.append(Received(messages))
+            except JournalError as error:
+                self.metrics.journal_failures.inc()
+                self.health.journal = str(error)
+                log.error("%s; nothing is acknowledged until it works", error)
+            else:
+                if self.health.journal is not None:
+                    log.info("the journal works again")
+                self.health.journal = None
+                return True
+            if not self._pause(wait):
+                return False
+            wait = min(2 * wait, JOURNAL_RETRY_MAX_SECONDS)
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait without reading; return False if asked to stop. A snapshot may free disk space."""
+        end = time.monotonic() + seconds
+        while (now := time.monotonic()) < end:
+            if self.context.signals.leave:
+                return False
+            self.context.keep_alive(now)
+            self.store.tend(self.monitor, now)
+            time.sleep(min(HOUSEKEEPING_SECONDS, end - now))
+        return True
+
+    def announcements(self, session_lost: bool) -> Iterator[Outgoing]:
+        """Yield devices for Home Assistant, and what the fleet has to know of us."""
+        yield from self.publisher.announcements()
+        if self.fleet is not None:
+            yield from self.fleet.announcements(session_lost)
+
+    # --- housekeeping ----------------------------------------------------------------------------
+
+    def tend(self, now: float) -> None:
+        """Write snapshots, follow the fleet, leave counts behind."""
+        self.store.tend(self.monitor, now)
+        if now >= self._next_count:
+            self._count()
+        self.publisher.tend(now)
+        self.health.file = self.publisher.trouble
+        if self.fleet is not None:
+            self.fleet.tend(now)
+            self.health.fleet = self.fleet.metrics.problem()
+
+    def _count(self) -> None:
+        """Leave counts behind: another thread must not walk through what the loop changes."""
+        self.health.devices = self.monitor.devices
+        self.health.models = len(self.monitor.models())
+        self._next_count = time.monotonic() + COUNT_SECONDS
+
+    def status(self) -> RoleStatus:
+        """Return devices, models and the part in the fleet."""
+        fleet = None if self.fleet is None else self.fleet.metrics.record()
+        return RoleStatus(self.monitor.devices, len(self.monitor.models()), fleet)
+
+    # --- another configuration -------------------------------------------------------------------
+
+    def restart_keys(self, old: Config, new: Config) -> list[str]:
+        """Return the changed keys that cannot change while running."""
+        return restart_keys(old, new)
+
+    def prepare(self, new: Config) -> Reload:
+        """Make everything that a new configuration needs, without using it yet."""
+        old = self.config
+        # The journal must never hold messages that were read under another configuration.
+        if changed_keys(old, new) and not self.store.save(self.monitor):
+            raise ReloadError("the state could not be saved before the change")
+        decoder, publisher = Decoder(new), Publisher(new, self.metrics)
+        monitor = self.monitor
+        if old.rejector != new.rejector or old.labels != new.labels:
+            monitor = Monitor.restore(new, monitor.checkpoint(), load_start_model(new))
+            monitor.compile()
+        fleet = None if self.fleet is None else self.fleet.prepare_keys()
+        self.store.record_decoding(new)
+
+        def commit() -> None:
+            self.processor = MessageProcessor(decoder, monitor, self.processor.feature_check)
+            self.publisher.close()
+            self.publisher, self.config = publisher, new
+            self.store.change(new)
+            if fleet is not None and self.fleet is not None:
+                self.fleet.config = new
+                fleet.commit(reconnects)
+
+        notes = () if fleet is None else fleet.notes
+        reconnects = bool(notes) or needs_reconnect(old, new)
+        return Reload(commit, lambda: self.store.record_decoding(old), reconnects, notes)
+
+
+def subscriptions(config: Config) -> list[Subscription]:
+    """Return what a monitoring service subscribes to.
+
+    Examples
+    --------
+    >>> subscriptions(Config())
+    [Subscription(filter='sensors/+/readings', qos=1, always_retained=False)]
+
+    """
+    wanted = DeviceTopics(config).filters
+    readings = [Subscription(filter, qos) for filter, qos in wanted.items()]
+    return [*readings, *fleet_subscriptions(config)]
+
+
+def make_role(config: Config, context: ServiceContext) -> Role:
+    """Make the role that a configuration asks for: hub of a fleet, or monitoring."""
+    if config.fleet is None or config.fleet.role != "hub":
+        return MonitoringRole(config, context)
+    lock = FolderLock(Path(config.state.folder))
+    return HubRole(config, context.health, context.metrics.registry, lock.release)

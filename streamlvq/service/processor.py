@@ -1,0 +1,157 @@
+"""From messages to decisions: the same way for what arrives now and for what the journal holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from streamlvq.connect import Message
+from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, internal_error
+from streamlvq.monitor import Monitor
+from streamlvq.payloads import Decoder
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
+
+log = logging.getLogger(__name__)
+
+WARN_AFTER_READINGS = 10  # with no feature in common with the start model
+GIVE_UP_AFTER_READINGS = 200  # a feature that has not come by then will not come
+WARNED_FEATURES = 8
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """Result of a batch of messages: decisions, refusals and counts."""
+
+    decisions: list[Decisions] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    learnt: int = 0
+    duplicates: int = 0
+    skipped: int = 0
+
+
+class FeatureCheck:
+    """Compares the features of `model.start` with those that arrive, and warns once.
+
+    Parameters
+    ----------
+    name
+        The file of the model, for the warning.
+    features
+        The features of the model.
+
+    Examples
+    --------
+    >>> check = FeatureCheck("first.slvq", ["temperature", "power"])
+    >>> check.warning(), check.count
+    (None, 0)
+
+    """
+
+    def __init__(self, name: str, features: Iterable[object]) -> None:
+        self.name = name
+        self.features = [str(feature) for feature in features]
+        self.count = 0
+        self._seen: dict[str, None] = {}
+
+    def see(self, readings: Readings) -> bool:
+        """Look at readings; return True when there is no need to see more."""
+        self.count += len(readings)
+        self._seen.update(dict.fromkeys(readings.features))
+        text = self.warning()
+        if text is not None:
+            log.warning("%s", text)
+        return text is not None or not self._missing() or self.count >= GIVE_UP_AFTER_READINGS
+
+    def warning(self) -> str | None:
+        """Return what is wrong; None if nothing is, or if it is too early to tell."""
+        missing = self._missing()
+        if self.features and missing == self.features and self.count >= WARN_AFTER_READINGS:
+            return (
+                f"the readings have no feature in common with {self.name} (model.start): it knows "
+                f"{_some(self.features)}, the readings have {_some(list(self._seen))}; do "
+                "readings.features and the names in the payload match those of its training?"
+            )
+        if self.count >= GIVE_UP_AFTER_READINGS and missing:
+            return (
+                f"{len(missing)} of the {len(self.features)} features of {self.name} (model.start) "
+                f"have not arrived in {self.count} readings: {_some(missing)}"
+            )
+        return None
+
+    def _missing(self) -> list[str]:
+        return [name for name in self.features if name not in self._seen]
+
+
+def _some(names: list[str]) -> str:
+    hidden = len(names) - WARNED_FEATURES
+    more = f" and {hidden} more" if hidden > 0 else ""
+    return (", ".join(names[:WARNED_FEATURES]) or "nothing") + more
+
+
+class MessageProcessor:
+    """Decodes messages and steps the monitor.
+
+    The monitor itself refuses what reveals a defect. Should a step raise nevertheless, the whole
+    event is refused as "failure", and the other events have their effect.
+
+    Parameters
+    ----------
+    decoder, monitor
+        What messages go through.
+    feature_check
+        Looks at the first readings, until it has seen enough.
+    """
+
+    def __init__(
+        self, decoder: Decoder, monitor: Monitor, feature_check: FeatureCheck | None = None
+    ) -> None:
+        self.decoder = decoder
+        self.monitor = monitor
+        self.feature_check = feature_check
+
+    def process(self, messages: Sequence[Message]) -> BatchResult:
+        """Let the monitor decide on a batch and learn from it."""
+        result = BatchResult()
+        decoded = self.decoder.decode(messages)
+        result.refused += decoded.refused
+        result.skipped = decoded.skipped
+        for event in decoded.events:
+            if self.feature_check is not None and isinstance(event, Readings):
+                self.feature_check = None if self.feature_check.see(event) else self.feature_check
+            self._step(event, result)
+        return result
+
+    def serve(self, group: str, snapshot: bytes | None) -> bool:
+        """Let another model decide on a group's readings; None: its local model.
+
+        Return False if this model cannot; then it cannot either when the journal is replayed.
+        """
+        try:
+            model = None
+            if snapshot is not None:
+                model = Snapshot.from_bytes(snapshot, limit=TRUSTED_MAX_BYTES).classifier()
+            self.monitor.serve(group, model)
+        except Exception as error:
+            log.error("a model of the fleet cannot decide here: %s", error)
+            return False
+        return True
+
+    def _step(self, event: Event, result: BatchResult) -> None:
+        try:
+            outcome = self.monitor.step(event)
+        except Exception as error:
+            result.refused += _failures(event, error)
+            return
+        if outcome.decisions is not None and len(outcome.decisions):
+            result.decisions.append(outcome.decisions)
+        result.refused += outcome.refused
+        result.learnt += outcome.learnt
+        result.duplicates += outcome.duplicates
+
+
+def _failures(event: Event, error: Exception) -> list[Refused]:
+    """Refuse every message of an event that could not be processed."""
+    sources = [event.source] if isinstance(event, LateLabel) else event.sources
+    log.error("a defect cost %d messages", len(sources), exc_info=error)
+    return [internal_error(source, error) for source in dict.fromkeys(sources)]

@@ -1,0 +1,550 @@
+"""`Rejector`, the base of the rejectors."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from river import base
+
+from streamlvq.arrays import Label, Reading
+from streamlvq.errors import ParameterError
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.batch import Arrays, KernelBatch, no_rejection
+from streamlvq.models.batch import kernels as batch_kernels
+from streamlvq.models.parameters import check_range, documented
+from streamlvq.records import Decision
+from streamlvq.robustness import is_beyond
+from streamlvq.wrappers.base import ClassifierWrapper, innermost, is_pipeline, unwrap
+from streamlvq.wrappers.feature_transform import FeatureTransform
+from streamlvq.wrappers.thresholds import (
+    Adaptive,
+    Chow,
+    Fixed,
+    RejectCost,
+    Rule,
+    TargetAccuracy,
+    TargetRate,
+    Thresholds,
+)
+from streamlvq.wrappers.time_integrator import TimeIntegrator
+
+NO_MODEL = -1.0  # certainty before two classes are known; below every threshold
+RULES: dict[str, Callable[[float], Rule]] = {
+    "target_rate": TargetRate,
+    "target_accuracy": TargetAccuracy,
+    "reject_cost": RejectCost,
+}
+TARGETS = ("threshold", *RULES)
+
+documented_rejector = functools.partial(
+    documented,
+    descriptions={
+        "classifier": "Classifier to wrap, or a pipeline that ends with one.",
+        "threshold": (
+            "Smallest certainty that is accepted, from 0 to 1. Or a mapping from labels to such "
+            "numbers; a label that is not in it gets the largest of them."
+        ),
+        "target_rate": (
+            "Instead of a threshold: the share of readings to reject. The threshold adapts to the "
+            "certainties of the last `memory` readings, labelled or not."
+        ),
+        "target_accuracy": (
+            "Instead of a threshold: reject as few readings as possible such that the accepted ones "
+            "are this accurate, measured on the last `memory` labelled readings before they were "
+            "learnt. Until a threshold achieves this, everything is rejected."
+        ),
+        "reject_cost": (
+            "Instead of a threshold: the cost of a rejection if an error costs 1. A probability "
+            "must then be at least 1 - reject_cost (Chow's rule). RelSim is not a probability: its "
+            "threshold is the cheapest one on the last `memory` labelled readings."
+        ),
+        "memory": "Number of recent readings that an adaptive threshold is based on.",
+        "per_class": (
+            "Separate threshold and memory for each predicted label. Only for adaptive thresholds; "
+            "for fixed ones use a mapping."
+        ),
+    },
+)
+
+
+class Rejector(ClassifierWrapper, abc.ABC):
+    """Base class of the rejectors; subclasses define the certainty of a decision."""
+
+    _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all others adapt
+    _certainty: ClassVar[str] = "PROBABILITY"  # name of the constant in the batch kernel
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        threshold: float | Mapping[Label, float] | None = None,
+        target_rate: float | None = None,
+        target_accuracy: float | None = None,
+        reject_cost: float | None = None,
+        memory: int = 1000,
+        per_class: bool = False,
+    ) -> None:
+        super().__init__(classifier)
+        self.threshold = threshold
+        self.target_rate = target_rate
+        self.target_accuracy = target_accuracy
+        self.reject_cost = reject_cost
+        self.memory = memory
+        self.per_class = per_class
+        self._check()
+        self._check_chain(list(unwrap(classifier)))
+        self._thresholds = self._make_thresholds(self._target_name())
+
+    # --- parameters ------------------------------------------------------------------------------
+
+    def _target_name(self) -> str:
+        """Return the name of the parameter that defines the threshold."""
+        given = [name for name in TARGETS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ParameterError(
+                type(self).__name__,
+                None,
+                f"expected exactly one of {', '.join(TARGETS)}, got {' and '.join(given) or 'none'}",
+            )
+        return given[0]
+
+    def _check(self) -> None:
+        owner, target = type(self).__name__, self._target_name()
+        check_range(owner, "memory", self.memory, 1, whole=True)
+        if not isinstance(self.per_class, bool):
+            raise ParameterError(owner, "per_class", f"expected a bool, got {self.per_class!r}")
+        value = getattr(self, target)
+        if target != "threshold" or not isinstance(value, Mapping):
+            check_range(owner, target, value, 0, 1)
+            return
+        if not value:
+            raise ParameterError(owner, "threshold", f"expected at least one label, got {value!r}")
+        for label, number in value.items():
+            check_range(owner, f"threshold={{{label!r}: ...}}", number, 0, 1)
+
+    def _check_chain(self, chain: list[Any]) -> None:
+        """Raise `ParameterError` for an unsuitable classifier; `chain` leads to its model."""
+        for link in chain:
+            if issubclass(type(link), Rejector):  # `isinstance` looks through pipelines
+                raise ParameterError(
+                    type(self).__name__,
+                    "classifier",
+                    f"expected a classifier without a rejector of its own, got {link}",
+                )
+            if issubclass(type(link), FeatureTransform):
+                raise ParameterError(
+                    type(self).__name__,
+                    "classifier",
+                    "expected a classifier without FeatureTransform, got one: "
+                    "put the FeatureTransform around the rejector",
+                )
+
+    def _make_thresholds(self, name: str) -> Thresholds:
+        target = getattr(self, name)
+        if name not in self._fixed:
+            return Adaptive(RULES[name](target), self.memory, self.per_class)
+        if self.per_class:
+            raise ParameterError(
+                type(self).__name__,
+                "per_class",
+                f"expected an adaptive threshold, got {name}={target!r}; "
+                "for fixed thresholds per class use a mapping",
+            )
+        return self._fixed[name](target)
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {self._target_name()}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; the target may change at any time, invalid values change nothing."""
+        if "_thresholds" not in self.__dict__ or name not in TARGETS:
+            object.__setattr__(self, name, value)
+            return
+        if value is None and name == self._target_name():
+            raise ValueError(
+                f"{type(self).__name__}.{name} = None: expected a number, got None (a curve has no "
+                f"threshold for an accuracy it never reached: use a lower one, or more readings)"
+            )
+        before = getattr(self, name)
+        object.__setattr__(self, name, value)
+        try:
+            self._check()
+        except ValueError:
+            object.__setattr__(self, name, before)
+            raise
+        self._thresholds.set_target(value)
+
+    def threshold_for(self, label: Label = None) -> float:
+        """Return the current threshold for a predicted label; infinite if all is rejected."""
+        return self._thresholds.find(label)
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
+        """Return the label of a reading and its certainty, or `NO_MODEL`."""
+
+    @abc.abstractmethod
+    def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
+        """Return the decision on a reading, with its certainty and the reason of a rejection."""
+
+    def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
+        """Return the most probable class; None if it is rejected."""
+        label, certainty = self._judge(x, kwargs)
+        return label if certainty >= self._thresholds.find(label) else None
+
+    def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
+        """Return the classifier's probabilities, also for rejected readings."""
+        keywords = self._chosen("predict_proba_one", kwargs)
+        probabilities: dict[Label, float] = self.classifier.predict_proba_one(x, **keywords)
+        return probabilities
+
+    # --- learning --------------------------------------------------------------------------------
+
+    def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
+        """Update the thresholds with the certainty of a labelled reading, then learn it."""
+        label, certainty = self._judge(x, kwargs) if self._thresholds.learns else (None, NO_MODEL)
+        self.classifier.learn_one(x, y, **self._chosen("learn_one", kwargs))
+        if certainty >= 0.0:
+            self._thresholds.remember(label, certainty, label == y)
+
+    def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
+        """Update the thresholds with the true label of an earlier, unlabelled decision.
+
+        Parameters
+        ----------
+        label
+            Label that was predicted, accepted or not.
+        certainty
+            Certainty of that decision.
+        y
+            True label.
+
+        """
+        if self._thresholds.needs_labels and certainty >= 0.0:
+            self._thresholds.remember(label, certainty, label == y)
+
+    def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
+        """Update scales, windows and target rates with an unlabelled reading.
+
+        With `scales=False` the innermost model stays unchanged.
+        """
+        updates = self._thresholds.learns and not self._thresholds.needs_labels
+        label, certainty = self._judge(x, kwargs) if updates else (None, NO_MODEL)
+        if scales:
+            self._observe(x, kwargs)
+        elif issubclass(type(self.classifier), ClassifierWrapper):
+            self._observe(x, {**kwargs, "scales": False})
+        if certainty >= 0.0:
+            self._thresholds.remember(label, certainty, False)
+
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows the kernel can process: none if it learns and adapts per class."""
+        return 0 if batch.learns and self._thresholds.per_class else batch.remaining
+
+    def _applies_afterwards(self, batch: KernelBatch) -> bool:
+        """Return True if thresholds need labels or classes that the kernel does not get.
+
+        Predictions of a fixed model do not depend on thresholds, so these can be applied after the
+        kernel call, see `settle`.
+        """
+        thresholds = self._thresholds
+        return not batch.learns and (thresholds.needs_labels or thresholds.per_class)
+
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Return settings, thresholds by class, recent certainties and their count."""
+        if self._applies_afterwards(batch):
+            # Reject all: the kernel measures outliers only for rejected readings.
+            lent = no_rejection(len(batch.classes), np.inf)
+        else:
+            lent = self._thresholds.lend(batch.classes)
+        constants = batch_kernels()
+        lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
+        return lent
+
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Update the thresholds after the kernel call, or apply them if it could not."""
+        if self._applies_afterwards(batch):
+            self._apply_thresholds(batch)
+        else:
+            self._thresholds.settle(int(lent[3][0]))
+
+    def _apply_thresholds(self, batch: KernelBatch) -> None:
+        """Apply thresholds to the decisions in order, updating them after each."""
+        constants, thresholds = batch_kernels(), self._thresholds
+        labels = [batch.classes[code] for code in batch.codes.tolist()]
+        certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
+        judged = (batch.verdicts != constants.NO_MODEL).tolist()
+        given = batch.readings.labels[batch.rows], batch.duplicates[batch.rows]
+        current = []
+        for label, certainty, has_model, y, duplicate in zip(
+            labels, certainties, judged, *given, strict=True
+        ):
+            current.append(thresholds.find(label))
+            if has_model and not duplicate and (y is not None or not thresholds.needs_labels):
+                thresholds.remember(label, certainty, thresholds.needs_labels and label == y)
+        batch.measures[:, constants.OUT_THRESHOLD] = current
+        kept = batch.measures[:, constants.OUT_CERTAINTY] >= np.array(current)
+        batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
+
+    def reason_for(
+        self, threshold: float, relsim: float, distance: float, separation: float
+    ) -> str:
+        """Return the reason of a rejection: "ambiguous" or "outlier"."""
+        return "ambiguous"
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a copy of the memory of the thresholds, as arrays."""
+        return self._thresholds.memory(self.classes), {}
+
+    def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Restore what `memory_state` returned; raise ValueError if it does not fit."""
+        self._thresholds.restore(self.classes, arrays)
+
+    def _move_memory(self, new: Self) -> None:
+        new._thresholds = self._thresholds.moved_to(new.classes)
+
+
+def likeliest(probabilities: dict[Label, float]) -> Label | None:
+    """Return the most probable label; None if there is none."""
+    return max(probabilities, key=probabilities.__getitem__, default=None)
+
+
+def no_model(label: Label | None, threshold: float, probabilities: dict[Label, float]) -> Decision:
+    """Return the decision of a model that knows fewer than two classes."""
+    return Decision(
+        label=label,
+        certainty=0.0,
+        accepted=False,
+        reason="no_model",
+        threshold=threshold,
+        winner=label,
+        runner_up=None,
+        distance=None,
+        runner_up_distance=None,
+        probabilities=probabilities,
+    )
+
+
+@documented_rejector
+class RelSimRejector(Rejector):
+    """Rejector of readings that are about equally close to two classes, or far from all.
+
+    The certainty of a decision is the relative similarity of the reading to its closest class,
+    (d2 - d1) / (d2 + d1) of the squared distances d1 to the closest and d2 to the second closest
+    class. It is computed by the innermost model for the current reading, while label and
+    probabilities come from the wrapped classifier, which may integrate over time. If the reading is
+    closest to another class than that label, the certainty is 0.
+
+    `predict_one` returns None for a rejected reading, and `decide_one` gives the reason: "outlier" if
+    it is farther from the winner than any reading that the threshold accepts, else "ambiguous".
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    >>> from river import datasets, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.RelSimRejector(streamlvq.LGMLVQ(), target_rate=0.1, memory=200)
+    >>> kept, rejected = metrics.Accuracy(), 0
+    >>> for x, y in datasets.ImageSegments():
+    ...     label = model.predict_one(x)
+    ...     if label is None:
+    ...         rejected += 1
+    ...     else:
+    ...         kept.update(y, label)
+    ...     model.learn_one(x, y)
+    >>> rejected / 2310, kept.get()  # of all, 0.94 are right
+    (0.10, 0.97)
+
+    >>> strange = {name: 2 * value for name, value in x.items()}
+    >>> decision = model.decide_one(strange)
+    >>> decision.accepted, decision.reason
+    (False, 'outlier')
+
+    References
+    ----------
+    - Fischer, L., Hammer, B., Wersing, H. (2015). Efficient rejection strategies for prototype-based classification. Neurocomputing 169, 334-342.
+    - Fischer, L., Hammer, B., Wersing, H. (2016). Optimal local rejection for classifiers. Neurocomputing 214, 445-457.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University, sections 4.2 and 4.3.
+
+    """
+
+    _certainty: ClassVar[str] = "RELSIM"
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from streamlvq.models import GLVQ  # noqa: PLC0415
+
+        yield {"classifier": GLVQ(rehearsal=2), "threshold": 0.2}
+        yield {"classifier": GLVQ(rehearsal=2), "target_rate": 0.1, "memory": 50}
+
+    def _check_chain(self, chain: list[Any]) -> None:
+        super()._check_chain(chain)
+        *wrappers, model = chain
+        if not getattr(model, "has_relsim", False):
+            raise ParameterError(
+                "RelSimRejector",
+                "classifier",
+                f"expected a model of streamlvq with prototypes, got {model}, which has no RelSim",
+                instead="ProbabilityRejector",
+            )
+        if any(issubclass(type(link), TimeIntegrator) and link.delay for link in wrappers):
+            raise ParameterError(
+                "RelSimRejector",
+                "classifier",
+                "expected decisions about the latest reading, whose RelSim is known, "
+                "got a centred window; use ProbabilityRejector, or centered=False",
+            )
+        # Pipelines and our own wrappers ask the model once per prediction, so its last answer is
+        # about the reading just predicted and need not be computed again.
+        direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
+        self._model: LVQClassifier | None = model if direct else None
+
+    def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
+        model = self._model
+        if model is None:
+            label = likeliest(self.predict_proba_one(x, **keywords))
+            return label, self._predicted_model(x).last_relsim(label)
+        if not self._takes_all:
+            keywords = self._chosen("predict_one", keywords)
+        label = self.classifier.predict_one(x, **keywords)
+        return label, model.last_relsim(label)
+
+    def _predicted_model(self, x: Reading) -> LVQClassifier:
+        """Return the innermost model after it has predicted this reading."""
+        if self._model is not None:
+            return self._model
+        model: LVQClassifier
+        model, x = innermost(self.classifier, x)
+        model.predict_labels_one(x)
+        return model
+
+    def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
+        """Return the decision on a reading, with its certainty and the reason of a rejection."""
+        probabilities = self.predict_proba_one(x, **kwargs)
+        label = likeliest(probabilities)
+        threshold = self._thresholds.find(label)
+        model = self._predicted_model(x)
+        pair = model.last_closest()
+        if pair is None:
+            return no_model(label, threshold, probabilities)
+        labels = model.known_labels
+        winner = labels[pair.winner]
+        certainty = pair.relsim if winner == label else 0.0
+        reason = None
+        if not certainty >= threshold:
+            separation = model.last_separation(pair)
+            reason = self.reason_for(threshold, pair.relsim, pair.distance, separation)
+        return Decision(
+            label=label,
+            certainty=certainty,
+            accepted=reason is None,
+            reason=reason,
+            threshold=threshold,
+            winner=winner,
+            runner_up=labels[pair.runner_up],
+            distance=pair.distance,
+            runner_up_distance=pair.runner_up_distance,
+            probabilities=probabilities,
+        )
+
+    def reason_for(
+        self, threshold: float, relsim: float, distance: float, separation: float
+    ) -> str:
+        """Return the reason of a rejection: "ambiguous" or "outlier"."""
+        # A threshold above 1 rejects every reading, near or far.
+        beyond = relsim < threshold <= 1.0 and is_beyond(threshold, distance, separation)
+        return "outlier" if beyond else "ambiguous"
+
+
+@documented_rejector
+class ProbabilityRejector(Rejector):
+    """Rejector of readings whose most probable class is not probable enough.
+
+    Works with any classifier that gives probabilities. Probabilities cannot tell a reading between
+    two classes from one that is far from all, so the reason of a rejection always is "ambiguous".
+
+    Parameters
+    ----------
+    {parameters}
+
+    Examples
+    --------
+
+    A rejection costs a fifth of an error, so decisions below 80 % are not worth the risk:
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> model = streamlvq.ProbabilityRejector(streamlvq.LGMLVQ(), reject_cost=0.2)
+    >>> model.threshold_for("sky")
+    0.8
+    >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
+    >>> score.get()  # of those that were kept
+    0.98
+
+    References
+    ----------
+    - Chow, C. K. (1970). On optimum recognition error and reject tradeoff. IEEE Transactions on Information Theory 16(1), 41-46.
+
+    """
+
+    _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed, "reject_cost": Chow}
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from streamlvq.models import GLVQ  # noqa: PLC0415
+
+        yield {"classifier": GLVQ(rehearsal=2), "threshold": 0.5}
+        yield {"classifier": GLVQ(rehearsal=2), "target_accuracy": 0.9, "memory": 50}
+
+    def _check_chain(self, chain: list[Any]) -> None:
+        super()._check_chain(chain)
+        delayed = any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
+        if delayed and self.target_accuracy is not None:
+            raise ParameterError(
+                "ProbabilityRejector",
+                "target_accuracy",
+                "expected decisions about the reading that is learnt, "
+                "got those of a centred window; use target_rate, or centered=False",
+            )
+
+    def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
+        probabilities = self.predict_proba_one(x, **keywords)
+        label = likeliest(probabilities)
+        return label, NO_MODEL if len(probabilities) < 2 else probabilities[label]
+
+    def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
+        """Return the decision on a reading, with its certainty and the reason of a rejection."""
+        probabilities = self.predict_proba_one(x, **kwargs)
+        label = likeliest(probabilities)
+        threshold = self._thresholds.find(label)
+        if len(probabilities) < 2:
+            return no_model(label, threshold, probabilities)
+        certainty = probabilities[label]
+        accepted = certainty >= threshold
+        return Decision(
+            label=label,
+            certainty=certainty,
+            accepted=accepted,
+            reason=None if accepted else "ambiguous",
+            threshold=threshold,
+            winner=label,
+            runner_up=likeliest({k: p for k, p in probabilities.items() if k != label}),
+            distance=None,
+            runner_up_distance=None,
+            probabilities=probabilities,
+        )

@@ -1,0 +1,684 @@
+"""Windows of past readings, one per device."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import ModuleType, NoneType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from river import base
+
+from streamlvq.arrays import Floats, Label, Reading
+from streamlvq.errors import ParameterError
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.batch import Arrays, KernelBatch
+from streamlvq.models.parameters import check_range
+from streamlvq.models.vectorizer import dictionary_maker
+from streamlvq.records import Integrated
+from streamlvq.wrappers.base import (
+    ClassifierWrapper,
+    LabelProbabilities,
+    engine_probabilities,
+    innermost_model,
+    probability_getter,
+    unwrap,
+)
+
+Time = Any  # a number, or a datetime together with a timedelta as `max_gap`
+
+NO_WINDOW = -1  # no window
+
+
+@functools.cache
+def kernels() -> ModuleType:
+    """Return the window kernels, compiled on first use."""
+    from streamlvq.kernels import pipeline  # noqa: PLC0415
+
+    return pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Copy of one device's window; `streamlvq.kernels.pipeline` describes `logs`.
+
+    `times` are those of the newest readings, as many as a centred window needs.
+    """
+
+    logs: Floats
+    count: int
+    times: tuple[Time, ...]
+
+
+class Windows:
+    """Windows of many devices; the device silent longest is dropped when there are too many.
+
+    All windows share one array, so that a kernel can process readings of many devices. Each device
+    has a slot; `logs`, `counts` and `times` have one entry per slot.
+    """
+
+    def __init__(
+        self, readings: int, times: int, max_gap: float | timedelta | None, max_devices: int
+    ) -> None:
+        self.readings = readings
+        self.kept_times = times
+        self.max_gap = max_gap
+        self.max_devices = max_devices
+        self.logs: Floats = np.zeros((0, readings + 1, 1))
+        self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.times: list[tuple[Time, ...]] = []
+        self._slots: OrderedDict[Hashable, int] = OrderedDict()
+        self._free: list[int] = []
+
+    def find(self, device: Hashable, t: Time) -> int:
+        """Return the slot of the window that a reading continues; NONE if it starts a segment."""
+        if t is not None or self.max_gap is not None:
+            self._check(t)
+        slot = self._slots.get(device, NO_WINDOW)
+        if self.max_gap is None:
+            return slot
+        # A first time is compared with itself, to refuse types that cannot be compared later.
+        last = t if slot == NO_WINDOW else self.times[slot][-1]
+        return slot if self._is_near(t, last) else NO_WINDOW
+
+    def _check(self, t: Time) -> None:
+        if t is None:
+            raise ValueError(
+                f"expected the time of the reading because of max_gap={self.max_gap!r}, got none: "
+                "pass t=..., or leave max_gap out"
+            )
+        if t != t:
+            raise ValueError(f"expected a time that is not NaN, got t={t!r}")
+
+    def _is_near(self, t: Time, last: Time) -> bool:
+        try:
+            return bool(abs(t - last) <= self.max_gap)
+        except TypeError as error:
+            raise ValueError(
+                f"expected times whose difference can be compared with max_gap={self.max_gap!r}, "
+                f"got t={t!r} after {last!r}; for datetimes use max_gap=timedelta(seconds=...)"
+            ) from error
+
+    # --- adding readings -------------------------------------------------------------------------
+
+    def enter(self, device: Hashable, t: Time, found: int) -> int:
+        """Note the time of a reading and return the slot of its device; `found` is its window.
+
+        The caller updates `logs` and `counts` afterwards, from zero if `found` is NONE.
+        """
+        slots = self._slots
+        slot = slots.get(device, NO_WINDOW)
+        if slot == NO_WINDOW:
+            slot = self._assign_slot(device)
+        else:
+            slots.move_to_end(device)
+        if found == NO_WINDOW or self.kept_times == 1:
+            self.times[slot] = (t,)
+        else:
+            self.times[slot] = (*self.times[slot], t)[-self.kept_times :]
+        return slot
+
+    def _assign_slot(self, device: Hashable) -> int:
+        """Return a slot for a new device: a free one, or that of the device silent longest."""
+        if len(self._slots) >= self.max_devices:
+            slot = self._slots.popitem(last=False)[1]
+        elif self._free:
+            slot = self._free.pop()
+        else:
+            slot = len(self.times)
+            self.times.append(())
+            if slot >= len(self.logs):
+                self._grow(max(4, 2 * slot))
+        self._slots[device] = slot
+        return slot
+
+    def _grow(self, slots: int) -> None:
+        """Enlarge the arrays to this many slots, at most `max_devices`."""
+        slots = min(slots, self.max_devices)
+        logs = np.zeros((slots, *self.logs.shape[1:]))
+        logs[: len(self.logs)] = self.logs
+        counts = np.zeros(slots, np.int64)
+        counts[: len(self.counts)] = self.counts
+        self.logs, self.counts = logs, counts
+
+    def widen(self, classes: int) -> None:
+        """Add columns for new classes, with the values kept for unknown classes."""
+        missing = classes + 1 - self.logs.shape[2]
+        if missing > 0:
+            unknown = np.repeat(self.logs[:, :, -1:], missing, axis=2)
+            self.logs = np.concatenate([self.logs, unknown], axis=2)
+
+    def advance(self, device: Hashable, t: Time, found: int, p: Floats) -> None:
+        """Add a reading to its window; start a new segment if `found` is NONE."""
+        self.widen(len(p))
+        slot = self.enter(device, t, found)
+        if found == NO_WINDOW:
+            self.logs[slot] = 0.0
+            self.counts[slot] = 0
+        kernels().advance(self.logs[slot], p)
+        self.counts[slot] = min(self.counts[slot] + 1, self.readings)
+
+    def enter_many(
+        self, devices: Sequence[Hashable], times: Sequence[Time], duplicates: Sequence[bool]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Enter readings in order; duplicates only look up their window.
+
+        Returns the slot of each reading, and 1 where a window starts.
+        """
+        slots, starts = [], []
+        find, enter = self.find, self.enter
+        for device, t, duplicate in zip(devices, times, duplicates, strict=True):
+            found = find(device, t)
+            slots.append(found if duplicate else enter(device, t, found))
+            starts.append(found == NO_WINDOW)
+        return np.array(slots, np.int64), np.array(starts, np.int64)
+
+    def forget(self, device: Hashable) -> Window | None:
+        """Remove the window of a device and return a copy of it."""
+        slot = self._slots.pop(device, NO_WINDOW)
+        if slot == NO_WINDOW:
+            return None
+        self._free.append(slot)
+        return Window(self.logs[slot].copy(), int(self.counts[slot]), self.times[slot])
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def moved_to(self, before: list[Hashable], after: list[Hashable]) -> Windows:
+        """Return a copy with columns in the order of other classes.
+
+        A class that is not in `before` counts as unknown to all readings.
+        """
+        unknown = self.logs.shape[2] - 1
+        column_of = {label: column for column, label in enumerate(before[:unknown])}
+        columns = [column_of.get(label, unknown) for label in after]
+        new = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
+        new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
+        new.counts, new.times = self.counts.copy(), self.times.copy()
+        new._slots, new._free = self._slots.copy(), self._free.copy()
+        return new
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return arrays and values for JSON, with the devices silent longest first.
+
+        Times are an array if each device has a single float or None (as NaN), else a list.
+        """
+        devices = list(self._slots)
+        _check_devices(devices)
+        order = list(map(self._slots.__getitem__, devices))  # faster than `values`
+        kept = list(map(self.times.__getitem__, order))
+        times, others = np.empty(0), None
+        flat = [each[0] for each in kept]
+        if self.kept_times == 1 and _are_all(flat, _ARRAY_TIMES):
+            times = np.array(flat, np.float64)
+            _check_times(times)
+        else:
+            others = [[_to_plain(t) for t in each] for each in kept]
+        rows = np.array(order, np.int64)
+        arrays = {"logs": self.logs[rows], "counts": self.counts[rows], "times": times}
+        return arrays, {"devices": devices, "times": others}
+
+    def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Restore what `memory` returned; raise ValueError if it does not fit."""
+        logs, counts, devices = arrays["logs"], arrays["counts"], extra["devices"]
+        _check_devices(devices)
+        known = len(devices)
+        if known > self.max_devices or known != len(set(devices)):
+            raise ValueError(f"windows: expected at most {self.max_devices} devices, all different")
+        if logs.ndim != 3 or logs.shape[:2] != (known, self.readings + 1) or logs.shape[2] < 1:
+            raise ValueError(
+                f"windows: expected {known} windows of {self.readings + 1} rows, got {logs.shape}"
+            )
+        if counts.shape != (known,) or np.any(counts < 0) or np.any(counts > self.readings):
+            raise ValueError(f"windows: expected {known} counts up to {self.readings}")
+        if not np.isfinite(logs).all():
+            raise ValueError("windows: expected finite numbers")
+        self.times = self._restored_times(arrays["times"], extra["times"], known)
+        self.logs = np.array(logs, np.float64, order="C")
+        self.counts = np.array(counts, np.int64)
+        self._slots = OrderedDict(zip(devices, range(known), strict=True))
+        self._free = []
+
+    def _restored_times(self, array: Floats, others: Any, known: int) -> list[tuple[Time, ...]]:
+        if others is None:
+            _check_times(array)
+            times = [(None if t != t else t,) for t in array.tolist()]
+        else:
+            times = [tuple(map(_from_plain, each)) for each in others]
+        counts = set(map(len, times))
+        if len(times) != known or not counts <= set(range(1, self.kept_times + 1)):
+            raise ValueError(
+                f"windows: expected 1 to {self.kept_times} times for each of {known} devices"
+            )
+        if self.max_gap is not None:
+            self._check_time_types(times)
+        return times
+
+    def _check_time_types(self, times: list[tuple[Time, ...]]) -> None:
+        """Raise ValueError unless `max_gap` can be compared with differences of these times."""
+        wanted = {datetime} if isinstance(self.max_gap, timedelta) else {int, float}
+        wrong = {type(t) for each in times for t in each} - wanted
+        if wrong:
+            names = ", ".join(sorted(kind.__name__ for kind in wrong))
+            raise ValueError(f"windows: expected times for max_gap={self.max_gap!r}, got {names}")
+
+
+# --- device names and times for files ------------------------------------------------------------
+
+_ARRAY_TIMES = (float, NoneType)
+_DEVICE_TYPES = (str, int, NoneType)
+MAX_TIME = 2.0**63  # enough for nanoseconds since 1970
+
+
+def _are_all(values: list[Any], kinds: tuple[type, ...]) -> bool:
+    return all(issubclass(kind, kinds) for kind in set(map(type, values)))
+
+
+def _check_devices(devices: list[Hashable]) -> None:
+    if not isinstance(devices, list):
+        raise ValueError(f"windows: expected a list of devices, got {type(devices).__name__}")
+    if _are_all(devices, _DEVICE_TYPES):
+        return
+    wrong = next(device for device in devices if not isinstance(device, _DEVICE_TYPES))
+    raise ValueError(
+        f"expected devices named by text or whole numbers, got {wrong!r}: other names cannot be "
+        f"saved"
+    )
+
+
+def _check_times(times: Floats) -> None:
+    if times.ndim != 1 or np.any(np.abs(times) > MAX_TIME):  # False for NaN
+        raise ValueError(f"windows: expected times of at most {MAX_TIME:g}")
+
+
+def _to_plain(t: Time) -> Any:
+    t = t.item() if isinstance(t, np.generic) else t
+    plain = {"datetime": t.isoformat()} if isinstance(t, datetime) else t
+    _from_plain(plain)  # refuse to write what could not be read
+    return plain
+
+
+def _from_plain(t: Any) -> Time:
+    if isinstance(t, dict) and t.keys() == {"datetime"}:
+        return datetime.fromisoformat(t["datetime"])
+    if t is None or (type(t) in (int, float) and abs(t) <= MAX_TIME):
+        return t
+    raise ValueError(
+        f"windows: expected times that are datetimes or numbers of at most {MAX_TIME:g}, "
+        f"got {str(t)[:80]!r}"
+    )
+
+
+_NO_PAST: Floats = np.zeros((1, 1))
+_NO_KEYWORDS: frozenset[str] = frozenset()
+
+
+class TimeIntegrator(ClassifierWrapper):
+    """Wrapper that decides on the last readings of a device together.
+
+    The state of a machine lasts longer than one reading. The class probabilities of the last
+    `window` readings of a device are multiplied, so many that agree mildly outweigh a single
+    confident outlier. Probabilities count as at least 1e-6, so that a zero is no veto for as long as
+    it stays in the window.
+
+    Predictions change nothing: they combine the window of the device with the current reading. A
+    reading enters the window of its device when it is learnt (with its probabilities before
+    learning) or, if it has no label, when it is passed to `observe_one`. For a class that was unknown
+    at the time, an older reading counts with its mean probability, 1 / the number of classes known
+    then. A reading before anything was learnt does not enter the window.
+
+    Parameters
+    ----------
+    classifier
+        Any classifier with `predict_proba_one`, or a pipeline that ends with one.
+    window
+        Number of readings combined, including the current one.
+    centered
+        Decide on the reading in the middle of the window instead of on the latest, using the
+        `delay` readings after it. This is more accurate where states change, but late.
+        `integrated_one` tells which reading a decision is about; `finish` returns the outstanding
+        decisions at the end.
+    max_gap
+        Longest time between two readings of a device in one window: after a longer gap the window
+        starts anew. The same happens if time jumps back by more than this (a clock was set);
+        readings that are late by less are used in order of arrival. A number, or a `timedelta` for
+        times that are `datetime`. None to ignore time.
+    max_devices
+        Largest number of windows. Beyond it, the device that has been silent longest is dropped.
+
+    Notes
+    -----
+    `device` and `t` are keywords of all methods: a stream may give them as a third item
+    `{"device": ..., "t": ...}` of its samples, and River's pipelines pass them on. Without `device`
+    all readings belong to one device.
+
+    If the label of a reading arrives late, pass the reading to `observe_one` at once and, later, to
+    `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice.
+
+    Examples
+    --------
+
+    A camera that sees 66 patches of one material, then 66 of the next:
+
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamlvq
+
+    >>> patches = sorted(datasets.ImageSegments(), key=lambda sample: sample[1])
+    >>> runs = [patches[k : k + 66] for k in range(0, len(patches), 66)]
+    >>> stream = [(*sample, {"device": "camera"}) for k in range(5) for run in runs[k::5] for sample in run]
+
+    >>> alone = streamlvq.GLVQ()
+    >>> evaluate.progressive_val_score((s[:2] for s in stream), alone, metrics.Accuracy()).get()
+    0.92
+    >>> together = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5)
+    >>> evaluate.progressive_val_score(stream, together, metrics.Accuracy()).get()
+    0.96
+
+    With a window that also looks ahead, answers are about an earlier reading, and better:
+
+    >>> model = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5, centered=True)
+    >>> accuracy, labels = metrics.Accuracy(), []
+    >>> for x, y, keywords in stream:
+    ...     labels.append(y)
+    ...     answer = model.integrated_one(x, **keywords)
+    ...     if answer is not None:
+    ...         accuracy.update(labels[-1 - answer.delay], answer.label)
+    ...     model.learn_one(x, y, **keywords)
+    >>> accuracy.get()
+    0.98
+    >>> [(late.label, late.delay) for late in model.finish("camera")]  # owed at the end
+    [('window', 1), ('window', 0)]
+
+    References
+    ----------
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University, section 4.5.
+
+    """
+
+    keeps_readings: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        window: int = 5,
+        centered: bool = False,
+        max_gap: float | timedelta | None = None,
+        max_devices: int = 100_000,
+    ) -> None:
+        super().__init__(classifier)
+        self.window = window
+        self.centered = centered
+        self.max_gap = max_gap
+        self.max_devices = max_devices
+        self._check()
+        self._get_probabilities = probability_getter(classifier)
+        self._needs_keywords = self._get_probabilities is not engine_probabilities
+        self._labels: Sequence[Label] = ()
+        self._scratch: Floats = np.empty(0)
+        self._by_label: Callable[..., dict[Label, float]] | None = None
+        self._delay = (window - 1) // 2 if centered else 0
+        self._windows = Windows(window - 1, max(1, self._delay), max_gap, max_devices)
+
+    def _check(self) -> None:
+        owner = type(self).__name__
+        check_range(owner, "window", self.window, 1, whole=True)
+        check_range(owner, "max_devices", self.max_devices, 1, whole=True)
+        if not isinstance(self.centered, bool):
+            raise ParameterError(owner, "centered", f"expected a bool, got {self.centered!r}")
+        if isinstance(self.max_gap, timedelta):
+            check_range(owner, "max_gap", self.max_gap.total_seconds(), 0)
+        elif self.max_gap is not None:
+            check_range(owner, "max_gap", self.max_gap, 0)
+        for link in unwrap(self.classifier):
+            if issubclass(type(link), ClassifierWrapper):  # `isinstance` looks through pipelines
+                raise ParameterError(
+                    owner,
+                    "classifier",
+                    "expected a classifier without an integrator or rejector of its own, "
+                    f"got {link}; put rejectors around the integrator",
+                )
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from streamlvq.models import GLVQ  # noqa: PLC0415
+
+        yield {"classifier": GLVQ(rehearsal=2)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Rebuilt on demand; predictions must not change the pickle.
+        return {**self.__dict__, "_by_label": None, "_scratch": np.empty(0)}
+
+    @property
+    def delay(self) -> int:
+        """Readings between the one decided on and the latest; 0 unless centred."""
+        return self._delay
+
+    # --- predictions -----------------------------------------------------------------------------
+
+    def _inner_keywords(
+        self, method: str, device: Hashable, t: Time, keywords: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the keywords that the classifier accepts, including device and time."""
+        if self._accepted[method] == _NO_KEYWORDS:
+            return {}
+        given = {"device": device, "t": t, **keywords}
+        return self._chosen(method, {name: v for name, v in given.items() if v is not None})
+
+    def _window_and_answer(
+        self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
+    ) -> tuple[int, LabelProbabilities | None]:
+        """Return the window that a reading continues, and its own class probabilities."""
+        window = self._windows.find(device, t)
+        if self._needs_keywords:
+            keywords = self._inner_keywords("predict_proba_one", device, t, keywords)
+        return window, self._get_probabilities(self.classifier, self._labels, x, keywords)
+
+    def _combine(
+        self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
+    ) -> tuple[Sequence[Label], Floats, int, int] | None:
+        """Return labels, probabilities over the window, the index of the best, and the window."""
+        window, answer = self._window_and_answer(x, device, t, keywords)
+        if answer is None or (self._delay and self._count(window) < self._delay):
+            return None
+        labels, p = answer
+        out = self._scratch
+        if len(out) != len(p):
+            out = self._scratch = np.empty(len(p))
+        best = kernels().combine(
+            _NO_PAST if window == NO_WINDOW else self._windows.logs[window], p, out
+        )
+        return labels, out, best, window
+
+    def predict_proba_one(
+        self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
+    ) -> dict[Label, float]:
+        """Return the probability of every class, given the device's past and this reading.
+
+        Parameters
+        ----------
+        x
+            Reading to classify.
+        device
+            Device that sent it.
+        t
+            Time when it was taken.
+
+        """
+        combined = self._combine(x, device, t, kwargs)
+        return {} if combined is None else self._dictionary(combined[0], combined[1])
+
+    def _dictionary(self, labels: Sequence[Label], p: Floats) -> dict[Label, float]:
+        if labels is not self._labels:  # no window uses these labels yet
+            return dict(zip(labels, p.tolist(), strict=True))
+        if self._by_label is None:
+            self._by_label = dictionary_maker(labels)
+        return self._by_label(*p.tolist())
+
+    def predict_one(
+        self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
+    ) -> Label | None:
+        """Return the most probable class; None before anything is learnt."""
+        combined = self._combine(x, device, t, kwargs)
+        return None if combined is None else combined[0][combined[2]]
+
+    def integrated_one(
+        self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
+    ) -> Integrated | None:
+        """Return the decision with its details; None where `predict_one` returns None.
+
+        `delay` and `t` identify the reading that the decision is about.
+        """
+        combined = self._combine(x, device, t, kwargs)
+        if combined is None:
+            return None
+        labels, out, best, window = combined
+        return Integrated(
+            label=labels[best],
+            probabilities=self._dictionary(labels, out),
+            delay=self._delay,
+            t=self._windows.times[window][-self._delay] if self._delay else t,
+            readings=self._count(window) + 1,
+        )
+
+    # --- learning and windows --------------------------------------------------------------------
+
+    def learn_one(
+        self, x: Reading, y: Label, device: Hashable = None, t: Time = None, **kwargs: Any
+    ) -> None:
+        """Learn a labelled reading and add it to the window of its device."""
+        window, answer = self._before(x, device, t, kwargs)
+        self.classifier.learn_one(x, y, **self._inner_keywords("learn_one", device, t, kwargs))
+        self._after(device, t, window, answer)
+
+    def observe_one(
+        self,
+        x: Reading,
+        device: Hashable = None,
+        t: Time = None,
+        *,
+        scales: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Add an unlabelled reading to its window and pass it to the classifier.
+
+        With `scales=False` only the window changes and the classifier stays unchanged.
+        """
+        window, answer = self._before(x, device, t, kwargs)
+        if scales:
+            self._observe(x, self._inner_keywords("observe_one", device, t, kwargs))
+        self._after(device, t, window, answer)
+
+    def _before(
+        self, x: Reading, device: Hashable, t: Time, keywords: dict[str, Any]
+    ) -> tuple[int, LabelProbabilities | None]:
+        """Return window and probabilities of a reading before it is learnt; changes nothing."""
+        window, answer = self._window_and_answer(x, device, t, keywords)
+        return window, None if answer is None else (answer[0], answer[1].copy())
+
+    def _after(
+        self, device: Hashable, t: Time, window: int, answer: LabelProbabilities | None
+    ) -> None:
+        """Add a reading to its window, last of all: a refused reading must change nothing."""
+        if answer is None:
+            return
+        labels, p = answer
+        self._set_labels(labels)
+        self._windows.advance(device, t, window, p)
+
+    def _set_labels(self, labels: Sequence[Label]) -> None:
+        """Set the classes that the columns of the windows stand for."""
+        if labels is not self._labels:
+            self._labels, self._by_label = labels, None
+
+    def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
+        """Return True if a reading at this time would start a new window for its device.
+
+        In that case call `finish` for the previous segment first.
+        """
+        return self._windows.find(device, t) == NO_WINDOW
+
+    def finish(self, device: Hashable = None) -> list[Integrated]:
+        """Return the outstanding decisions on the last `delay` readings and empty the window.
+
+        Call it at the end of a segment. No readings follow these, so their windows are shorter.
+        Without `centered` there are no outstanding decisions.
+        """
+        window = self._windows.forget(device)
+        if window is None:
+            return []
+        outstanding = min(self._delay, window.count)
+        return [self._outstanding(window, ago) for ago in range(outstanding - 1, -1, -1)]
+
+    def _outstanding(self, window: Window, ago: int) -> Integrated:
+        """Return the decision on the reading `ago` readings before the end of its segment."""
+        count = min(window.count, self.window - self._delay + ago)
+        logs = window.logs[-count:].sum(axis=0, keepdims=True)
+        out = np.empty(len(self._labels))
+        best = kernels().combine(logs, np.ones(len(out)), out)
+        p = self._dictionary(self._labels, out)
+        return Integrated(self._labels[best], p, ago, window.times[-1 - ago], count)
+
+    def reset(self, device: Hashable = None) -> None:
+        """Empty the window of a device, so that the next reading starts a new one."""
+        self._windows.forget(device)
+
+    def _count(self, window: int) -> int:
+        return 0 if window == NO_WINDOW else int(self._windows.counts[window])
+
+    @property
+    def tracked_devices(self) -> int:
+        """Number of devices that have a window."""
+        return len(self._windows)
+
+    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows the kernel can process: all, or none for a centred window."""
+        return 0 if self._delay else batch.remaining
+
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Assign rows to the windows of their devices and return the window arrays."""
+        readings, rows = batch.readings, batch.rows
+        duplicates = batch.duplicates[rows]
+        entered = self._windows.enter_many(readings.devices[rows], readings.times[rows], duplicates)
+        if not all(duplicates):  # duplicates change nothing
+            self._windows.widen(len(batch.classes))
+            self._set_labels(batch.classes)
+        return (*entered, self._windows.logs, self._windows.counts)
+
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Do nothing: the kernel has already updated the windows."""
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a copy of the windows: arrays, and values for JSON."""
+        arrays, extra = self._windows.memory()
+        return arrays, {**extra, "labels": len(self._labels)}
+
+    def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Restore what `memory_state` returned; raise ValueError if it does not fit."""
+        self._windows.restore(arrays, extra)
+        model = innermost_model(self.classifier)
+        count = extra["labels"]
+        if not 0 <= count <= len(model.classes) or self._windows.logs.shape[2] > count + 1:
+            raise ValueError(f"windows: expected at most {len(model.classes)} classes, got {count}")
+        # The model's own list of labels is compared by identity.
+        whole = count == len(model.classes)
+        own = whole and not self._needs_keywords
+        self._labels = model.known_labels if own else list(model.classes[:count])
+        self._by_label = None
+
+    def _move_memory(self, new: Self) -> None:
+        model = innermost_model(new.classifier)
+        new._windows = self._windows.moved_to(list(self._labels), list(model.classes))
+        # The model's own list of labels is compared by identity.
+        own = isinstance(model, LVQClassifier)
+        new._labels = model.known_labels if own else list(model.classes)

@@ -1,0 +1,173 @@
+"""Fleets over a real broker: the same bits whatever happens on the way."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from streamlvq.fleet.node import shared_bytes
+from streamlvq.fusion import fuse
+from streamlvq.snapshot import Snapshot
+from support.brokers import BrokerProcess, broker  # noqa: F401
+from support.daemons import Client, Daemon, until
+from support.fleets import (
+    NAMES,
+    ROOT,
+    fused_in_memory,
+    hub_settings,
+    learnt_alone,
+    node_readings,
+    node_settings,
+    retained,
+    serving,
+    state,
+    truth,
+    wait_until_serving,
+)
+
+COUNT = 120  # readings of each node
+
+
+def nodes(running: BrokerProcess, folder: Path, **fleet: object) -> dict[str, Daemon]:
+    """Daemons that publish once they have learnt all readings, started at the same time."""
+    wanted = {"min_samples": COUNT, "publish_after": 10**6, **fleet}
+    daemons = {
+        name: Daemon(folder / name, node_settings(running, folder, name, fleet=wanted))
+        for name in NAMES
+    }
+    start(daemons)
+    return daemons
+
+
+def start(daemons: dict[str, Daemon]) -> None:
+    for daemon in daemons.values():
+        daemon.launch()
+    for daemon in daemons.values():
+        until(lambda d=daemon: "READY=1" in d.heard or d.ended(), 120, "ready")
+        assert not daemon.ended(), daemon.log
+
+
+def end(daemons: dict[str, Daemon]) -> None:
+    for daemon in daemons.values():
+        daemon.__exit__()
+
+
+def by_themselves(daemons: dict[str, Daemon]) -> dict[str, Snapshot]:
+    return {
+        name: learnt_alone(daemon.path, node_readings(name, COUNT), name)
+        for name, daemon in daemons.items()
+    }
+
+
+def through_files(snapshots: dict[str, Snapshot], folder: Path) -> dict[str, bytes]:
+    for name, snapshot in snapshots.items():
+        snapshot.save(folder / f"{name}.slvq")
+    fused = fuse(Snapshot.load(folder / f"{name}.slvq") for name in sorted(snapshots)[::-1])
+    for name in fused.nodes:
+        fused.snapshot(name).save(folder / f"for-{name}.slvq")
+    return {
+        name: shared_bytes(Snapshot.load(folder / f"for-{name}.slvq").classifier(), name)
+        for name in fused.nodes
+    }
+
+
+def test_peers_fuse_to_the_same_bits_as_memory_and_files(
+    tmp_path: Path,
+    broker: BrokerProcess,  # noqa: F811
+) -> None:
+    order = random.sample(NAMES, len(NAMES))  # any
+    with Client(broker, f"{ROOT}/#", "plant/+/+/decision") as client:
+        daemons = nodes(broker, tmp_path)
+        try:
+            alone = by_themselves(daemons)
+            expected = fused_in_memory(alone[name] for name in order)
+            assert through_files(alone, tmp_path) == expected
+
+            for name in order:
+                client.send(node_readings(name, COUNT))
+            wait_until_serving(daemons, expected)
+            published = retained(client.got)
+            assert {n: s.payload for n, s in published.items()} == {
+                n: s.to_bytes() for n, s in alone.items()
+            }
+
+            # Every party goes, each in its own way, and comes back.
+            daemons["a"].kill()
+            daemons["b"].stop()
+            broker.restart()
+            daemons["c"].kill()
+            start(daemons)
+            until(lambda: all(d.health()[0] == 200 for d in daemons.values()), what="health")
+            until(lambda: all(fusions(d) == 1 for d in daemons.values()), what="fused again")
+            wait_until_serving(daemons, expected)
+            assert not any(installed(d) for d in daemons.values())
+
+            # The node that never saw a class knows it now, and its local learner does not.
+            more = node_readings("c", 60, first=5000, labelled=False, all_classes=True)
+            client.got.clear()
+            client.send(more)
+            until(lambda: len(client.decisions()) == len(more), what="decisions")
+            right = [
+                decision["label"] == truth("c", message)
+                for decision, message in zip(client.decisions(), more, strict=True)
+            ]
+            assert sum(right) >= 0.8 * len(right)
+            assert any(decision["label"] == "worn" for decision in client.decisions())
+            for name, daemon in daemons.items():
+                assert daemon.stop() == 0, daemon.log
+                monitor = state(daemon)
+                assert monitor is not None
+                assert shared_bytes(monitor.local(""), name) == alone[name].to_bytes()
+        finally:
+            end(daemons)
+
+
+def fusions(daemon: Daemon) -> float:
+    return daemon.metrics()["streamlvq_fleet_fusions_total"]
+
+
+def test_a_hub_gives_the_same_bits_even_if_it_is_killed(
+    tmp_path: Path,
+    broker: BrokerProcess,  # noqa: F811
+) -> None:
+    with Client(broker, f"{ROOT}/#") as client:
+        hub = Daemon(tmp_path / "hub", hub_settings(broker, tmp_path))
+        hub.launch()
+        daemons = nodes(broker, tmp_path, role="member", hub="hub")
+        everyone = {**daemons, "hub": hub}
+        try:
+            alone = by_themselves(daemons)
+            two = fused_in_memory([alone["c"], alone["b"]])
+            expected = fused_in_memory(alone.values())
+
+            client.send(node_readings("c", COUNT))
+            client.send(node_readings("b", COUNT))
+            wait_until_serving({n: daemons[n] for n in "bc"}, two)
+            hub.kill()
+            client.send(node_readings("a", COUNT))
+            until(lambda: "a" in retained(client.got), what="a has published")
+            assert serving(daemons["a"]) is None
+            hub.start()
+            wait_until_serving(daemons, expected)
+            models = retained(client.got, "models")
+            assert {n: s.payload for n, s in models.items()} == expected
+            assert {s.header.author for s in models.values()} == {"hub"}
+
+            # Once more, with nothing new: nobody is told anything that he does not know.
+            hub.kill()
+            daemons["b"].kill()
+            hub.start()
+            daemons["b"].start()
+            until(lambda: fusions(hub) == 1, what="fused again")
+            until(lambda: hub.health()[0] == 200, what="health")
+            assert {n: s.header for n, s in retained(client.got, "models").items()} == {
+                n: s.header for n, s in models.items()
+            }
+            assert installed(daemons["b"]) == 0
+            assert hub.stop() == 0, hub.log
+        finally:
+            end(everyone)
+
+
+def installed(daemon: Daemon) -> float:
+    return daemon.metrics()["streamlvq_fleet_installed_total"]

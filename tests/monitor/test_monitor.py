@@ -1,0 +1,455 @@
+"""One deterministic step: the same events give the same decisions and the same state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamlvq
+from streamlvq.config import Config, loads
+from streamlvq.events import DedupWindow, LateLabel, Readings
+from streamlvq.monitor import Monitor, OtherModelError, Outcome
+from streamlvq.monitor.memory import DuplicateFilter
+from streamlvq.snapshot import Snapshot, SnapshotError
+from support.streams import cut, facts, readings
+
+TEXT = """
+broker: {receive_maximum: 50}
+readings: {topic: "plant/{site}/{device}", sequence: seq, time: t}
+labels: {topic: "labels/{site}/{device}", sequence: seq, wait: 200}
+decisions: {topic: "out/{site}/{device}"}
+model: {type: GLVQ}
+integrator: {window: 3}
+rejector: {target_rate: 0.1, memory: 50}
+state: {duplicates: 100}
+"""
+
+
+def config(text: str = TEXT, **changes: str) -> Config:
+    for section, value in changes.items():
+        lines = [line for line in text.splitlines() if not line.startswith(f"{section}:")]
+        text = "\n".join([*lines, f"{section}: {value}" if value else ""])
+    return loads(text)
+
+
+def run(monitor: Monitor, whole: Readings, seed: int = 0) -> list[tuple[Any, ...]]:
+    """What was decided on readings that came in random batches."""
+    said = []
+    for part in cut(whole, seed):
+        outcome = monitor.step(part)
+        assert outcome.decisions is not None
+        assert outcome.refused == []
+        said += facts(outcome.decisions)
+    return said
+
+
+def refusals(outcome: Outcome) -> list[tuple[int, str]]:
+    return [(refused.source, refused.reason) for refused in outcome.refused]
+
+
+# --- the same, however it comes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["GLVQ", "LGMLVQ", "LVQCommittee"])
+def test_batches_make_no_difference(model: str) -> None:
+    rejector = "" if model == "LVQCommittee" else "{target_rate: 0.1, memory: 50}"
+    wanted = config(model=f"{{type: {model}}}", rejector=rejector)
+    stream = readings(300, twice=0.1)
+    first, second = Monitor(wanted), Monitor(wanted)
+    assert run(first, stream, seed=1) == run(second, stream, seed=2)
+    assert first.checkpoint() == second.checkpoint()
+
+
+def test_decisions_are_those_of_the_wrappers() -> None:
+    model = streamlvq.RelSimRejector(
+        streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=3), target_rate=0.1, memory=50
+    )
+    stream = readings(250)
+    said = run(Monitor(config()), stream)
+    for k, row in enumerate(stream.rows.tolist()):
+        x = dict(zip(stream.features, row, strict=True))
+        keywords = {"device": stream.devices[k], "t": stream.times[k]}
+        decision = model.decide_one(x, **keywords)
+        assert said[k][1:5] == decision[:1] + decision[2:4] + decision[1:2]
+        if stream.labels[k] is None:
+            model.observe_one(x, scales=False, **keywords)
+        else:
+            model.learn_one(x, stream.labels[k], **keywords)
+
+
+def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened() -> None:
+    before, after = readings(200, twice=0.1), readings(200, seed=7, twice=0.1)
+    after.keys = [key + 1000 for key in after.keys]
+    never_stopped = Monitor(config())
+    run(never_stopped, before)
+    stopped = Monitor.restore(config(), never_stopped.checkpoint())
+    assert stopped.checkpoint() == never_stopped.checkpoint()
+    assert run(stopped, after) == run(never_stopped, after)
+    assert stopped.checkpoint() == never_stopped.checkpoint()
+
+
+def test_a_checkpoint_before_anything_came() -> None:
+    empty = Monitor.restore(config(), Monitor(config()).checkpoint())
+    assert run(empty, readings(50)) == run(Monitor(config()), readings(50))
+
+
+def test_before_anything_is_learnt() -> None:
+    stream = readings(20, labelled=0.0)
+    outcome = Monitor(config()).step(stream)
+    assert outcome.learnt == 0
+    for record in outcome.decisions.records():
+        assert (record.label, record.accepted, record.reason) == (None, False, "no_model")
+        assert record.probabilities == {}
+
+
+# --- duplicates ----------------------------------------------------------------------------------
+
+
+def test_a_duplicate_changes_nothing_and_is_answered() -> None:
+    monitor = Monitor(config())
+    stream = readings(150)
+    run(monitor, stream)
+    before = monitor.checkpoint()
+    again = stream.select(list(range(140, 150)))
+    outcome = monitor.step(again)
+    assert monitor.checkpoint() == before
+    assert (outcome.duplicates, outcome.learnt) == (10, 0)
+    assert outcome.decisions.sequences == list(range(140, 150))
+    assert all(record.duplicate for record in outcome.decisions.records())
+
+
+def test_a_sensor_at_rest_says_the_same_twice() -> None:
+    monitor = Monitor(config())
+    stream = readings(100)
+    run(monitor, stream)
+    same = stream.select([99])
+    same.dedup_windows = [DedupWindow.NONE]
+    assert monitor.step(same).duplicates == 0
+    same.dedup_windows = [DedupWindow.ALL]
+    assert monitor.step(same).duplicates == 1
+
+
+def test_counters_start_over_and_redeliveries_are_told_apart() -> None:
+    """A device that counts to 150 and starts over, with a sensor at rest."""
+    monitor = Monitor(config(state="{duplicates: 1000}"))
+    stream = readings(150)
+    stream.dedup_windows = [DedupWindow.RECENT] * 150
+    assert monitor.step(stream).duplicates == 0
+    assert monitor.step(stream).duplicates == 0  # every reading is 150 readings ago
+    assert monitor.step(stream.select([149, 100])).duplicates == 2  # just said
+    stream.dedup_windows = [DedupWindow.ALL] * 150
+    assert monitor.step(stream).duplicates == 150  # the broker says so
+
+
+def test_what_comes_again_is_remembered_anew() -> None:
+    memory = DuplicateFilter(4)
+    assert [memory.seen_before(key, DedupWindow.NONE) for key in (7, 1, 2, 3, 7, 4)] == [False] * 6
+    assert memory.seen_before(7, DedupWindow.ALL)
+    assert not memory.seen_before(1, DedupWindow.ALL)
+    again = DuplicateFilter(4)
+    again.restore(np.array(memory.keys()))
+    assert again.keys() == memory.keys() == [3, 7, 4, 1]
+    assert [again.seen_before(key, DedupWindow.ALL) for key in (3, 7, 4, 1)] == [True] * 4
+
+
+@given(st.lists(st.integers(1, 12), max_size=60), st.integers(1, 6), st.integers(0, 8))
+def test_duplicates_are_those_of_a_list(keys: list[int], room: int, span: int) -> None:
+    memory, came = DuplicateFilter(room), []
+    for key in keys:
+        expected = span > 0 and key in came[-min(span, room) :]
+        assert memory.seen_before(key, span) == expected
+        if not expected:
+            came.append(key)
+    assert memory.keys() == came[-room:]
+
+
+def test_memory_of_duplicates_is_bounded() -> None:
+    monitor = Monitor(config())
+    stream = readings(300)
+    run(monitor, stream)
+    assert monitor.step(stream.select([250])).duplicates == 1  # 100 are remembered
+    assert monitor.step(stream.select([150])).duplicates == 0
+
+
+# --- late labels ---------------------------------------------------------------------------------
+
+
+def late(stream: Readings, k: int, label: str, **changes: Any) -> LateLabel:
+    given = LateLabel(stream.devices[k], "", label, None, stream.sequences[k])
+    return given._replace(**changes)
+
+
+def test_a_late_label_is_learnt() -> None:
+    monitor = Monitor(config())
+    stream = readings(100)
+    run(monitor, stream)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    model = monitor.models()[""].classifier.classifier
+    twin = Snapshot.of(model, node="twin").classifier()
+    outcome = monitor.step(late(stream, k, "class 1"))
+    assert (outcome.learnt, outcome.decisions) == (1, None)
+    twin.learn_one(dict(zip(stream.features, stream.rows[k].tolist(), strict=True)), "class 1")
+    assert Snapshot.of(model, node="n").to_bytes() == Snapshot.of(twin, node="n").to_bytes()
+
+
+def test_a_label_that_belongs_to_nothing_is_refused() -> None:
+    monitor = Monitor(config())
+    stream = readings(100)
+    run(monitor, stream)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    before = monitor.checkpoint()
+    for stranger in (
+        late(stream, k, "class 1", device="nobody"),
+        late(stream, k, "class 1", sequence=4711),
+        late(stream, k, "class 1", sequence=None),
+        late(stream, max(i for i, y in enumerate(stream.labels) if y), "class 1"),
+    ):
+        assert refusals(monitor.step(stranger)) == [(0, "label")]
+    assert monitor.checkpoint() == before
+    assert monitor.step(late(stream, k, "class 1")).learnt == 1
+    assert refusals(monitor.step(late(stream, k, "class 1"))) == [(0, "label")]
+
+
+def test_a_late_label_that_is_delivered_twice_is_no_stranger() -> None:
+    monitor = Monitor(config())
+    stream = readings(100)
+    run(monitor, stream)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    label = late(stream, k, "class 1", key=987, dedup_window=DedupWindow.ALL)
+    assert monitor.step(label).learnt == 1
+    assert monitor.step(label) == Outcome(duplicates=1)
+
+
+def test_a_label_that_came_too_early_may_come_again() -> None:
+    monitor = Monitor(config())
+    stream = readings(100)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    early = late(stream, k, "class 1", key=987, dedup_window=DedupWindow.RECENT)
+    assert refusals(monitor.step(early)) == [(0, "label")]
+    run(monitor, stream)
+    assert monitor.step(early).learnt == 1
+
+
+def test_late_labels_keep_to_the_limits() -> None:
+    monitor = Monitor(config(model="{type: GLVQ, max_features: 5, max_classes: 4}"))
+    stream = readings(100)
+    run(monitor, stream)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    assert refusals(monitor.step(late(stream, k, "a fifth"))) == [(0, "model")]
+    assert monitor.step(late(stream, k, "class 1")).learnt == 1  # it waits still
+
+
+def test_labels_by_time() -> None:
+    monitor = Monitor(config(labels='{topic: "labels/{site}/{device}", time: t, wait: 200}'))
+    stream = readings(100)
+    run(monitor, stream)
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    label = late(stream, k, "class 1", sequence=None, t=stream.times[k])
+    assert monitor.step(label).learnt == 1
+
+
+def test_readings_wait_in_checkpoints_too_and_not_for_ever() -> None:
+    monitor = Monitor(config(labels='{topic: "labels/{site}/{device}", sequence: seq, wait: 5}'))
+    stream = readings(100)
+    run(monitor, stream)
+    monitor = Monitor.restore(monitor.config, monitor.checkpoint())
+    assert monitor.waiting == 5
+    unlabelled = [i for i, y in enumerate(stream.labels) if y is None]
+    assert refusals(monitor.step(late(stream, unlabelled[-6], "class 1"))) == [(0, "label")]
+    for k in unlabelled[-5:]:
+        assert monitor.step(late(stream, k, "class 1")).learnt == 1
+
+
+def test_thresholds_hear_of_late_labels() -> None:
+    monitor = Monitor(config(rejector="{target_accuracy: 0.9, memory: 50}"))
+    stream = readings(200, labelled=0.5)
+    run(monitor, stream)
+    before = monitor.models()[""]._thresholds.recent(None).seen
+    for k in [i for i, y in enumerate(stream.labels) if y is None][-20:]:
+        monitor.step(late(stream, k, "class 1"))
+    assert monitor.models()[""]._thresholds.recent(None).seen == before + 20
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def test_one_model_per_device_is_as_many_monitors() -> None:
+    wanted = config(model="{type: GLVQ, per: device}")
+    stream = readings(300, devices=3)
+    stream.groups = list(stream.devices)
+    together = run(Monitor(wanted), stream)
+    for device in sorted(set(stream.devices)):
+        own = [k for k, name in enumerate(stream.devices) if name == device]
+        alone = run(Monitor(wanted), stream.select(own))
+        # of classes that only other models know nothing is said
+        assert alone == [together[k] for k in own]
+
+
+def test_groups_survive_a_checkpoint() -> None:
+    wanted = config(model="{type: GLVQ, per: device}")
+    stream = readings(200, devices=3)
+    stream.groups = list(stream.devices)
+    monitor = Monitor(wanted)
+    run(monitor, stream)
+    twin = Monitor.restore(wanted, monitor.checkpoint())
+    assert sorted(twin.models()) == sorted(set(stream.devices))
+    assert twin.devices == monitor.devices == 3
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+def test_too_many_models() -> None:
+    monitor = Monitor(config(model="{type: GLVQ, per: device, limit: 2}"))
+    stream = readings(6)
+    stream.groups = ["a", "b", "c", "a", "d", "b"]
+    outcome = monitor.step(stream)
+    assert refusals(outcome) == [(2, "model"), (4, "model")]
+    assert outcome.decisions.sources == [0, 1, 3, 5]
+    assert sorted(monitor.models()) == ["a", "b"]
+
+
+def test_too_many_classes_and_features() -> None:
+    monitor = Monitor(config(model="{type: GLVQ, max_classes: 2, max_features: 5}"))
+    stream = readings(5, labelled=1.0, features=4)
+    stream.labels = ["a", "b", "c", "a", None]
+    assert refusals(monitor.step(stream)) == [(2, "model")]
+    wide = readings(3, seed=3, features=6)
+    assert refusals(monitor.step(wide)) == [(0, "model"), (1, "model"), (2, "model")]
+    assert monitor.models()[""].classifier.classifier.classes == ("a", "b")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e61])
+def test_absurd_values_are_refused_and_the_rest_is_kept(value: float) -> None:
+    monitor, clean = Monitor(config()), Monitor(config())
+    stream = readings(100)
+    rest = [k for k in range(100) if k != 60]
+    run(clean, stream.select(rest))
+    stream.rows[60, 2] = value
+    outcome = monitor.step(stream)
+    assert refusals(outcome) == [(60, "value")]
+    assert "sensor 2" in outcome.refused[0].text
+    assert monitor.checkpoint() == clean.checkpoint()
+
+
+def test_what_is_refused_does_not_depend_on_batches() -> None:
+    """What is refused for one reason must not use up the room of others."""
+    wanted = config(
+        model="{type: GLVQ, per: device, limit: 2, max_classes: 2}",
+        integrator="{window: 3, max_gap: 5}",
+    )
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        stream = readings(30, seed=seed, labelled=0.8, classes=4)
+        stream.groups = list(stream.devices)
+        stream.times = [None if rng.random() < 0.2 else t for t in stream.times]
+        stream.rows[rng.random(30) < 0.1, 1] = np.inf
+        whole, pieces = Monitor(wanted), Monitor(wanted)
+        expected = refusals(whole.step(stream))
+        assert len({source for source, _ in expected}) == len(expected)
+        found = [r for part in cut(stream, seed, 4) for r in refusals(pieces.step(part))]
+        assert found == expected
+        assert whole.checkpoint() == pieces.checkpoint()
+
+
+def test_windows_with_gaps_need_times() -> None:
+    monitor = Monitor(config(integrator="{window: 3, max_gap: 5}"))
+    stream = readings(10)
+    stream.times[4] = None
+    outcome = monitor.step(stream)
+    assert refusals(outcome) == [(4, "field")]
+    assert "max_gap" in outcome.refused[0].text
+
+
+def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor, clean = Monitor(config()), Monitor(config())
+    for each in (monitor, clean):
+        run(each, readings(20))
+        each._groups[""].local.batch_parts = None
+    stream = readings(30, seed=4)
+    stream.keys = [key + 500 for key in stream.keys]
+    run(clean, stream.select([k for k in range(30) if k != 17]))
+    learn, x = streamlvq.GLVQ.learn_one, stream.rows[17].tolist()
+
+    def defective(model: Any, reading: dict[str, float], y: str) -> None:
+        if list(reading.values()) == x:
+            raise ZeroDivisionError("for a test")
+        learn(model, reading, y)
+
+    stream.labels[17], stream.rows[17] = "class 1", (x := [1.0, 2.0, 3.0, 4.0, 5.0])
+    monkeypatch.setattr(streamlvq.GLVQ, "learn_one", defective)
+    outcome = monitor.step(stream)
+    assert refusals(outcome) == [(17, "failure")]
+    assert "ZeroDivisionError: for a test" in outcome.refused[0].text
+    assert len(outcome.decisions) == 29
+    before, after = (Monitor.restore(m.config, m.checkpoint()) for m in (clean, monitor))
+    assert before.models()[""].memory_state()[0]["came"].tobytes() == (
+        after.models()[""].memory_state()[0]["came"].tobytes()
+    )
+    assert before.models()[""].classifier.classifier.samples == (
+        after.models()[""].classifier.classifier.samples
+    )
+
+
+# --- checkpoints and configurations --------------------------------------------------------------
+
+
+def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
+    monitor = Monitor(config())
+    run(monitor, readings(100))
+    data = monitor.checkpoint()
+    with pytest.raises(OtherModelError, match=r"state is that of GLVQ.*asks for GMLVQ"):
+        Monitor.restore(config(model="{type: GMLVQ}"), data)
+    with pytest.raises(OtherModelError, match=r"model\.per"):
+        Monitor.restore(config(model="{type: GLVQ, per: site}"), data)
+    with pytest.raises(OtherModelError, match=r"parameters\.seed.*begun to learn"):
+        Monitor.restore(config(model="{type: GLVQ, parameters: {seed: 5}}"), data)
+    faster = Monitor.restore(config(model="{type: GLVQ, parameters: {learning_rate: 0.1}}"), data)
+    assert faster.models()[""].classifier.classifier.learning_rate == 0.1
+    assert faster.devices == monitor.devices
+    wider = Monitor.restore(config(integrator="{window: 9}"), data)
+    assert wider.models()[""].classifier.window == 9
+    assert wider.devices == 0
+    assert wider.models()[""].classifier.classifier.samples > 50
+    braver = Monitor.restore(config(rejector="{target_rate: 0.2, memory: 50}"), data)
+    assert braver.models()[""].target_rate == 0.2
+    assert braver.devices == monitor.devices
+    said = config(model="{type: GLVQ, parameters: {learning_rate: 0.02}}")  # which is the default
+    assert Monitor.restore(said, data).devices == monitor.devices
+
+
+def test_a_snapshot_to_begin_with() -> None:
+    model = streamlvq.GLVQ()
+    stream = readings(200, labelled=1.0)
+    model.learn_array(stream.rows, stream.labels, features=stream.features)
+    monitor = Monitor(config(), Snapshot.of(model, node="trained"))
+    outcome = monitor.step(readings(50, labelled=0.0))
+    assert outcome.decisions.versions.tolist() == [200] * 50
+    with pytest.raises(OtherModelError, match=r"is a snapshot of GLVQ, .*asks for GMLVQ"):
+        Monitor(config(model="{type: GMLVQ}"), Snapshot.of(model, node="trained"))
+
+
+def test_damaged_checkpoints_are_refused() -> None:
+    monitor = Monitor(config())
+    run(monitor, readings(60))
+    data = monitor.checkpoint()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        damaged = bytearray(data)
+        damaged[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        with pytest.raises(SnapshotError):
+            Monitor.restore(config(), bytes(damaged))
+    with pytest.raises(SnapshotError):
+        Monitor.restore(config(), data[: len(data) // 2])
+    with pytest.raises(SnapshotError):
+        Monitor.restore(config(), Snapshot.of(streamlvq.GLVQ(), node="n").to_bytes())
+
+
+def test_compile_leaves_no_trace() -> None:
+    monitor = Monitor(config())
+    monitor.compile()
+    assert monitor.checkpoint() == Monitor(config()).checkpoint()

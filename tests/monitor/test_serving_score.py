@@ -1,0 +1,464 @@
+"""Which of two models decides, what cannot be served, and what of it all is kept in files."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streamlvq
+from streamlvq.config import build_classifier, loads
+from streamlvq.monitor import Monitor
+from streamlvq.monitor.pipeline import Pipeline
+from streamlvq.monitor.serving import (
+    LEAD_TO_KEEP,
+    LEAD_TO_TAKE_OVER,
+    SCORE_MIN_LABELS,
+    SCORE_SPAN_LABELS,
+    ServingScore,
+)
+from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot, SnapshotError, decode, encode
+from support.serving import (
+    LABEL,
+    MODEL,
+    MODES,
+    TEXT,
+    VERSION,
+    config,
+    fingerprint,
+    late,
+    liar,
+    other,
+    per_device,
+    say,
+    stream,
+)
+
+# --- better --------------------------------------------------------------------------------------
+
+
+def test_the_better_one_decides() -> None:
+    wanted = config("better")
+    monitor, alone = Monitor(wanted), Monitor(wanted)
+    monitor.serve("", liar())
+    whole = stream(200, labelled=1.0)
+    said, expected = say(monitor, whole, seed=3), say(alone, whole)
+    deciders = [(row[MODEL], row[VERSION]) for row in said]
+    first = deciders[:SCORE_MIN_LABELS]
+    assert first == [("fused", 1)] * SCORE_MIN_LABELS  # found out after so many labels
+    assert deciders[SCORE_MIN_LABELS:] == [("local", n) for n in range(SCORE_MIN_LABELS, 200)]
+    assert said[SCORE_MIN_LABELS:] == expected[SCORE_MIN_LABELS:]
+    standing = monitor.serving_score("")
+    assert (standing["decides"], standing["labels"]) == ("local", 200)
+    assert standing["local"] > 0.7
+    assert standing["fused"] < 0.3
+
+
+def test_who_was_worse_may_become_better() -> None:
+    """Names of classes are exchanged, and just so that the liar is right."""
+    slow = "{learning_rate: 0.001, rehearsal: 0, max_prototypes_per_class: 1}"
+    monitor = Monitor(config("better", model=f"{{type: GLVQ, parameters: {slow}}}"))
+    monitor.serve("", liar())
+    say(monitor, stream(200, labelled=1.0))
+    assert monitor.serving_score("")["decides"] == "local"
+    whole = stream(300, seed=1, labelled=1.0)
+    whole.labels = [f"class {(int(str(y)[-1]) + 1) % 3}" for y in whole.labels]
+    deciders = [(row[MODEL], row[VERSION]) for row in say(monitor, whole)]
+    assert (deciders[0], deciders[-1]) == (("local", 200), ("fused", 1))
+    assert monitor.serving_score("")["decides"] == "fused"
+
+
+def test_both_may_decide_on_readings_of_one_batch() -> None:
+    """Their classes are not the same; each record tells those of whoever decided."""
+    wanted = config("better", rejector="none", integrator="alone")
+    monitor, whole = Monitor(wanted), stream(60, labelled=1.0)
+    model = other((5, 4))
+    monitor.serve("", model)
+    outcome = monitor.step(whole)
+    assert set(outcome.decisions.classes) == {f"class {c}" for c in (0, 1, 2, 4, 5)}
+    for k, record in enumerate(outcome.decisions.records()):
+        known = (
+            {"class 5", "class 4"} if k < SCORE_MIN_LABELS else {"class 0", "class 1", "class 2"}
+        )
+        assert set(record.probabilities) == known
+        assert record.label in known
+
+
+class History:
+    """Who was right about each label, all of it remembered."""
+
+    def __init__(self) -> None:
+        self.local: list[bool] = []
+        self.fused: list[bool] = []
+
+    def recent(self, right: list[bool]) -> float:
+        keep = 1.0 - 1.0 / SCORE_SPAN_LABELS
+        weights = [keep**age for age in range(len(right))]
+        hits = sum(w * hit for w, hit in zip(weights, reversed(right), strict=True))
+        return hits / sum(weights)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=400))
+def test_standing_is_that_of_all_labels_of_which_old_ones_fade(
+    answers: list[tuple[bool, bool]],
+) -> None:
+    standing, history = ServingScore(), History()
+    for k, (local, fused) in enumerate(answers):
+        if k < SCORE_MIN_LABELS:
+            assert standing.prefers_fused()
+        before = standing.prefers_fused()
+        standing.count(local, fused)
+        history.local.append(local)
+        history.fused.append(fused)
+        if k + 1 < SCORE_MIN_LABELS:
+            continue
+        lead = history.recent(history.local) - history.recent(history.fused)
+        if lead > LEAD_TO_TAKE_OVER + 1e-9:
+            assert not standing.prefers_fused()
+        elif lead < LEAD_TO_KEEP - 1e-9:
+            assert standing.prefers_fused()
+        elif LEAD_TO_KEEP + 1e-9 < lead < LEAD_TO_TAKE_OVER - 1e-9:
+            assert standing.prefers_fused() == before  # nobody takes over for so little
+    expected = history.recent(history.local), history.recent(history.fused)
+    assert standing.accuracies() == pytest.approx(expected)
+
+
+@given(st.lists(st.booleans(), min_size=SCORE_MIN_LABELS, max_size=100))
+def test_who_is_alike_is_no_better(right: list[bool]) -> None:
+    standing = ServingScore()
+    for each in right:
+        standing.count(each, each)
+    assert standing.prefers_fused()
+
+
+def test_who_is_ahead_by_a_hair_is_no_better_and_who_was_clearly_better_stays_for_a_while() -> None:
+    standing = ServingScore()
+    for k in range(1000):
+        standing.count(True, k % 100 != 99)  # all but one in a hundred
+        assert standing.prefers_fused()
+    while standing.prefers_fused():
+        standing.count(True, False)
+    local, fused = standing.accuracies()
+    assert local is not None and fused is not None
+    assert LEAD_TO_TAKE_OVER <= local - fused < 1.3 * LEAD_TO_TAKE_OVER
+    turns = 0
+    while not standing.prefers_fused():
+        standing.count(True, True)
+        turns += 1
+    local, fused = standing.accuracies()
+    assert local is not None and fused is not None
+    assert 0.99 * LEAD_TO_KEEP < local - fused < LEAD_TO_KEEP
+    assert turns > 50  # until half of the lead was forgotten
+
+
+def test_a_class_that_no_label_tells_of_is_shown() -> None:
+    """Labels are of three classes; the fleet knows a fourth, and is not quite as good here."""
+    monitor = Monitor(config("better", rejector="none", integrator="alone"))
+    say(monitor, stream(300, labelled=1.0))
+    monitor.serve("", other((3, 1, 0, 2), count=2000))
+    say(monitor, stream(300, seed=1, labelled=1.0))
+    standing = monitor.serving_score("")
+    assert standing["decides"] == "fused"
+    fourth = say(monitor, stream(100, seed=2, classes=(3,), labelled=0.0))
+    assert sum(row[LABEL] == "class 3" for row in fourth) > 80
+
+
+def test_another_model_begins_anew_and_so_does_what_is_known_of_the_local_one() -> None:
+    monitor = Monitor(config("better"))
+    monitor.serve("", liar())
+    say(monitor, stream(200, labelled=1.0))
+    assert monitor.serving_score("")["decides"] == "local"
+    monitor.serve("", other())
+    nothing = {"local": None, "fused": None, "labels": 0, "decides": "fused"}
+    assert monitor.serving_score("") == nothing
+    twin = Monitor.restore(monitor.config, monitor.checkpoint())
+    whole = stream(100, seed=1, labelled=1.0)
+    assert say(monitor, whole, seed=1) == say(twin, whole, seed=2)
+    assert monitor.serving_score("")["labels"] == 100
+    assert monitor.checkpoint() == twin.checkpoint()
+
+
+def test_late_labels_about_what_a_former_model_said_count_for_nobody() -> None:
+    monitor = Monitor(config("better"))
+    monitor.serve("", liar())
+    before = stream(40, labelled=0.0)
+    say(monitor, before)
+    monitor.serve("", other())
+    after = stream(30, seed=1, labelled=0.0)
+    say(monitor, after)
+    twin = Monitor.restore(monitor.config, monitor.checkpoint())
+    for each in (monitor, twin):
+        for whole, count in ((before, 0), (after, 30)):
+            for k in range(len(whole)):
+                assert each.step(late(whole, k, "class 1")).learnt == 1
+            assert each.serving_score("")["labels"] == count
+    assert monitor.checkpoint() == twin.checkpoint()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.booleans(), st.booleans()), max_size=60),
+    st.integers(0, 60),
+)
+def test_standing_follows_rows_one_by_one_or_together(
+    judged: list[tuple[int, bool, bool]], cut_at: int
+) -> None:
+    rows = sorted({row: (row, a, b) for row, a, b in judged}.values())
+    whole, parts, start = ServingScore(), ServingScore(), ServingScore()
+    for _ in range(SCORE_MIN_LABELS):
+        for each in (whole, parts, start):
+            each.count(True, True)
+    together = whole.follow(61, rows)
+    first = parts.follow(cut_at, [row for row in rows if row[0] < cut_at])
+    later = [(k - cut_at, a, b) for k, a, b in rows if k >= cut_at]
+    assert [*first, *parts.follow(61 - cut_at, later)] == together.tolist()
+    assert whole == parts
+    assert together[0] == start.prefers_fused()
+
+
+def test_a_standing_of_nobody() -> None:
+    monitor = Monitor(config())
+    nothing = {"local": None, "fused": None, "labels": 0, "decides": "local"}
+    assert monitor.serving_score("") == nothing
+    monitor.serve("", other())
+    assert monitor.serving_score("") == {**nothing, "decides": "fused"}
+    assert monitor.serving_score("nobody") == nothing
+
+
+def test_the_longest_run_does_not_outgrow_its_span() -> None:
+    standing = ServingScore()
+    for _ in range(20_000):
+        standing.count(True, False)
+    assert standing.accuracies() == (1.0, 0.0)
+    assert SCORE_SPAN_LABELS - 1e-6 < standing.weight <= SCORE_SPAN_LABELS
+
+
+# --- what cannot be served -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: streamlvq.TimeIntegrator(other()), "without integrator and rejector"),
+        (lambda: streamlvq.RelSimRejector(other(), threshold=0.1), "without integrator"),
+        (lambda: "GLVQ", "expected a model of streamlvq"),
+        (streamlvq.GLVQ, r"at least 2 classes, got \(\)"),
+        (lambda: other((1,)), "at least 2 classes"),
+        (lambda: other(model=streamlvq.LVQCommittee), "no RelSim"),
+        (lambda: streamlvq.FeatureTransform(other(), "log"), r"transform None.*got \('log', None"),
+    ],
+)
+def test_what_cannot_decide_is_refused(model: Callable[[], Any], message: str) -> None:
+    monitor = Monitor(config())
+    monitor.serve("", other())
+    say(monitor, stream(50))
+    before = monitor.checkpoint()
+    with pytest.raises(ValueError, match=message):
+        monitor.serve("", model())
+    assert monitor.checkpoint() == before
+    fresh = Monitor(config())
+    with pytest.raises(ValueError, match=message):
+        fresh.serve("", model())
+    assert fresh.models() == {}
+
+
+def test_the_local_model_is_not_served_to_itself() -> None:
+    monitor = Monitor(config())
+    say(monitor, stream(50))
+    with pytest.raises(ValueError, match="pass None"):
+        monitor.serve("", monitor.local(""))
+    monitor.serve("", copy.deepcopy(monitor.local("")))
+    assert monitor.serving_score("")["decides"] == "fused"
+
+
+def test_there_are_no_more_groups_than_allowed() -> None:
+    monitor = Monitor(per_device("fused", limit=2))
+    monitor.serve("a", other())
+    monitor.serve("b", other())
+    with pytest.raises(ValueError, match=r"at most 2 models .*got also 'c'"):
+        monitor.serve("c", other())
+    assert list(monitor.models()) == ["a", "b"]
+
+
+def test_limits_are_those_of_what_is_learnt_here() -> None:
+    wanted = config(model="{type: GLVQ, max_classes: 3, max_features: 5}")
+    monitor, alone = Monitor(wanted), Monitor(wanted)
+    monitor.serve("", other((0, 1, 2, 3, 4, 5)))
+    whole = stream(100, classes=(0, 1, 2, 3, 4), labelled=1.0)
+    refused, expected = monitor.step(whole).refused, alone.step(whole).refused
+    assert refused == expected
+    assert {each.reason for each in refused} == {"model"}
+
+
+def test_a_defect_of_what_is_served_hits_one_reading_and_not_the_learner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monitor, alone = Monitor(config()), Monitor(config())
+    monitor.serve("", other())
+    monitor._groups[""].served.pipeline.batch_parts = None
+    whole = stream(50, labelled=1.0)
+    say(alone, whole)
+    observe, device = streamlvq.TimeIntegrator.observe_one, whole.devices[17]
+
+    def defective(self: Any, x: Any, **keywords: Any) -> None:
+        if keywords["t"] == whole.times[17]:
+            raise ZeroDivisionError(f"for a test of {device}")
+        observe(self, x, **keywords)
+
+    monkeypatch.setattr(streamlvq.TimeIntegrator, "observe_one", defective)
+    outcome = monitor.step(whole)
+    assert [(r.source, r.reason) for r in outcome.refused] == [(17, "failure")]
+    assert len(outcome.decisions) == 49
+    assert fingerprint(monitor.models()[""]) == fingerprint(alone.models()[""])
+
+
+def test_a_served_model_that_breaks_down_altogether_does_not_keep_the_learner_from_learning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monitor, alone = Monitor(config()), Monitor(config())
+    monitor.serve("", other())
+
+    step = Pipeline.step
+
+    def broken(self: Pipeline, *arguments: Any) -> Any:
+        if not self.learns:
+            raise ZeroDivisionError("for a test")
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Pipeline, "step", broken)
+    whole = stream(50, labelled=1.0)
+    say(alone, whole)
+    outcome = monitor.step(whole)
+    assert [r.reason for r in outcome.refused] == ["failure"] * 50
+    assert fingerprint(monitor.models()[""]) == fingerprint(alone.models()[""])
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_without_serving_a_checkpoint_is_what_it_was() -> None:
+    monitor = Monitor(config())
+    say(monitor, stream(50))
+    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
+    assert [set(group) for group in meta["groups"]] == [{"name", "classifier"}]
+    assert set(meta["pending"]) == {"features", "waiting"}
+    monitor.serve("", other())
+    _, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
+    assert [set(group) for group in meta["groups"]] == [{"name", "classifier", "served", "given"}]
+
+
+def test_a_monitor_without_a_fleet_serves_what_it_is_given() -> None:
+    text = f"{TEXT}\nmodel: {{type: GLVQ}}"
+    monitor = Monitor(loads(text))
+    monitor.serve("", other())
+    assert monitor.serving_score("")["decides"] == "fused"
+
+
+def test_another_mode_goes_on_with_the_same_state() -> None:
+    monitor = Monitor(config("fused"))
+    monitor.serve("", liar())
+    say(monitor, stream(100))
+    data = monitor.checkpoint()
+    decides = {
+        mode: Monitor.restore(config(mode), data).serving_score("")["decides"] for mode in MODES
+    }
+    assert decides == {"fused": "fused", "local": "local", "better": "local"}
+
+
+def test_other_wrappers_begin_anew_around_both_models() -> None:
+    monitor = Monitor(config())
+    say(monitor, stream(50))
+    monitor.serve("", other())
+    say(monitor, stream(50, seed=1))
+    data = monitor.checkpoint()
+    wider = Monitor.restore(config(integrator="gaps"), data)
+    assert wider.devices == 0
+    assert fingerprint(wider.serving("")) == fingerprint(other())
+    assert fingerprint(wider.local("")) == fingerprint(monitor.local(""))
+    braver = Monitor.restore(config(rejector="rate"), data)
+    assert braver.devices == monitor.devices
+    assert braver._groups[""].served.pipeline.rejector.target_rate == 0.2
+    for each in (wider, braver):
+        said = say(each, stream(20, seed=2))
+        assert {(row[MODEL], row[VERSION]) for row in said} == {("fused", 1)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda group: group.update(given=0),
+        lambda group: group.update(given=-1),
+        lambda group: group.pop("given"),
+        lambda group: group["served"]["standing"].update(local=1e9),
+        lambda group: group["served"]["standing"].update(fused=-1.0),
+        lambda group: group["served"]["standing"].update(labels=-1),
+        lambda group: group["served"]["standing"].update(labels=SCORE_MIN_LABELS - 1, ahead=True),
+        lambda group: group["served"].pop("standing"),
+        lambda group: group["served"].pop("classifier"),
+        lambda group: group.pop("served"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(change: Callable[[dict[str, Any]], Any]) -> None:
+    monitor = Monitor(config())
+    monitor.serve("", other())
+    say(monitor, stream(50))
+    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
+    change(meta["groups"][0])
+    data = encode(dict(arrays), meta, kind="checkpoint", limit=TRUSTED_MAX_BYTES)
+    with pytest.raises(SnapshotError):
+        Monitor.restore(monitor.config, data)
+
+
+def test_a_trained_classifier_that_is_adopted_decides() -> None:
+    monitor = Monitor(config())
+    monitor.serve("", other())
+    say(monitor, stream(20))
+    monitor.set_classifier("", build_classifier(config(), other(seed=4)))
+    assert monitor.serving("") is None
+    said = say(monitor, stream(20, seed=1))
+    assert {row[MODEL] for row in said} == {"local"}
+    assert min(row[VERSION] for row in said) > 0
+
+
+def test_the_local_model_of_a_group_that_nobody_heard_of() -> None:
+    monitor = Monitor(config())
+    assert monitor.local("").samples == 0
+    assert monitor.serving("") is None
+    assert monitor.models() == {}
+    monitor.serve("", None)
+    assert monitor.models() == {}
+
+
+def test_a_checkpoint_from_before_there_were_transforms_and_fleets() -> None:
+    monitor = Monitor(config())
+    say(monitor, stream(50))
+    arrays, meta = decode(monitor.checkpoint(), kind="checkpoint", limit=TRUSTED_MAX_BYTES)
+    del meta["made_of"]["model"]["transform"]
+    data = encode(dict(arrays), meta, kind="checkpoint", limit=TRUSTED_MAX_BYTES)
+    old = Monitor.restore(monitor.config, data)
+    assert old.checkpoint() == monitor.checkpoint()
+    assert say(old, stream(50, seed=1)) == say(monitor, stream(50, seed=1))
+
+
+def test_what_was_fused_can_be_served() -> None:
+    nodes = {
+        f"node {k}": other(classes, seed=k) for k, classes in enumerate([(0, 1, 2), (2, 1, 3)])
+    }
+    fused = streamlvq.fuse([Snapshot.of(model, node=node) for node, model in nodes.items()])
+    monitor = Monitor(config("better"))
+    monitor.set_classifier("", build_classifier(config("better"), nodes["node 0"]))
+    monitor.serve("", fused.for_node("node 0"))
+    before = fingerprint(monitor.serving(""))
+    assert set(monitor.serving("").classes) == {f"class {c}" for c in range(4)}
+    whole = stream(300, classes=(0, 1, 2, 3), labelled=0.5)
+    said = say(monitor, whole)
+    right = [row[LABEL] == y for row, y in zip(said, whole.labels, strict=True) if y is not None]
+    assert sum(right) / len(right) > 0.8
+    twin = Monitor.restore(monitor.config, monitor.checkpoint())
+    twin.serve("", fused.for_node("node 0"))  # nothing new: nothing changes
+    assert fingerprint(twin.serving("")) == before
+    assert twin.checkpoint() == monitor.checkpoint()
