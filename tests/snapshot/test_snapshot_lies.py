@@ -200,7 +200,11 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
     "a label too many": ("GLVQ", lambda a, m: m["labels"].append(["int", "9"]), "of each class"),
     "a label too few": ("GLVQ", lambda a, m: m["labels"].pop(), r"label\[\d+\]: expected"),
     "no labels": ("GLVQ", entry("labels", []), "prototypes: expected 0 to 0"),
-    "label None": ("GLVQ", lambda a, m: m["labels"].__setitem__(0, ["none", None]), "other than None"),
+    "label None": (
+        "GLVQ",
+        lambda a, m: m["labels"].__setitem__(0, ["none", None]),
+        "other than None",
+    ),
     "unknown column": ("GLVQ", entry("columns", [["str", "x"]]), "expected known features"),
     "no memory": ("GLVQ", entry("memory", None), "expected sizes for a state"),
     "impossible parameter": ("GLVQ", parameter("learning_rate", -1), "learning_rate"),
