@@ -245,7 +245,7 @@ class Pipeline:
         batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]
         batch.verdicts = np.zeros(count, np.int64)
-        batch.measures = np.zeros((count, constants.OUT_COLUMNS))
+        batch.measures = np.zeros((count, constants.MEASURES))
         window = no_window(count) if integrator is None else integrator.lend(batch)
         rejection = no_rejection(len(batch.classes)) if rejector is None else rejector.lend(batch)
         settings, thresholds, *_ = rejection
@@ -260,7 +260,7 @@ class Pipeline:
         )
         while batch.done < count:
             lent = model.lend(batch)
-            batch.done = constants.watch(*lent, batch.done, count, *window, *rejection, *outputs)
+            batch.done = constants.step_batch(*lent, batch.done, count, *window, *rejection, *outputs)
             model.settle(batch, lent)
         if integrator is not None:
             integrator.settle(batch, window)
