@@ -1,4 +1,4 @@
-"""Keys and files that the configuration of a fleet names: checked before and at the start."""
+"""Checks of the keys and files that a fleet configuration names, before and at the start."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_NAMES_SHOWN = 10
 
 
 class TrustError(StreamLVQError, ValueError):
-    """The keys of a configuration do not belong together."""
+    """Keys of a configuration that do not belong together."""
 
 
 def config_warnings(config: Config) -> list[str]:
-    """Return what to look at before a node or hub is started: files, keys, sections.
+    """Return warnings to read before starting a node or hub: files, keys, sections.
 
-    These are warnings and not errors: keys may be on another machine, or be trusted only there.
+    These are not errors: keys may be on another machine, or be trusted only there.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def _keys(config: Config, fleet: FleetSection) -> Iterator[str]:
 def _names(
     config: Config, fleet: FleetSection, trust: TrustedKeys, public: str | None
 ) -> Iterator[str]:
-    """Whether we and the hub are among those who are trusted."""
+    """Yield warnings if we or the hub are not among the trusted nodes."""
     own = own_name(config)
     add = f"`streamlvq keys trust {fleet.trust} {own} {public or 'KEY'}"
     if own not in trust:
@@ -114,7 +114,7 @@ def _names(
 def load_trusted_keys(
     section: FleetSection, node: str, key: PrivateKey | None
 ) -> TrustedKeys | None:
-    """Return the keys to trust, our own among them; None: everyone is trusted."""
+    """Return the trusted keys including our own; None if everyone is trusted."""
     if section.trust == EVERYONE:
         return None
     trust = TrustedKeys.load(section.trust)
@@ -147,7 +147,7 @@ def load_trusted_keys(
 
 
 def introduction(section: FleetSection, node: str, trust: TrustedKeys | None) -> str:
-    """Return one line that says who we are in a fleet.
+    """Return one line for the log that says who we are in a fleet.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def introduction(section: FleetSection, node: str, trust: TrustedKeys | None) ->
 
 
 def key_changes(before: TrustedKeys | None, after: TrustedKeys | None) -> list[str]:
-    """Return what has changed between two sets of trusted keys, for the log.
+    """Return the differences between two sets of trusted keys, for the log.
 
     Examples
     --------

@@ -73,14 +73,10 @@ REASONS = tuple(MEANINGS)
 
 
 class EnvelopeRefused(StreamLVQError, ValueError):
-    """An envelope that is not accepted.
+    """Envelope that is not accepted.
 
-    Parameters
-    ----------
-    reason
-        One of `REASONS`, to be counted.
-    text
-        What was expected, what came, and what to do.
+    `reason` is one of `REASONS`, to count by; `text` says what was expected, what was found, and
+    what to do.
 
     Examples
     --------
@@ -99,7 +95,7 @@ class EnvelopeRefused(StreamLVQError, ValueError):
 
 
 def shown(value: object) -> str:
-    """What a stranger wrote, short enough for a log and without tricks."""
+    """Return untrusted text in a form that is short and safe for a log."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -109,7 +105,7 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is said about a payload.
+    """Signed description of a payload.
 
     Parameters
     ----------
@@ -165,11 +161,11 @@ class Header:
 
     @property
     def number(self) -> tuple[int, int]:
-        """Epoch and sequence; the later of two is the higher one."""
+        """Epoch and sequence; the later of two envelopes has the higher number."""
         return self.epoch, self.sequence
 
     def to_bytes(self) -> bytes:
-        """The only way to write this header."""
+        """Return the canonical encoding of the header."""
         kind = KINDS.index(self.kind) + 1
         numbers = _NUMBERS.pack(
             kind, self.epoch, self.sequence, self.created, self.length, self.digest
@@ -179,7 +175,7 @@ class Header:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Header:
-        """The opposite of `to_bytes`; raises `EnvelopeRefused` for what it cannot have made."""
+        """Parse what `to_bytes` returned; raise `EnvelopeRefused` for anything else."""
         if not _NUMBERS.size <= len(data) <= ENVELOPE_HEADER_MAX_BYTES:
             raise _malformed(
                 "header", f"at most {ENVELOPE_HEADER_MAX_BYTES} bytes, whole", len(data)
@@ -193,7 +189,7 @@ class Header:
 
 
 def check_name(what: str, name: object) -> str:
-    """A name of a fleet or node that a header can carry; raises `EnvelopeRefused` for others."""
+    """Return the name of a fleet or node; raise `EnvelopeRefused` if a header cannot hold it."""
     good = isinstance(name, str) and 1 <= len(name) <= NAME_MAX_CHARACTERS and name.isprintable()
     if not good or len(str(name).encode()) > NAME_MAX_BYTES:
         raise _malformed(
@@ -205,7 +201,7 @@ def check_name(what: str, name: object) -> str:
 
 
 def _names(data: bytes) -> list[str]:
-    """Three names and nothing after them."""
+    """Return the three names at the end of a header; nothing may follow them."""
     names, place = [], 0
     for _ in range(3):
         begin = place + _LENGTH.size
@@ -234,18 +230,7 @@ def _malformed(what: str, expected: str, value: object) -> EnvelopeRefused:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An envelope as it was read; who can have written it is for `check` to say.
-
-    Parameters
-    ----------
-    header
-        What it says about itself.
-    payload
-        What is inside.
-    signature
-        64 bytes, or none.
-
-    """
+    """Envelope as it was read, not verified yet; `check` verifies its author."""
 
     header: Header
     payload: bytes
@@ -253,18 +238,14 @@ class Envelope:
 
     @property
     def digest(self) -> str:
-        """The same for the same header and payload, and for no others."""
+        """Digest of header and payload."""
         return digest_of(self.header)
 
     def check(self, trust: TrustedKeys | None) -> None:
-        """Raise `EnvelopeRefused` unless this was written by its author and is undamaged.
+        """Raise `EnvelopeRefused` unless the author wrote this and it is undamaged.
 
-        Parameters
-        ----------
-        trust
-            The keys of those who are trusted. None means everyone: then signatures are not looked
-            at, and only accidents are noticed.
-
+        `trust` holds the trusted keys. None means that everyone is trusted: signatures are then
+        ignored, and only accidental damage is noticed.
         """
         if trust is not None:
             self._check_signature(trust)
@@ -299,7 +280,7 @@ class Envelope:
 
 
 def seal(payload: bytes, header: Header, key: PrivateKey | None) -> bytes:
-    """Put a payload into an envelope.
+    """Return an envelope with a payload, as bytes.
 
     Parameters
     ----------
@@ -342,15 +323,9 @@ def seal(payload: bytes, header: Header, key: PrivateKey | None) -> bytes:
 
 
 def parse_envelope(data: bytes, *, limit: int) -> Envelope:
-    """Read an envelope; raises `EnvelopeRefused` for what is none. Nothing is trusted yet.
+    """Parse an envelope of at most `limit` bytes without verifying it.
 
-    Parameters
-    ----------
-    data
-        What came.
-    limit
-        The most bytes to look at.
-
+    Raises `EnvelopeRefused` if the bytes are not an envelope.
     """
     if len(data) > limit:
         raise EnvelopeRefused("oversized", f"expected at most {limit} bytes, got {len(data)}")
@@ -373,7 +348,7 @@ def parse_envelope(data: bytes, *, limit: int) -> Envelope:
 
 
 def _length_of_header(data: bytes) -> int:
-    """Look at how an envelope begins."""
+    """Check how an envelope begins and return the length of its header."""
     if not data.startswith(MAGIC[: len(data)]):
         raise EnvelopeRefused(
             "malformed", f"expected an envelope of streamlvq, got {shown(data[:16])}"
@@ -405,10 +380,10 @@ def _truncated(expected: int, data: bytes) -> EnvelopeRefused:
 
 
 def signed_bytes(header: Header) -> bytes:
-    """What is signed."""
+    """Return the bytes that are signed."""
     return CONTEXT + header.to_bytes()
 
 
 def digest_of(header: Header) -> str:
-    """Stands for a header and, because the header holds its SHA-256, for the payload."""
+    """Return a digest of a header and, because that holds its SHA-256, of the payload."""
     return hashlib.sha256(signed_bytes(header)).hexdigest()

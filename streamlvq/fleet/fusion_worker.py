@@ -37,18 +37,10 @@ class FusionResult(NamedTuple):
 
 
 class FusionWorker:
-    """Fuses the members of a fleet in a thread when they have changed, at most one at a time.
+    """Worker that fuses the members of a fleet in a thread when they change, one run at a time.
 
-    The same members give the same models, bit for bit: who fuses them, when, and in which order
-    they came does not matter.
-
-    Parameters
-    ----------
-    section
-        How to fuse, and how long to wait for more.
-    wanted
-        Which of the members need a model.
-
+    The same members give the same models, bit for bit, no matter who fuses them, when, and in which
+    order they arrived. `wanted` selects the members that need a model.
     """
 
     def __init__(self, section: FleetSection, wanted: Callable[[str], bool]) -> None:
@@ -61,13 +53,13 @@ class FusionWorker:
         self._rested = float("-inf")  # when the next one may begin
 
     def prepare(self) -> None:
-        """Import what fusing needs, so that the first time takes no longer than the next."""
+        """Import what fusing needs, so that the first run is not slower than the others."""
         import scipy.optimize  # noqa: F401, PLC0415
 
         import streamlvq.fusion  # noqa: F401, PLC0415
 
     def consider(self, members: Mapping[str, Member], now: float) -> None:
-        """Begin to fuse if there is news, and time enough has passed to wait for more of it."""
+        """Start a fusion if members have changed and the waiting time for more changes is over."""
         if self._thread is None and self._effort > 0.0:
             self._rested, self._effort = now + REST_FACTOR * self._effort, 0.0
         if fusion_key(members) == self._tried:
@@ -80,7 +72,7 @@ class FusionWorker:
             self._begin(dict(members))
 
     def poll(self) -> FusionResult | None:
-        """Return the result of a fusion that is done, once."""
+        """Return the result of a finished fusion, once."""
         if self._thread is None or self._thread.is_alive():
             return None
         self._thread.join()
@@ -109,9 +101,9 @@ class FusionWorker:
 def fuse_members(
     section: FleetSection, members: Mapping[str, Member], wanted: Callable[[str], bool]
 ) -> FusionResult:
-    """Return a snapshot for each wanted member; raises `FusionError`.
+    """Return a snapshot for each wanted member; raise `FusionError` if that fails.
 
-    Members with models of different kinds are fused kind by kind.
+    Members with incompatible models are fused in separate groups.
     """
     from streamlvq.fusion import FusionError  # noqa: PLC0415
     from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
@@ -141,7 +133,7 @@ def fuse_members(
 
 
 def fuse_group(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
-    """Fuse compatible snapshots as the configuration says; raises `FusionError`."""
+    """Fuse compatible snapshots as configured; raise `FusionError` if that fails."""
     from streamlvq.fusion import fuse  # noqa: PLC0415
 
     return fuse(
@@ -150,7 +142,7 @@ def fuse_group(section: FleetSection, snapshots: Sequence[Snapshot]) -> Fused:
 
 
 def describe_groups(groups: Sequence[Sequence[Snapshot]]) -> list[str]:
-    """Return a warning if not all nodes have models of one kind."""
+    """Return a warning if the nodes' models are not all compatible."""
     from streamlvq.fusion.node_models import unpack  # noqa: PLC0415
 
     if len(groups) < 2:
@@ -175,5 +167,5 @@ def _models(fused: Fused, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
 
 
 def fusion_key(members: Mapping[str, Member]) -> FusionKey:
-    """Return what tells one set of members from another; not the envelopes, only their content."""
+    """Return a key of the members' contents, whatever envelopes they came in."""
     return tuple((node, members[node].header.digest) for node in sorted(members))

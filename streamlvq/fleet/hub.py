@@ -1,4 +1,4 @@
-"""Hub role: no readings, no model of its own; fuses what the nodes know and tells each of them."""
+"""Hub role: fuses the models of the nodes and publishes a model for each of them."""
 
 from __future__ import annotations
 
@@ -32,22 +32,10 @@ RELOADABLE_KEYS = (
 
 
 class HubRole(FleetParticipant):
-    """Keeps what nodes publish, fuses it, and publishes a model for each node when it changes.
+    """Role that collects the nodes' snapshots, fuses them and publishes the models that changed.
 
-    All that a hub knows is on disk before it is acknowledged or published, so it may be killed at
-    any moment.
-
-    Parameters
-    ----------
-    config
-        With a section `fleet` whose role is hub.
-    health
-        Told what is wrong with the fleet.
-    registry
-        Where the metrics go.
-    release
-        Releases the state folder, which the caller has locked.
-
+    Everything a hub knows is on disk before it is acknowledged or published, so it may be killed at
+    any moment. `release` unlocks the state folder, which the caller has locked.
     """
 
     def __init__(
@@ -68,21 +56,21 @@ class HubRole(FleetParticipant):
         self._restored: dict[str, float] = {}  # when a topic was last set right
 
     def subscriptions(self, config: Config) -> list[Subscription]:
-        """Return the topics of all nodes and models."""
+        """Return the subscriptions to the snapshots and models of all nodes."""
         return fleet_subscriptions(config)
 
     def start(self, session: Session) -> None:
-        """Log who we are, and get ready to fuse."""
+        """Log who we are, and prepare for fusing."""
         log.info("%s", introduction(self.section, self.name, self.roster.trust))
         self._session = session
         self.worker.prepare()
 
     def handle(self, messages: Sequence[Message]) -> None:
-        """Let messages take effect, and acknowledge them."""
+        """Apply messages, then acknowledge them."""
         self.inbox.handle(messages, self.link)
 
     def tend(self, now: float) -> None:
-        """Fuse what is new, and tell nodes what they do not know yet."""
+        """Fuse new snapshots, and publish models that the nodes do not have yet."""
         self.health.saved = self.health.reading = now  # it saves at once, and expects no readings
         self.inbox.tend(now, self.link)
         if self._is_due(now):
@@ -105,11 +93,11 @@ class HubRole(FleetParticipant):
             }
 
     def status(self) -> RoleStatus:
-        """Return how the fleet is; a hub has no devices and no models of its own."""
+        """Return the state of the fleet; a hub has no devices and no models of its own."""
         return RoleStatus(fleet=self.metrics.record())
 
     def restart_keys(self, old: Config, new: Config) -> list[str]:
-        """Return all changed keys but a few; the trusted keys are read again in any case."""
+        """Return all changed keys except the few that can be reloaded."""
         return [key for key in changed_keys(old, new) if not is_among(key, RELOADABLE_KEYS)]
 
     def prepare(self, new: Config) -> Reload:
@@ -124,7 +112,7 @@ class HubRole(FleetParticipant):
         return Reload(commit, reconnect=reconnect, notes=keys.notes)
 
     def stop(self) -> bool:
-        """Return True: there is nothing that was not saved at once."""
+        """Return True: everything was saved at once."""
         return True
 
     def close(self) -> None:
@@ -134,7 +122,7 @@ class HubRole(FleetParticipant):
     # --- what nodes are told ---------------------------------------------------------------------
 
     def _check_own_topic(self, kind: str, node: str, payload: bytes) -> Receipt | None:
-        """Nobody else writes models; if somebody did, we say again what is true."""
+        """Republish our model if somebody else wrote to its topic."""
         if kind != "model":
             return None
         if payload and self.writer.is_ours(payload, self.roster.trust):
@@ -196,7 +184,7 @@ class HubRole(FleetParticipant):
 
 
 def hub_waiting_reason(members: Collection[str]) -> str | None:
-    """Return what a hub waits for before it can fuse; None: nothing.
+    """Return what a hub is waiting for before it can fuse; None if nothing.
 
     Examples
     --------

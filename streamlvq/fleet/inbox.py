@@ -1,4 +1,4 @@
-"""Inbox: what comes on the topics of a fleet, on disk before it is acknowledged."""
+"""Inbox: messages on the topics of a fleet, on disk before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -20,22 +20,11 @@ UNSAVED = "unsaved"  # the reason of what will be tried again
 
 
 class Inbox:
-    """Gives the fleet's messages to the roster, or to us on topics that only we may write to.
+    """Inbox that passes the fleet's messages to the roster, or to the owner of the topic.
 
-    What cannot be written to the disk is tried again, and acknowledged only then; readings go on
-    meanwhile.
-
-    Parameters
-    ----------
-    topics
-        Those of the fleet.
-    roster
-        Who keeps what others say.
-    check_own_topic
-        Judges what is on a topic that only we may write to; returns None for other topics.
-    metrics
-        Where all is counted.
-
+    A message that cannot be written to disk is retried and acknowledged only afterwards; readings
+    continue meanwhile. `check_own_topic` judges messages on topics that only we may write to, and
+    returns None for other topics.
     """
 
     def __init__(
@@ -51,7 +40,7 @@ class Inbox:
         self._next: float | None = None  # when to try again what waits
 
     def sort(self, messages: Sequence[Message]) -> tuple[Sequence[Message], list[Message]]:
-        """Return the messages that are not the fleet's, and those that are."""
+        """Return the messages of others, and those of the fleet."""
         root = f"{self.topics.root}/"
         own = [message for message in messages if message.topic.startswith(root)]
         if not own:
@@ -59,7 +48,7 @@ class Inbox:
         return [message for message in messages if not message.topic.startswith(root)], own
 
     def handle(self, messages: Sequence[Message], link: Link) -> None:
-        """Let messages take effect, and acknowledge those that did."""
+        """Apply messages, and acknowledge those that took effect."""
         receipts = [(message, self._accept_safely(message)) for message in messages]
         for message, receipt in receipts:
             self._report(message, receipt)
@@ -75,7 +64,7 @@ class Inbox:
         link.acknowledge([message for message, receipt in receipts if receipt.reason != UNSAVED])
 
     def tend(self, now: float, link: Link) -> None:
-        """Try again what could not be written."""
+        """Retry messages that could not be written."""
         if not self._waiting:
             self._next = None
         elif self._next is None:
@@ -90,11 +79,11 @@ class Inbox:
             self._settle(receipts, link)
 
     def drop(self) -> None:
-        """Forget what waits: the link was replaced, and what was not acknowledged comes again."""
+        """Forget waiting messages: the link was replaced, and they will be delivered again."""
         self._waiting.clear()
 
     def _accept_safely(self, message: Message) -> Receipt:
-        """Accept a message; one that brings out a defect must not come again for ever."""
+        """Accept a message; one that triggers an internal error must not come back forever."""
         try:
             return self._accept(message)
         except Exception as error:
@@ -131,10 +120,10 @@ class Inbox:
 
 
 def fleet_subscriptions(config: Config) -> list[Subscription]:
-    """Return what a node or hub subscribes to of its fleet; nothing without one.
+    """Return the fleet subscriptions of a node or hub; nothing without a fleet.
 
     A peer needs the snapshots of all nodes. A member needs the model that the hub makes for it, and
-    looks after its own topic; a hub needs all snapshots, and looks after the models it writes.
+    watches its own topic; a hub needs all snapshots, and watches the models it writes.
     """
     if config.fleet is None:
         return []

@@ -1,6 +1,6 @@
-"""Keys: the secret one of a node, and the public one that others know it by.
+"""Keys: the private key of a node, and the public key that others know it by.
 
-A public key is a short text (base64 of 32 bytes), to be copied from one machine to another by hand.
+A public key is a short text (base64 of 32 bytes), to be copied by hand from one machine to another.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _PLAIN = re.compile(r"[\w.][\w. -]*(?<! )")  # names that need no quotes, neithe
 
 
 class KeyFileError(StreamLVQError, ValueError):
-    """A key, or a file of keys, that cannot be used."""
+    """Key or key file that cannot be used."""
 
 
 # --- private keys ---------------------------------------------------------------------------------
 
 
 class PrivateKey:
-    """What a node signs with; whoever has it can speak in the node's name.
+    """Signing key of a node; whoever has it can act as that node.
 
     Examples
     --------
@@ -68,12 +68,12 @@ class PrivateKey:
 
     @classmethod
     def new(cls) -> Self:
-        """A key that nobody else has."""
+        """Return a new random key."""
         return cls(_ed25519().Ed25519PrivateKey.generate())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The key in a file; raises `KeyFileError` if there is none in it."""
+        """Load the key from a file; raise `KeyFileError` if it holds none."""
         _ed25519()  # what is missing should be said before what is wrong
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
             load_pem_private_key,
@@ -97,7 +97,7 @@ class PrivateKey:
         return cls(key)
 
     def save(self, path: str | Path) -> None:
-        """Write a file that only its owner can read; never over a file that is there already."""
+        """Write a file that only its owner can read; never overwrite a file."""
         path = Path(path)
         unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
         try:
@@ -117,11 +117,11 @@ class PrivateKey:
 
     @property
     def public(self) -> str:
-        """What others need to know whether this key signed something."""
+        """Public key that verifies the signatures of this key."""
         return base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
 
     def sign(self, data: bytes) -> bytes:
-        """64 bytes; the same ones each time."""
+        """Return the signature: 64 bytes, always the same for the same data."""
         return self._key.sign(data)
 
     def _pem(self) -> bytes:
@@ -158,14 +158,17 @@ def _write_secret(path: Path, data: bytes) -> None:
 
 
 def _warn_if_open(path: str | Path) -> None:
-    """Only a warning: secrets that are mounted into containers are often readable by a group."""
+    """Warn if others can read the file.
+
+    Not an error: secrets mounted into containers are often readable by a group.
+    """
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o077:
         _LOG.warning("%s can be read by others (mode %04o): chmod 600 %s", path, mode, path)
 
 
 def read_key_file(path: str | Path) -> bytes:
-    """What is in a file of keys, which cannot be large."""
+    """Return the text of a key file, which cannot be large."""
     with open(path, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise KeyFileError(f"{path}: expected a file, got something else")
@@ -179,7 +182,7 @@ def read_key_file(path: str | Path) -> bytes:
 
 
 def check_public(text: str) -> str:
-    """A public key that can be one; raises `KeyFileError` for others.
+    """Return a public key if it is well-formed; raise `KeyFileError` otherwise.
 
     Examples
     --------
@@ -203,7 +206,7 @@ def check_public(text: str) -> str:
 
 
 def verify(public: str, signature: bytes, data: bytes) -> bool:
-    """Whether the owner of a public key signed this."""
+    """Return whether the owner of a public key signed this."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
     try:
@@ -259,7 +262,7 @@ class TrustedKeys(Mapping[str, str]):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file; raises `KeyFileError` with the line that is wrong."""
+        """Read a file; raise `KeyFileError` that names the line that is wrong."""
         trust = cls(path=path)
         try:
             text = read_key_file(path).decode("utf-8-sig")
@@ -273,7 +276,7 @@ class TrustedKeys(Mapping[str, str]):
         return trust
 
     def add(self, node: str, public: str) -> None:
-        """Trust a node from now on; another key of the same node is replaced."""
+        """Trust a node from now on, replacing any other key of that node."""
         public, line = check_public(public), f"{_written(_name(node))}: {public}"
         if node in self._places:
             if self._keys[node] != public:
@@ -284,13 +287,13 @@ class TrustedKeys(Mapping[str, str]):
         self._keys[node] = public
 
     def save(self) -> None:
-        """Write the file as a whole, with the comments that were in it."""
+        """Write the file atomically, keeping its comments."""
         if self.path is None:
             raise KeyFileError("expected a path to save trusted keys to, got none")
         write_atomically(self.path, "".join(f"{line}\n" for line in self._lines).encode())
 
     def _take(self, line: str) -> None:
-        """Read one line."""
+        """Parse one line."""
         place = len(self._lines)
         if line.strip() and not line.lstrip().startswith("#"):
             node, public = _parse(line.strip())

@@ -23,7 +23,7 @@ MAX_NODES_SHOWN = 1000  # with an age of their own
 
 
 class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """How a fleet is, in the message on the status topic."""
+    """State of a fleet in the status message."""
 
     name: str
     node: str
@@ -42,21 +42,12 @@ class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FleetMetrics(Collector):
-    """Values that the loop leaves behind; others read them without a lock.
-
-    Parameters
-    ----------
-    registry
-        Where the metrics of the service are.
-    name, node, role
-        Who we are, for the status message.
-
-    """
+    """Fleet values written by the loop and read by others without a lock."""
 
     def __init__(self, registry: CollectorRegistry, name: str, node: str, role: str) -> None:
         self.name, self.node, self.role = name, node, role
         self.created: Mapping[str, float] = {}  # when what each member knows was written
-        self.standing: Mapping[str, float] = {}
+        self.serving_score: Mapping[str, float] = {}
         self.serving = "local"
         self.fusion: FusionResult | None = None  # the last one that worked
         self.fused_at: float | None = None  # by the monotonic clock
@@ -89,7 +80,7 @@ class FleetMetrics(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is counted here, and values of the moment."""
+        """Yield counters and current values."""
         refused = CounterMetricFamily(
             "streamlvq_fleet_refused",
             "Messages of the fleet that were refused, by reason.",
@@ -111,10 +102,10 @@ class FleetMetrics(Collector):
             "Recent accuracy on our labels, by model.",
             labels=("model",),
         )
-        standing = self.standing
+        scores = self.serving_score
         for which in ("fused", "local"):
-            if which in standing:
-                accuracy.add_metric((which,), standing[which])
+            if which in scores:
+                accuracy.add_metric((which,), scores[which])
         yield accuracy
         fusion = self.fusion
         values: dict[str, tuple[float | None, str]] = {
@@ -136,13 +127,13 @@ class FleetMetrics(Collector):
             yield GaugeMetricFamily(f"streamlvq_fleet_{name}", text, value=value)
 
     def count(self, status: str, reason: str | None) -> None:
-        """Count a message of the fleet."""
+        """Count a fleet message."""
         self.messages.labels(status).inc()
         if reason is not None:
             self.refused[reason] += 1
 
     def note_fusion(self, fusion: FusionResult) -> bool:
-        """Take note of the outcome of a fusion; return True if it worked."""
+        """Record the outcome of a fusion; return True if it succeeded."""
         if fusion.error is not None:
             self.fusion_failures.inc()
             self.problems["fusion"] = f"the fleet cannot be fused: {fusion.error}"
@@ -159,7 +150,7 @@ class FleetMetrics(Collector):
         return True
 
     def set_waiting(self, what: str | None) -> None:
-        """Say once what there is to wait for; None: nothing."""
+        """Log once what we are waiting for; None if nothing."""
         if what == self.waiting:
             return
         if what is not None:
@@ -167,25 +158,25 @@ class FleetMetrics(Collector):
         self.waiting, self.has_news = what, True
 
     def take_news(self) -> bool:
-        """Whether something has changed since the last time that others should hear at once."""
+        """Return whether there is news since the last call that others should hear at once."""
         news, self.has_news = self.has_news, False
         return news
 
     def ages(self) -> dict[str, float]:
-        """Seconds since each member was heard of, by its own clock."""
+        """Return the seconds since each member's snapshot was created, by its own clock."""
         now, created = time.time(), self.created
         return {node: max(0.0, now - created[node]) for node in sorted(created)[:MAX_NODES_SHOWN]}
 
     def fusion_age(self) -> float | None:
-        """Seconds since the last fusion."""
+        """Return the seconds since the last fusion."""
         return None if self.fused_at is None else time.monotonic() - self.fused_at
 
     def problem(self) -> str | None:
-        """What is wrong, for people."""
+        """Return what is wrong, as text; None if nothing is."""
         return "; ".join(self.problems.values()) or None
 
     def record(self) -> FleetRecord:
-        """How the fleet is now."""
+        """Return the current state of the fleet."""
         age, fusion, due = self.fusion_age(), self.fusion, self.due_at
         report = None if fusion is None else fusion.report
         return FleetRecord(
@@ -197,7 +188,7 @@ class FleetMetrics(Collector):
             fused=[] if fusion is None else [node for node, _ in fusion.key],
             fusion_age=None if age is None else round(age, 1),
             drift=None if report is None else report.drift,
-            standing=dict(self.standing),
+            standing=dict(self.serving_score),
             refused=dict(sorted(self.refused.items())),
             unpublished=self.unpublished,
             next_publication=None if due is None else round(max(0.0, due - time.monotonic()), 1),

@@ -1,4 +1,4 @@
-"""Node of a fleet, peer or member: shares what it learnt, decides with what all of them know."""
+"""Node of a fleet, peer or member: shares its local model, and may decide with the fused one."""
 
 from __future__ import annotations
 
@@ -30,35 +30,25 @@ GROUP = ""  # the one model that all devices of a node share
 
 
 class Host(Protocol):
-    """Whoever runs the monitor that a node belongs to."""
+    """Owner of the monitor that a node belongs to."""
 
     @property
     def monitor(self) -> Monitor:
-        """What decides and learns; a reload may replace it."""
+        """Monitor that decides and learns; a reload may replace it."""
 
     def serve(self, model: bytes | None) -> bool:
-        """Decide with this snapshot from now on; None: with the local model.
+        """Decide with this snapshot from now on; None for the local model.
 
-        Return False if the model cannot decide here; raise OSError if the change cannot be made
-        durable, and then change nothing.
+        Return False if the model cannot decide here; raise OSError, and change nothing, if the
+        change cannot be made durable.
         """
 
 
 class FleetNode(FleetParticipant):
-    """Publishes what the monitor has learnt, and finds the model that it shall decide with.
+    """Node that publishes what the monitor has learnt and installs the fused model.
 
-    The local model stays purely local: what the fleet knows decides, but teaches nothing. So there
-    is no echo, and the same snapshots always give the same model.
-
-    Parameters
-    ----------
-    config
-        With a section `fleet` whose role is peer or member.
-    folder
-        The state folder.
-    registry
-        Where the metrics go.
-
+    The local model stays purely local: the fleet's model decides but teaches nothing. So there is
+    no feedback loop, and the same snapshots always give the same model.
     """
 
     def __init__(self, config: Config, folder: Path, registry: CollectorRegistry) -> None:
@@ -79,7 +69,7 @@ class FleetNode(FleetParticipant):
         self._served: bytes | None = None  # digest of the model that decides
 
     def _resume_schedule(self) -> Schedule:
-        """Go on where the last process stopped."""
+        """Continue where the last process stopped."""
         schedule, last = Schedule(self.section), self.writer.last(self.name)
         if last is None:
             return schedule
@@ -93,7 +83,7 @@ class FleetNode(FleetParticipant):
         return schedule
 
     def start(self, session: Session, host: Host) -> None:
-        """Join the fleet with what the restored monitor decides with."""
+        """Join the fleet with the model that the restored monitor decides with."""
         log.info("%s", introduction(self.section, self.name, self.roster.trust))
         self._session, self._host = session, host
         if self.is_peer:
@@ -108,7 +98,7 @@ class FleetNode(FleetParticipant):
     # --- messages --------------------------------------------------------------------------------
 
     def handle(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Take the fleet's messages; return the others, with payloads cut as for readings."""
+        """Handle the fleet's messages; return the others, truncated as for readings."""
         others, own = self.inbox.sort(messages)
         if own:
             self.inbox.handle(own, self.link)
@@ -121,7 +111,7 @@ class FleetNode(FleetParticipant):
         ]
 
     def _check_own_topic(self, kind: str, node: str, payload: bytes) -> Receipt | None:
-        """Nobody else writes where we do; if somebody did, we say again what is true."""
+        """Republish our snapshot if somebody else wrote to its topic."""
         if kind != "snapshot" or node != self.name:
             return None
         if payload and self.writer.is_ours(payload, self.roster.trust):
@@ -147,7 +137,7 @@ class FleetNode(FleetParticipant):
     # --- now and then ----------------------------------------------------------------------------
 
     def tend(self, now: float) -> None:
-        """Publish what is due, fuse what is new, and let the right model decide."""
+        """Publish what is due, fuse new snapshots, and install the right model."""
         self.inbox.tend(now, self.link)
         if self._is_due(now):
             monitor = self._host.monitor
@@ -205,7 +195,7 @@ class FleetNode(FleetParticipant):
         self.metrics.fused_at = None if member is None else time.monotonic()
 
     def _install(self) -> None:
-        """Have the right model decide, if it does not yet."""
+        """Install the model that should decide, unless it is in place already."""
         wanted = None if self._wanted is None else _digest(self._wanted)
         if wanted == self._served:
             return
@@ -225,7 +215,7 @@ class FleetNode(FleetParticipant):
         self.reporter.model_changed()
 
     def _report(self, now: float, monitor: Monitor) -> None:
-        """Leave behind who decides, what is not published yet, and what there is to wait for."""
+        """Report which model decides, what is not published yet, and what we are waiting for."""
         has_model = monitor.serving(GROUP) is not None
         self.reporter.report(monitor.serving_score(GROUP), has_model)
         samples = 0
@@ -242,72 +232,58 @@ class FleetNode(FleetParticipant):
 
 
 class ServingReporter:
-    """Logs once, whenever it changes, whether the local or the fleet's model decides.
-
-    Parameters
-    ----------
-    metrics
-        Where to leave it for others.
-    serve
-        Who is meant to decide: fused, local or better.
-
-    """
+    """Reporter that logs each change between the local and the fleet's model."""
 
     def __init__(self, metrics: FleetMetrics, serve: str) -> None:
         self.metrics, self.serve = metrics, serve
         self._model_changed = False  # since the last report
 
-    def start(self, standing: Mapping[str, Any]) -> None:
-        """Begin with what a former process has logged already."""
-        self._leave(standing)
+    def start(self, scores: Mapping[str, Any]) -> None:
+        """Start from what the previous process has logged already."""
+        self._store(scores)
 
     def model_changed(self) -> None:
-        """Note that another model of the fleet has come, or that it was taken away."""
+        """Note that the fleet's model was replaced or removed."""
         self._model_changed = True
 
-    def report(self, standing: Mapping[str, Any], has_model: bool) -> None:
+    def report(self, scores: Mapping[str, Any], has_model: bool) -> None:
         """Log what is new.
 
-        Parameters
-        ----------
-        standing
-            As `Monitor.serving_score` has it.
-        has_model
-            Whether the fleet has a model for us at all.
-
+        `scores` is the result of `Monitor.serving_score`; `has_model` says whether the fleet has
+        a model for us.
         """
         before, changed = self.metrics.serving, self._model_changed
-        self._leave(standing)
+        self._store(scores)
         self._model_changed = False
-        if changed or standing["decides"] != before:
+        if changed or scores["decides"] != before:
             self.metrics.has_news = True
-            log.info("%s", self._sentence(standing, has_model, changed, before))
+            log.info("%s", self._sentence(scores, has_model, changed, before))
 
     def _sentence(
-        self, standing: Mapping[str, Any], has_model: bool, changed: bool, before: str
+        self, scores: Mapping[str, Any], has_model: bool, changed: bool, before: str
     ) -> str:
-        fused = standing["decides"] == "fused"
+        fused = scores["decides"] == "fused"
         if not has_model:
             return "our own model decides from now on"
         if not changed:
-            return f"{'the fleet' if fused else 'the local model'} decides again: {score(standing)}"
+            return f"{'the fleet' if fused else 'the local model'} decides again: {score(scores)}"
         if fused and before == "fused":
             return "the fleet goes on deciding, with a new model"
         if fused:
             return "the fleet decides from now on"
         return f"the fleet has a new model for us; our own decides (fleet.serve: {self.serve})"
 
-    def _leave(self, standing: Mapping[str, Any]) -> None:
-        self.metrics.serving = standing["decides"]
-        self.metrics.standing = {
-            which: round(standing[which], 6)
+    def _store(self, scores: Mapping[str, Any]) -> None:
+        self.metrics.serving = scores["decides"]
+        self.metrics.serving_score = {
+            which: round(scores[which], 6)
             for which in ("local", "fused", "labels")
-            if standing[which] is not None
+            if scores[which] is not None
         }
 
 
-def score(standing: Mapping[str, Any]) -> str:
-    """Return the recent accuracy of both models, that of the deciding one first.
+def score(scores: Mapping[str, Any]) -> str:
+    """Return the recent accuracy of both models as text, the deciding one first.
 
     Examples
     --------
@@ -317,31 +293,21 @@ def score(standing: Mapping[str, Any]) -> str:
     '0.991 against 0.999 of about the last 200 labels'
 
     """
-    first, second = ("fused", "local") if standing["decides"] == "fused" else ("local", "fused")
-    digits = 2 if abs(standing[first] - standing[second]) >= 0.02 else 3
-    labels = standing["labels"]
+    first, second = ("fused", "local") if scores["decides"] == "fused" else ("local", "fused")
+    digits = 2 if abs(scores[first] - scores[second]) >= 0.02 else 3
+    labels = scores["labels"]
     span = SCORE_SPAN_LABELS
     last = f"the last {labels}" if labels <= span else f"about the last {span}"
-    return f"{standing[first]:.{digits}f} against {standing[second]:.{digits}f} of {last} labels"
+    return f"{scores[first]:.{digits}f} against {scores[second]:.{digits}f} of {last} labels"
 
 
 def waiting_reason(
     section: FleetSection, node: str, samples: int, members: Collection[str], has_model: bool
 ) -> str | None:
-    """Return what a node waits for before the fleet is of use to it; None: nothing.
+    """Return what a node is waiting for before the fleet is of use to it; None if nothing.
 
-    Parameters
-    ----------
-    section
-        The fleet.
-    node
-        Who we are.
-    samples
-        What the local model has learnt so far.
-    members
-        Authors of what is at hand: nodes, or the hub.
-    has_model
-        Whether the fleet has a model for us.
+    `samples` counts what the local model has learnt; `members` are the authors of the envelopes at
+    hand (nodes, or the hub); `has_model` says whether the fleet has a model for us.
 
     Examples
     --------
@@ -369,7 +335,7 @@ def waiting_reason(
 
 
 def shared_bytes(model: object, node: str) -> bytes:
-    """Return the snapshot of a model as a fleet sees it: without any reading."""
+    """Return the snapshot of a model to share with the fleet: without single readings."""
     return Snapshot.of(model, node, readings=False).to_bytes()
 
 

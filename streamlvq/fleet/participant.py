@@ -1,4 +1,4 @@
-"""What nodes and the hub of a fleet have in common: keys, roster, inbox, publications, fusion."""
+"""Common base of nodes and the hub of a fleet: keys, roster, inbox, publications, fusion."""
 
 from __future__ import annotations
 
@@ -25,27 +25,17 @@ FLEET_CHECK_SECONDS = 0.2  # between two looks at the fleet
 
 @dataclass(frozen=True, slots=True)
 class KeyReload:
-    """Trusted keys that were read again and can be used."""
+    """Trusted keys that were read again and can be applied."""
 
     commit: Callable[[bool], None]  # told whether the link is replaced as well
     notes: tuple[str, ...]  # what has changed, for the log
 
 
 class FleetParticipant:
-    """Somebody in a fleet who publishes envelopes, keeps those of others, and fuses them.
+    """Participant that publishes envelopes, keeps those of others, and fuses them.
 
-    Parameters
-    ----------
-    config
-        With a section `fleet`.
-    folder
-        The state folder.
-    registry
-        Where the metrics go.
-    collects
-        What is kept of others: snapshots of nodes, or models of a hub.
-    wanted
-        Which nodes need a fused model from us.
+    `collects` is what is kept of others: snapshots of nodes, or models of a hub. `wanted` selects
+    the nodes that need a fused model from us.
     """
 
     def __init__(
@@ -79,7 +69,7 @@ class FleetParticipant:
 
     @property
     def link(self) -> Link:
-        """The link in use, from the start on."""
+        """Link in use, available after the start."""
         assert self._session is not None
         return self._session.link
 
@@ -95,25 +85,26 @@ class FleetParticipant:
         return Outgoing(topic, data, qos=1, retain=True)
 
     def _check_own_topic(self, kind: str, node: str, payload: bytes) -> Receipt | None:
-        """Judge what is on a topic that only we may write to; None: it is not such a topic."""
+        """Judge a message on a topic that only we may write to; None for other topics."""
         raise NotImplementedError
 
     def _is_due(self, now: float) -> bool:
-        """Return True a few times a second, when it is time to look at the fleet."""
+        """Return True a few times a second, when it is time to tend the fleet."""
         if now < self._next_check:
             return False
         self._next_check = now + FLEET_CHECK_SECONDS
         return True
 
     def _publish_news(self) -> None:
-        """Have the status published if something has changed that others should hear at once."""
+        """Request a status message if something has changed that others should hear at once."""
         if self.metrics.take_news() and self._session is not None:
             self._session.publish_status_soon()
 
     def prepare_keys(self) -> KeyReload:
-        """Read the trusted keys again; raise if they are of no use.
+        """Read the trusted keys again; raise if they cannot be used.
 
-        What was refused for want of a key is retained at the broker, and comes after a reconnect.
+        Messages that were refused for lack of a key are retained at the broker and come back after
+        a reconnect.
         """
         keys = load_trusted_keys(self.section, self.name, self.writer.key)
 

@@ -1,4 +1,4 @@
-"""What a node or hub publishes to its fleet: numbered, signed, scheduled, kept until it arrived."""
+"""Publications of a node or hub: numbered, signed, scheduled, and kept until delivered."""
 
 from __future__ import annotations
 
@@ -33,19 +33,15 @@ _NUMBERS = re.compile(rb"([0-9]{1,19}) ([0-9]{1,19})\n")
 
 
 class TooLargeError(StreamLVQError, ValueError):
-    """Something that may not be published, because nobody would look at it."""
+    """Payload that is too large to publish: everybody would refuse it."""
 
 
 class SequenceNumbers:
-    """Numbers that rise for ever, also over restarts: no two things get the same one.
+    """Numbers that always increase, also across restarts, and are never reused.
 
-    A number is on the disk before it is used. Whoever loses the folder begins a new epoch, named
-    after the time in microseconds, which is above the old one as long as the clock is right.
-
-    Parameters
-    ----------
-    folder
-        Where the last number is kept; made if it does not exist. One process at a time uses it.
+    A number is on disk before it is used. If the folder is lost, a new epoch begins, named after
+    the time in microseconds, which is higher than the old one as long as the clock is right. One
+    process at a time uses the folder.
 
     Examples
     --------
@@ -68,13 +64,13 @@ class SequenceNumbers:
 
     @property
     def last(self) -> tuple[int, int] | None:
-        """The number that was given out last; None before the first."""
+        """Number that was assigned last; None before the first."""
         return self._last
 
     def next(self) -> tuple[int, int]:
-        """Epoch and sequence, above all that were given out before.
+        """Return epoch and sequence, higher than all before.
 
-        Raises `OSError` if they cannot be written; then nothing is given out.
+        Raises `OSError`, and assigns nothing, if they cannot be written.
         """
         number = self._after(self._last)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,18 +103,10 @@ class SequenceNumbers:
 
 
 class EnvelopeWriter:
-    """Puts payloads into envelopes, and keeps the newest one for each node on disk.
+    """Writer of envelopes that keeps the newest one for each node on disk.
 
-    A broker that has lost its memory, or never heard what was sent in the moment of a crash, is
-    told again from there.
-
-    Parameters
-    ----------
-    config
-        Whose name and key to write with, and how much.
-    folder
-        Where to keep them.
-
+    From there they are published again if the broker has lost its memory or never received what was
+    sent just before a crash.
     """
 
     def __init__(self, config: Config, folder: Path) -> None:
@@ -134,7 +122,7 @@ class EnvelopeWriter:
         self._read()
 
     def write(self, node: str, payload: bytes, now: float) -> bytes:
-        """An envelope about a node that is on disk; raises `TooLargeError` or OSError."""
+        """Return a new envelope about a node, saved on disk; raise `TooLargeError` or OSError."""
         section = self.section
         epoch, sequence = self._numbers.next()
         header = Header(
@@ -159,26 +147,26 @@ class EnvelopeWriter:
         return data
 
     def forget(self, node: str) -> None:
-        """There is nothing to say about a node any more."""
+        """Delete the envelope about a node."""
         if self._kept.pop(node, None) is not None:
             del self._headers[node]
             self._path(node).unlink(missing_ok=True)
 
     def kept(self) -> dict[str, bytes]:
-        """The newest envelope about each node."""
+        """Return the newest envelope about each node."""
         return dict(self._kept)
 
     def last(self, node: str) -> Envelope | None:
-        """The newest one about a node, opened."""
+        """Return the newest envelope about a node, parsed."""
         data = self._kept.get(node)
         return None if data is None else parse_envelope(data, limit=len(data))
 
     def last_header(self, node: str) -> Header | None:
-        """What is written on the newest one about a node."""
+        """Return the header of the newest envelope about a node."""
         return self._headers.get(node)
 
     def is_ours(self, data: bytes, trust: TrustedKeys | None) -> bool:
-        """Whether we can have sent this, now, earlier, or before our folder was lost."""
+        """Return whether we sent this: now, earlier, or before our folder was lost."""
         if data in self._kept.values():
             return True
         try:
@@ -190,7 +178,7 @@ class EnvelopeWriter:
         return header.author == self.name and (last is None or header.number <= last)
 
     def is_ours_with_old_key(self, data: bytes) -> bool:
-        """Whether it may be ours of before, though not signed as we sign now."""
+        """Return whether this may be ours although it is signed with another key."""
         try:
             header = parse_envelope(data, limit=self.section.max_snapshot_bytes).header
         except EnvelopeRefused:
@@ -216,7 +204,7 @@ class EnvelopeWriter:
                 self._kept[header.node], self._headers[header.node] = data, header
 
     def _signed(self, envelope: Envelope) -> bool:
-        """Whether it is signed as we sign now; nobody would believe it otherwise."""
+        """Return whether this carries our current signature; nobody would accept it otherwise."""
         if self.key is None or envelope.header.author != self.name:
             return True
         try:
@@ -226,17 +214,12 @@ class EnvelopeWriter:
         return True
 
     def _path(self, node: str) -> Path:
-        """Names may hold what file names cannot."""
+        """Return the file for a node; names may contain what file names cannot."""
         return self.folder / f"{hashlib.sha256(node.encode()).hexdigest()[:32]}.env"
 
 
 class Schedule:
-    """Decides when the model of a node is to be published; by the monotonic clock.
-
-    Parameters
-    ----------
-    section
-        How often, and after how much.
+    """Schedule that decides when a node's model is published; by the monotonic clock.
 
     Examples
     --------
@@ -265,12 +248,12 @@ class Schedule:
         self._last = float("-inf")  # when it was tried
 
     def due(self, samples: int, now: float) -> bool:
-        """Whether it is time to publish a model that has learnt so many samples."""
+        """Return whether to publish a model that has learnt so many samples."""
         wait = self.wait(samples, now)
         return wait is not None and wait <= 0.0
 
     def wait(self, samples: int, now: float) -> float | None:
-        """Seconds until it is, if nothing more is learnt; None: not before more is."""
+        """Return the seconds until a publication is due; None if more samples are needed first."""
         section = self.section
         if samples < section.min_samples:
             return None
@@ -282,17 +265,17 @@ class Schedule:
         return max(0.0, pause - (now - self._last))
 
     def new(self, samples: int) -> int:
-        """How many of so many samples others do not know of."""
+        """Return how many of these samples have not been published."""
         return abs(samples - (self._samples or 0))
 
     def published(self, samples: int, now: float) -> None:
-        """Others can know of so many samples now."""
+        """Record that so many samples have been published."""
         self._samples, self._last = samples, now
 
     def republish(self) -> None:
-        """Others may not know of us any more; they shall, after the pause."""
+        """Publish again after the pause: others may have lost our snapshot."""
         self._samples = None
 
     def failed(self, now: float) -> None:
-        """It could not be published; another try comes after the pause."""
+        """Record a failed publication; retry after the pause."""
         self._last = now

@@ -1,4 +1,4 @@
-"""Roster: who is in the fleet, and the newest envelope of each, in memory and on disk."""
+"""Roster: the members of a fleet and the newest envelope of each, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -41,17 +41,10 @@ ReceiptStatus = Literal["new", "same", "refused"]
 
 
 class Receipt(NamedTuple):
-    """What became of an envelope.
+    """Result of handing an envelope to the roster.
 
-    Parameters
-    ----------
-    status
-        "new": it is used from now on. "same": it is used already. "refused": nothing was changed.
-    reason
-        Why it was refused, one of `REASONS`; None otherwise.
-    text
-        The same in words.
-
+    `status` is "new" (in use from now on), "same" (in use already) or "refused" (nothing changed);
+    `reason` is one of `REASONS` if refused, and `text` explains it.
     """
 
     status: ReceiptStatus
@@ -61,19 +54,9 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node and the newest valid envelope about it.
+    """Node with the newest valid envelope about it.
 
-    Parameters
-    ----------
-    node
-        Its name.
-    snapshot
-        What was inside.
-    header
-        What was written on it.
-    digest
-        Stands for header and content: as long as it is the same, so are they.
-
+    `digest` identifies header and content.
     """
 
     node: str
@@ -86,7 +69,7 @@ class Member:
 
 
 class StoredEnvelope(NamedTuple):
-    """The newest that is known of a node."""
+    """Newest envelope stored for a node."""
 
     header: Header
     data: bytes | None  # the envelope; None: the node has left, or it cannot be read
@@ -94,17 +77,10 @@ class StoredEnvelope(NamedTuple):
 
 
 class EnvelopeStore:
-    """Keeps records of one fleet and one kind in a folder; several may share the folder.
+    """Store for the envelopes of one fleet and one kind in a folder, which stores may share.
 
-    Parameters
-    ----------
-    folder
-        Made when the first record is written. One process at a time writes to it.
-    fleet, kind
-        Whose records.
-    limit
-        The most bytes of an envelope; of larger ones only the header is read.
-
+    One process at a time writes to the folder. Of envelopes larger than `limit` bytes only the
+    header is read.
     """
 
     def __init__(self, folder: str | Path, fleet: str, kind: Kind, limit: int) -> None:
@@ -112,13 +88,13 @@ class EnvelopeStore:
         self.fleet, self.kind, self.limit = fleet, kind, limit
 
     def path(self, node: str) -> Path:
-        """The file of a node: a name to recognise, and a digest, since names may hold anything."""
+        """Return the file for a node: a readable name and a digest, as names may hold anything."""
         digest = hashlib.sha256(f"{self.fleet}\n{node}".encode()).hexdigest()[:24]
         readable = re.sub(r"[^A-Za-z0-9_-]", "_", node)[:40]
         return self.folder / f"{self.kind}-{readable}-{digest}{STORE_SUFFIX}"
 
     def write(self, record: StoredEnvelope) -> None:
-        """Replace what was known; raises `OSError` if the disk does not let us."""
+        """Replace the stored envelope of a node; raise `OSError` if that fails."""
         header = record.header.to_bytes()
         start = _STORE_START.pack(STORE_MAGIC, hashlib.sha256(header).digest(), len(header))
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +102,7 @@ class EnvelopeStore:
         write_atomically(self.path(record.header.node), b"".join((start, header, data)), FILE_MODE)
 
     def records(self) -> Iterator[StoredEnvelope]:
-        """All of them, in the order of their nodes; a file that is of no use gets a warning."""
+        """Yield all records, sorted by node; warn about files that cannot be used."""
         self._remove_litter()
         found = [self._record(path) for path in self.folder.glob(f"{self.kind}-*{STORE_SUFFIX}")]
         mine = [each for each in found if each is not None and each.header.fleet == self.fleet]
@@ -159,7 +135,7 @@ class EnvelopeStore:
         return StoredEnvelope(Header.from_bytes(header), data or None, has_left=not data)
 
     def _remove_litter(self) -> None:
-        """What was unfinished when this program was killed."""
+        """Remove temporary files of a process that was killed."""
         for path in self.folder.glob(f".{self.kind}-*{UNFINISHED_SUFFIX}"):
             path.unlink(missing_ok=True)
 
@@ -168,7 +144,7 @@ class EnvelopeStore:
 
 
 class _Known(NamedTuple):
-    """The last number that was accepted of a node."""
+    """Last number accepted from a node."""
 
     number: tuple[int, int]
     digest: str
@@ -176,11 +152,10 @@ class _Known(NamedTuple):
 
 
 class Roster:
-    """Takes envelopes from anywhere, and keeps only what can be used.
+    """Members of a fleet: accepts envelopes from anywhere and keeps only valid ones.
 
-    An envelope is looked at from the outside to the inside, and refused at the first thing that is
-    wrong: its size, its header, whether it is for us, its signature, its number, its age, and only
-    then its content. What is refused changes nothing.
+    An envelope is checked from the outside in, and refused at the first problem: size, header,
+    address, signature, number, age, and only then content. A refused envelope changes nothing.
 
     Parameters
     ----------
@@ -197,7 +172,7 @@ class Roster:
     kind
         What is collected: snapshots of nodes, or models that a hub made for nodes.
     author
-        Whose envelopes are receipt: of models the name of the hub. None: snapshots of the node
+        Whose envelopes are accepted: of models the name of the hub. None: snapshots of the node
         itself, and models of anyone who is trusted.
     room
         The most numbers that a model may ask memory for. A small snapshot can describe a large one.
@@ -264,7 +239,7 @@ class Roster:
         self._restore()
 
     def accept(self, node_in_topic: str, data: bytes, now: float) -> Receipt:
-        """Look at what came, and keep it if it is good.
+        """Check an envelope, and keep it if it is valid.
 
         Parameters
         ----------
@@ -284,7 +259,7 @@ class Roster:
         return receipt
 
     def members(self, now: float) -> dict[str, Member]:
-        """Those with something that is not too old, in the order of their names.
+        """Return the members whose envelopes are not too old, sorted by name.
 
         Parameters
         ----------
@@ -297,7 +272,7 @@ class Roster:
         return {node: member for node, member in found if member.header.created >= oldest}
 
     def set_trusted_keys(self, trust: TrustedKeys | None) -> None:
-        """Trust these from now on. What others wrote, or with another key, is not used any more.
+        """Trust these keys from now on, and drop what was signed with any other.
 
         Parameters
         ----------
@@ -315,15 +290,9 @@ class Roster:
                 del self._members[node]
 
     def forget(self, node: str) -> bool:
-        """A node has left; what it sent before will not bring it back, something newer will.
+        """Remove a node until it sends something newer; return whether it was a member.
 
-        Raises `OSError` if this cannot be written; then nothing has changed.
-
-        Parameters
-        ----------
-        node
-            Its name; those that are not known are welcome. Gives whether it was a member.
-
+        Raises `OSError`, and changes nothing, if this cannot be written.
         """
         member = self._members.get(node)
         if member is None:
@@ -354,7 +323,7 @@ class Roster:
         return "new"
 
     def _check_address(self, header: Header) -> None:
-        """Whether it is for us, and by somebody who may write such a thing."""
+        """Raise unless an envelope is for us and its author may write such a thing."""
         if header.fleet != self.fleet:
             raise EnvelopeRefused(
                 "fleet",
@@ -371,7 +340,7 @@ class Roster:
             )
 
     def _is_known(self, envelope: Envelope) -> bool:
-        """Whether this is in use already; raises if it is no newer than what is known."""
+        """Return whether this envelope is in use already; raise if it is not newer."""
         node, number = envelope.header.node, envelope.header.number
         known = self._known.get(node)
         if known is None:
@@ -441,7 +410,7 @@ class Roster:
     # --- after a restart --------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        """Know all numbers again, and use what would still be accepted."""
+        """Restore all numbers, and the envelopes that would still be accepted."""
         for record in () if self._store is None else self._store.records():
             header = record.header
             self._known[header.node] = _Known(header.number, digest_of(header), record.has_left)

@@ -1,4 +1,4 @@
-"""A fleet seen from outside: who is in it, how fresh, how far its sensors are off."""
+"""Status of a fleet seen from outside: its members, their age, and their sensor drift."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STATUS_MAX_BYTES = 2**20
 
 
 class NoFleetError(StreamLVQError, ValueError):
-    """There is nothing to look at."""
+    """Fleet that cannot be looked at."""
 
 
 class NodeStatus(msgspec.Struct, kw_only=True):
-    """One node, and what fusing would make of it."""
+    """One node, and the result of fusing its snapshot."""
 
     node: str
     age: float  # seconds since it was published
@@ -50,7 +50,7 @@ class NodeStatus(msgspec.Struct, kw_only=True):
 
 
 class RefusedMessage(msgspec.Struct):
-    """A message that was not believed."""
+    """Message that was not accepted."""
 
     topic: str
     reason: str
@@ -58,7 +58,7 @@ class RefusedMessage(msgspec.Struct):
 
 
 class FleetStatus(msgspec.Struct, kw_only=True):
-    """A fleet as it is retained at the broker."""
+    """Fleet as retained at the broker."""
 
     fleet: str
     min_samples: int = 1  # that a node must learn before it publishes
@@ -72,15 +72,9 @@ class FleetStatus(msgspec.Struct, kw_only=True):
 
 
 def fetch_status(config: Config, seconds: float = 10.0) -> FleetStatus:
-    """What the broker retains of a fleet; raises `NoFleetError` if it does not answer.
+    """Return what the broker retains of a fleet; raise `NoFleetError` if it does not answer.
 
-    Parameters
-    ----------
-    config
-        That of a node or a hub of the fleet.
-    seconds
-        How long to wait for the broker.
-
+    `config` is that of a node or hub of the fleet; `seconds` is the time to wait for the broker.
     """
     if config.fleet is None:
         raise NoFleetError("expected a configuration with a section 'fleet:', got one without")
@@ -98,7 +92,7 @@ def fetch_status(config: Config, seconds: float = 10.0) -> FleetStatus:
 
 
 def _collect(link: Link, seconds: float) -> list[Message]:
-    """All that comes until it is quiet."""
+    """Return all messages until no more arrive."""
     messages: list[Message] = []
     end, last = time.monotonic() + seconds, None
     while last is None or time.monotonic() - last < QUIET_SECONDS:
@@ -113,7 +107,7 @@ def _collect(link: Link, seconds: float) -> list[Message]:
 
 
 def evaluate(config: Config, messages: Iterable[Message], now: float) -> FleetStatus:
-    """Verify messages and fuse what is good, as the nodes do."""
+    """Verify messages and fuse the valid ones, as the nodes do."""
     section = config.fleet
     assert section is not None
     topics, trust = FleetTopics(section), _trust(config, section)
@@ -151,7 +145,7 @@ def evaluate(config: Config, messages: Iterable[Message], now: float) -> FleetSt
 
 
 def _trust(config: Config, section: FleetSection) -> TrustedKeys | None:
-    """As a node has it: its own key is trusted too, where it is at hand."""
+    """Return the keys that a node trusts, including its own if it is available."""
     if section.trust == EVERYONE:
         return None
     trust = TrustedKeys.load(section.trust)
@@ -164,7 +158,7 @@ def _trust(config: Config, section: FleetSection) -> TrustedKeys | None:
 def _roster(
     section: FleetSection, trust: TrustedKeys | None, config: Config | None = None
 ) -> Roster:
-    """For snapshots; with a configuration, for models of its hub."""
+    """Return a roster for snapshots; with a configuration, for models of its hub."""
     hub = None
     if config is not None:
         hub = own_name(config) if section.role == "hub" else section.hub
@@ -191,7 +185,7 @@ def _node(member: Member, now: float) -> NodeStatus:
 
 
 def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus) -> None:
-    """Of several kinds of models the one that most nodes have."""
+    """Fuse the largest group of compatible models."""
     from streamlvq.fusion import FusionError  # noqa: PLC0415
     from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
 
@@ -219,7 +213,7 @@ def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus
 
 
 class Presence(NamedTuple):
-    """What a node says of itself."""
+    """Status message of a node."""
 
     state: Literal["online", "offline"]
     decides: Literal["local", "fused"] | None = None  # None: it did not say
@@ -239,7 +233,7 @@ class _SaidStatus(msgspec.Struct):
 
 
 def status_filter(config: Config) -> str | None:
-    """Where nodes that are configured alike say how they are; None if they do not.
+    """Return the topic filter of the nodes' status messages; None if they publish none.
 
     Examples
     --------
@@ -251,16 +245,7 @@ def status_filter(config: Config) -> str | None:
 
 
 def parse_presence(config: Config, messages: Iterable[Message]) -> dict[str, Presence]:
-    """What nodes of the fleet say of themselves, by name; of several messages the last counts.
-
-    Parameters
-    ----------
-    config
-        That of somebody in the fleet.
-    messages
-        Whatever came.
-
-    """
+    """Return the last status message of each node of the fleet, by name."""
     if config.status.topic is None or config.fleet is None:
         return {}
     template, found = Template(config.status.topic), dict[str, Presence]()

@@ -260,7 +260,9 @@ class Pipeline:
         )
         while batch.done < count:
             lent = model.lend(batch)
-            batch.done = constants.step_batch(*lent, batch.done, count, *window, *rejection, *outputs)
+            batch.done = constants.step_batch(
+                *lent, batch.done, count, *window, *rejection, *outputs
+            )
             model.settle(batch, lent)
         if integrator is not None:
             integrator.settle(batch, window)

@@ -1,4 +1,4 @@
-"""Recorded logs: how good a monitor would have been, and a start for one that is to run."""
+"""Recorded logs: replay, training, publishing and recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link of our own beside the daemon's, which takes nothing away from it."""
+"""Publishing of logs to a broker, and recording from one, beside the service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEAVE_SECONDS = 3.0  # seconds that the end of a session may take
 
 
 class NotConnectedError(StreamLVQError, OSError):
-    """The broker cannot be reached, or does not want us."""
+    """Broker that cannot be reached or refuses us."""
 
 
 @contextmanager
@@ -50,20 +50,11 @@ def connected(
     subscriptions: Sequence[Subscription] = (),
     session_seconds: int = 0,
 ) -> Iterator[Link]:
-    """A link to the broker of the configuration, under a name of its own, closed at the end.
+    """Yield a link to the configured broker with a client id of its own; close it at the end.
 
-    Parameters
-    ----------
-    config
-        Where the broker is, and as whom to log in.
-    purpose
-        Becomes part of the client id. The daemon's own id would throw out the daemon.
-    subscriptions
-        What to listen to.
-    session_seconds
-        How long the broker keeps messages for us while the connection is broken. At the end it is
-        told to forget us.
-
+    `purpose` becomes part of the client id: with the service's own id, the broker would disconnect
+    the service. `session_seconds` is how long the broker keeps messages for us while the connection
+    is broken; at the end the session is deleted.
     """
     make = link_for(config.broker.url)
     broker = msgspec.structs.replace(
@@ -82,7 +73,7 @@ def connected(
 
 
 def _end_session(link: Link) -> None:
-    """Come back once without wanting a session: with MQTT 3.1.1 it would stay for ever."""
+    """Reconnect once with a clean session; with MQTT 3.1.1 the old one would stay forever."""
     try:
         wait_for(link, LEAVE_SECONDS)
     except NotConnectedError as error:
@@ -92,7 +83,7 @@ def _end_session(link: Link) -> None:
 
 
 def wait_for(link: Link, seconds: float) -> list[object]:
-    """Wait until the broker has accepted us; what came meanwhile is returned."""
+    """Wait until the broker has accepted us; return the messages that arrived meanwhile."""
     deadline = time.monotonic() + seconds
     came: list[object] = []
     while not link.connected:
@@ -109,7 +100,7 @@ PUBLISH_BATCH = 256
 
 
 class Sent(NamedTuple):
-    """What was published."""
+    """Counts of what was published."""
 
     messages: int
     seconds: float
@@ -117,7 +108,7 @@ class Sent(NamedTuple):
 
 
 class _Due(NamedTuple):
-    """A message, and when it was in the recorded time; NaN: nobody says."""
+    """Message with its recorded time; NaN if it has none."""
 
     time: float
     message: Outgoing
@@ -132,7 +123,7 @@ def publish(
     speed: float = 1.0,
     progress: bool | None = None,
 ) -> Sent:
-    """Send a log to the broker of a configuration, paced by the times in the log.
+    """Publish a log to the configured broker, paced by the times in the log.
 
     Messages keep their topics and payloads. Rows become payloads in the configured format, sent to
     the configured topic of readings.
@@ -144,13 +135,13 @@ def publish(
     config
         The broker, topics and fields.
     format
-        Which kind of log it is; None to find out.
+        Kind of log; None to detect it.
     limit
         Messages to stop after.
     speed
         How many times faster than it was; infinite: as fast as the broker takes them.
     progress
-        Whether to show a bar; None: if a person is looking.
+        Whether to show a progress bar; None to show it in a terminal only.
 
     """
     feed = LogReader(log, config, format)
@@ -192,7 +183,7 @@ def _of_rows(readings: Readings, config: Config) -> Iterator[_Due]:
 
 
 def _of_payloads(messages: Sequence[Message], config: Config) -> Iterator[_Due]:
-    """Payloads without a topic: the decoder knows whose they are, and when."""
+    """Yield messages for payloads without a topic; the decoder tells their device and time."""
     topics, found = _Topics(config), {}
     for event in Decoder(config).decode(messages).events:
         if isinstance(event, Readings):
@@ -204,7 +195,7 @@ def _of_payloads(messages: Sequence[Message], config: Config) -> Iterator[_Due]:
 
 
 class _Topics(dict[str, str]):
-    """The topic of the readings of each device."""
+    """Topics of readings by device."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -225,7 +216,7 @@ class _Topics(dict[str, str]):
 
 
 class _Pace:
-    """Sends messages when they are due and not faster than the broker takes them."""
+    """Pace that sends messages when due, and not faster than the broker accepts them."""
 
     def __init__(self, link: Link, speed: float) -> None:
         self.link, self.speed = link, speed
@@ -236,7 +227,7 @@ class _Pace:
         self._batch = min(PUBLISH_BATCH, self._limit)  # so that a batch finds room
 
     def send(self, due: Sequence[_Due]) -> None:
-        """Send these; returns when all are on their way."""
+        """Send messages; return when all have been handed over."""
         waiting: list[Outgoing] = []
         for when, message in due:
             ahead = self._moment(when) - time.monotonic()
@@ -249,7 +240,7 @@ class _Pace:
         self._flush(waiting)
 
     def _moment(self, recorded: float) -> float:
-        """When something that happened then is due."""
+        """Return when something with this recorded time is due."""
         if self.speed == math.inf:
             return -math.inf
         if math.isnan(recorded) or recorded <= 0.0:
@@ -272,7 +263,7 @@ class _Pace:
         waiting.clear()
 
     def finish(self) -> None:
-        """Wait until the broker has taken everything."""
+        """Wait until the broker has accepted everything."""
         self._wait_until_below(1)
         if dropped := self.link.counters.get("dropped", 0):
             raise StreamLVQError(f"expected the broker to take all messages, {dropped} were lost")
@@ -297,7 +288,7 @@ RECORDING_FLUSH_SECONDS = (
 
 
 class Recorded(NamedTuple):
-    """What was recorded, and how often the connection broke meanwhile."""
+    """Counts of what was recorded, and of broken connections."""
 
     messages: int
     seconds: float
@@ -313,11 +304,11 @@ def record(
     messages: int | None = None,
     progress: bool | None = None,
 ) -> Recorded:
-    """Write what a broker says to a file, until Ctrl-C.
+    """Record messages from a broker in a file, until Ctrl-C.
 
-    A message is acknowledged when it is in the file. The session is its own: a daemon that listens
-    to the same topics notices nothing. If the connection breaks, the broker keeps messages of QoS 1
-    for some minutes, as far as it has room for them; `breaks` says that it happened.
+    A message is acknowledged once it is in the file. The session is separate: a service that
+    listens to the same topics is not affected. If the connection breaks, the broker keeps QoS 1
+    messages for some minutes, as far as it has room; `breaks` counts such breaks.
 
     Parameters
     ----------
@@ -332,7 +323,7 @@ def record(
     messages
         Leave after so many.
     progress
-        Whether to show how many there are; None: if a person is looking.
+        Whether to show a count; None to show it in a terminal only.
 
     """
     subscriptions = [Subscription(name, 1) for name in topics or filters(config)]
@@ -370,12 +361,12 @@ def record(
 
 
 def filters(config: Config) -> list[str]:
-    """What the daemon would listen to."""
+    """Return the topic filters that the service would subscribe to."""
     return list(DeviceTopics(config).filters)
 
 
 def open_writer(path: Path) -> LogWriter:
-    """A writer of message logs."""
+    """Return a writer of message logs."""
     installed = logs().get("messages")
     if installed is None:
         raise UnknownConnectorError("expected a log called 'messages' to be installed, got none")

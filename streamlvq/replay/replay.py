@@ -1,4 +1,4 @@
-"""From a log to the events of a monitor."""
+"""Replay: a recorded log shown to a monitor, as if it happened now."""
 
 from __future__ import annotations
 
@@ -29,26 +29,17 @@ from streamlvq.text import number, percent, suggestion
 
 
 class LogBatch(NamedTuple):
-    """What a batch of a log holds."""
+    """Events and refusals of one batch of a log."""
 
     events: list[Event]
     refused: list[Refused]
 
 
 class LogReader:
-    """The events of a log, decoded as the daemon would decode them.
+    """Reader of the events of a log, decoded as the service decodes them.
 
-    Parameters
-    ----------
-    path
-        The log.
-    config
-        Says where things are in its rows or payloads.
-    format
-        Which kind of log it is; None to find out.
-    limit
-        Readings to stop after; None for all.
-
+    `config` says where the fields are in rows or payloads; `format` None detects the kind of log;
+    `limit` is the number of readings to stop after, None for all.
     """
 
     def __init__(
@@ -64,19 +55,19 @@ class LogReader:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Bytes read so far, and in all."""
+        """Bytes read so far, and in total."""
         return self.log.progress
 
     @property
     def notes(self) -> list[str]:
-        """What people should know about how it was read."""
+        """Notes for the user on how the log was read."""
         found: list[str] = list(self.log.notes)
         if self.path.is_file() and not self.path.stat().st_size:
             found.append("the file is empty")
         return [*found, *self.inspector.notes()]
 
     def batches(self) -> Iterator[Sequence[Message] | Readings]:
-        """What the log gives, not decoded; the log is closed at the end."""
+        """Yield the log's batches, not decoded; close the log at the end."""
         try:
             while (batch := self.log.read()) is not None:
                 yield batch
@@ -109,7 +100,7 @@ class LogReader:
 
 
 def _with_lines(refused: list[Refused], batch: Sequence[Message]) -> list[Refused]:
-    """With the numbers of their lines, which are the keys of messages in files."""
+    """Return messages with line numbers, which serve as keys of messages in files."""
     return [
         one._replace(text=f"line {key}: {one.text}")
         if isinstance(key := batch[one.source].key, int)
@@ -119,7 +110,7 @@ def _with_lines(refused: list[Refused], batch: Sequence[Message]) -> list[Refuse
 
 
 def _first(events: list[Event], count: int) -> list[Event]:
-    """The events up to so many readings."""
+    """Return the events up to so many readings."""
     kept: list[Event] = []
     for event in events:
         if count <= 0:
@@ -132,7 +123,7 @@ def _first(events: list[Event], count: int) -> list[Event]:
 
 
 def head(readings: Readings, count: int) -> Readings:
-    """The first ones."""
+    """Return the first readings."""
     return readings.select(slice(0, count))
 
 
@@ -142,14 +133,9 @@ ROLES = ("label", "time", "sequence")  # a reading without its device is refused
 
 
 class LogInspector:
-    """Looks at readings as they pass.
+    """Inspector that collects features and likely mistakes from passing readings.
 
-    Parameters
-    ----------
-    fields
-        What the configuration says about them.
-    received
-        Whether the time of a reading that has none is when it was received.
+    `received` says that the time of receipt stands in for a missing time.
 
     Examples
     --------
@@ -179,11 +165,11 @@ class LogInspector:
 
     @property
     def features(self) -> list[str]:
-        """Those that some reading had."""
+        """Features that some reading had."""
         return list(self._features)
 
     def see(self, readings: Readings) -> None:
-        """LogInspector at some more."""
+        """Inspect more readings."""
         if not len(readings):
             return
         self._features.update(dict.fromkeys(readings.features))
@@ -203,7 +189,7 @@ class LogInspector:
         return any(value is not None for value in column)
 
     def notes(self) -> list[str]:
-        """What looks like a mistake."""
+        """Return notes about likely mistakes."""
         if not self._seen:
             return []
         return [*map(self._note_absent, self._absent), *map(self._note_rising, self.rising()[:3])]
@@ -223,9 +209,9 @@ class LogInspector:
         return f"{name!r} was learnt, but only ever rises: {ask}"
 
     def rising(self) -> list[str]:
-        """The features that never fall in the first readings of any device, but often rise.
+        """Return features that never fall but often rise in the first readings of each device.
 
-        Whoever named the features meant them.
+        They are probably counters or times. Features that the configuration names are meant.
         """
         if self.fields.features is not None:
             return []
@@ -238,7 +224,7 @@ class LogInspector:
 
 
 def _rising(rows: Rows, devices: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
-    """Whether each column is such."""
+    """Return for each column whether it never falls but often rises."""
     order = np.argsort(devices, kind="stable")
     same = devices[order][1:] == devices[order][:-1]
     steps = np.diff(rows[order], axis=0)[same]
@@ -260,28 +246,28 @@ def replay(
     decisions: str | Path | None = None,
     progress: bool | None = None,
 ) -> Report:
-    """Show a recorded log to a monitor, as if it happened now, and report how good it was.
+    r"""Replay a recorded log through a monitor and report how good it was.
 
-    Decoder and monitor are those of the daemon: the same readings give the same decisions.
+    Decoder and monitor are those of the service: the same readings give the same decisions.
 
     Parameters
     ----------
     log
-        The file.
+        File to read.
     config
-        As of the daemon; defaults if None.
+        Configuration of the service; None for the defaults.
     format
-        Which kind of log it is; None to find out.
+        Kind of log; None to detect it.
     limit
-        Readings to stop after.
+        Number of readings to stop after; None for all.
     learn
-        Whether labels are learnt; if not, they are only compared with the decisions.
+        Whether to learn labels; if not, they are only compared with the decisions.
     monitor
-        One that knows something already; it goes on from there and is changed.
+        Monitor to continue with, which is changed; None for a new one.
     decisions
-        A file to write every decision to, a line of JSON each, as the daemon publishes it.
+        File for all decisions, as JSON lines like the ones the service publishes; None for none.
     progress
-        Whether to show a bar; None: if a person is looking.
+        Whether to show a progress bar; None to show it in a terminal only.
 
     Examples
     --------
@@ -292,7 +278,7 @@ def replay(
 
     >>> rows = [f"{t},{t % 7 + 20 * (t % 2)},{'hot' if t % 2 else 'cold'}" for t in range(200)]
     >>> log = pathlib.Path(tempfile.mkdtemp()) / "oven.csv"
-    >>> size = log.write_text("\\n".join(["t,temperature,state", *rows]))
+    >>> size = log.write_text("\n".join(["t,temperature,state", *rows]))
     >>> config = Config(readings=ReadingsSection(label="state", time="t"),
     ...                 model=ModelSection(type="GLVQ"))
     >>> report = replay(log, config)
@@ -316,16 +302,7 @@ def replay(
 
 
 class UnwrittenError(StreamLVQError):
-    """Decisions could not be written, but the replay went on to its end: `report` has it all.
-
-    Parameters
-    ----------
-    error
-        Why.
-    report
-        What came of the replay.
-
-    """
+    """Decisions that could not be written; the replay itself finished, see `report`."""
 
     def __init__(self, error: OSError, report: Report) -> None:
         super().__init__(error.strerror or str(error))
@@ -333,17 +310,10 @@ class UnwrittenError(StreamLVQError):
 
 
 class ReplayRun:
-    """A monitor whose decisions are counted.
+    """Run of a monitor whose decisions are counted.
 
-    Parameters
-    ----------
-    config
-        As of the daemon.
-    monitor
-        One that knows something already; a new one if None.
-    learn
-        Whether labels are learnt.
-
+    A new monitor is made if none is given; without `learn`, labels are only compared with
+    decisions.
     """
 
     def __init__(self, config: Config, monitor: Monitor | None = None, learn: bool = True) -> None:
@@ -357,13 +327,13 @@ class ReplayRun:
         self._start = time.perf_counter(), time.process_time()
 
     def start(self) -> None:
-        """Compile, which may take a while the first time, and start the clock."""
+        """Compile the kernels, which may take a while the first time, and start the clock."""
         self.monitor.compile()
         self._start = time.perf_counter(), time.process_time()
 
     def step(self, portion: LogBatch) -> list[Decisions]:
-        """Show events to the monitor; gives its decisions."""
-        self.statistics.refuse(portion.refused)
+        """Pass events to the monitor; yield its decisions."""
+        self.statistics.add_refused(portion.refused)
         made = []
         for event in portion.events:
             if isinstance(event, LateLabel):
@@ -395,14 +365,14 @@ class ReplayRun:
         self.statistics.add_late(late)
 
     def _count(self, outcome: Any) -> None:
-        self.statistics.refuse(outcome.refused)
+        self.statistics.add_refused(outcome.refused)
         self.statistics.learnt += outcome.learnt
         self.statistics.duplicates += outcome.duplicates
 
     def report(
         self, log: str, format: str, features: Sequence[str] = (), notes: Sequence[str] = ()
     ) -> Report:
-        """What came of it so far."""
+        """Return the report so far."""
         wall, cpu = self._start
         return make_report(
             self.statistics,
@@ -419,7 +389,10 @@ class ReplayRun:
 
 
 def describe(config: Config) -> str:
-    """The chain in one line: `LGMLVQ(rank=8), windows of 5, relsim rejector (target_rate=0.1)`."""
+    """Return the chain in one line.
+
+    For example `LGMLVQ(rank=8), windows of 5, relsim rejector (target_rate=0.1)`.
+    """
     given = ", ".join(f"{name}={value!r}" for name, value in config.model.parameters.items())
     parts = [f"{config.model.type}({given})"]
     if config.model.per != "all":
@@ -435,10 +408,9 @@ def describe(config: Config) -> str:
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Let Python look for cyclic garbage seldom while many short-lived objects come and go.
+    """Make Python's cyclic garbage collection rare while many short-lived objects are made.
 
-    They are no garbage of that kind, and looking at them again and again took a quarter of the
-    time.
+    They form no cycles, and scanning them again and again took a quarter of the time.
     """
     before = gc.get_threshold()
     gc.set_threshold(200_000, *before[1:])
@@ -449,9 +421,9 @@ def calm_collector() -> Iterator[None]:
 
 
 class DecisionWriter:
-    """Decisions as lines of JSON, as the daemon publishes them; nothing at all without a path.
+    """Writer of decisions as JSON lines, as the service publishes them; no-op without a path.
 
-    A disk that is full ends the writing, not the replay: `error` says so.
+    A full disk ends the writing, not the replay; `error` says so.
     """
 
     def __init__(self, path: str | Path | None) -> None:
@@ -484,7 +456,7 @@ class DecisionWriter:
 
 
 class Bar:
-    """A progress bar by bytes, with the rate in readings."""
+    """Progress bar by bytes, with the rate in readings."""
 
     def __init__(self, feed: LogReader, shown: bool | None, name: str = "replay") -> None:
         from tqdm import tqdm  # noqa: PLC0415
@@ -500,14 +472,14 @@ class Bar:
         )
 
     def update(self, statistics: Statistics) -> None:
-        """How it goes."""
+        """Show progress in bytes and readings."""
         if self._bar.disable:
             return
         said = {} if statistics.accuracy is None else {"accuracy": percent(statistics.accuracy)}
         self.move(statistics.readings, "readings", **said)
 
     def move(self, count: int, unit: str, **said: str) -> None:
-        """So many so far; where in the file that is, the feed knows."""
+        """Show so many readings; the reader knows the position in the file."""
         if self._bar.disable:
             return
         rate = round(count / max(time.perf_counter() - self._start, 1e-9))

@@ -1,4 +1,4 @@
-"""The result of a replay as numbers: what JSON holds and pages and summaries are made of."""
+"""Report of a replay as numbers, the source of JSON, pages and summaries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER_CLASSES = "(others)"
 
 
 class ClassRow(msgspec.Struct, kw_only=True):
-    """How a class fared."""
+    """Results for a class."""
 
     label: str
     readings: int  # that had this label
@@ -32,7 +32,7 @@ class ClassRow(msgspec.Struct, kw_only=True):
 
 
 class Confusion(msgspec.Struct, kw_only=True):
-    """How often readings of a class (rows) were given a label (columns; the last one: none)."""
+    """Counts of readings by class (rows) and decided label (columns, the last one for none)."""
 
     labels: list[str]
     counts: list[list[int]]
@@ -40,7 +40,7 @@ class Confusion(msgspec.Struct, kw_only=True):
 
 
 class Curve(msgspec.Struct, kw_only=True):
-    """Accuracy of what is kept if the least certain share is rejected."""
+    """Accuracy of the accepted readings if the least certain share is rejected."""
 
     area: float
     reject_rates: list[float]
@@ -49,7 +49,7 @@ class Curve(msgspec.Struct, kw_only=True):
 
 
 class Calibration(msgspec.Struct, kw_only=True):
-    """How often labels were right against how probable they were said to be."""
+    """Observed accuracy against predicted probability."""
 
     error: float
     confidence: list[float]
@@ -58,7 +58,7 @@ class Calibration(msgspec.Struct, kw_only=True):
 
 
 class DeviceRow(msgspec.Struct, kw_only=True):
-    """How a device fared."""
+    """Results for a device."""
 
     device: str
     readings: int
@@ -69,7 +69,7 @@ class DeviceRow(msgspec.Struct, kw_only=True):
 
 
 class Track(msgspec.Struct, kw_only=True):
-    """Decisions of a device over time, in cells of `stride` readings each."""
+    """Decisions for a device over time, in cells of `stride` readings."""
 
     device: str
     stride: int
@@ -83,7 +83,7 @@ class Track(msgspec.Struct, kw_only=True):
 
 
 class Course(msgspec.Struct, kw_only=True):
-    """All readings over time, in cells of `stride` readings each."""
+    """All readings over time, in cells of `stride` readings."""
 
     stride: int
     first: list[float | None]
@@ -95,11 +95,11 @@ class Course(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What came of a replay.
+    """Result of a replay.
 
     Accuracies are progressive: every reading was decided before its label was learnt. They count
-    the readings whose label is known, those `of_accepted` only the ones that were not rejected.
-    None stands for "cannot be said": there was nothing to divide by.
+    the readings whose label is known; those named `of_accepted` count only the accepted ones. None
+    means undefined: there was nothing to divide by.
     """
 
     streamlvq: str  # version
@@ -136,17 +136,17 @@ class Report(msgspec.Struct, kw_only=True):
     notes: list[str] = []  # what looks like a mistake, or may surprise
 
     def to_json(self) -> bytes:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
     @classmethod
     def from_json(cls, data: bytes) -> Report:
-        """The opposite of `to_json`."""
+        """Return the report that `to_json` encoded."""
         return msgspec.json.decode(data, type=cls)
 
 
 def make_report(statistics: Statistics, **about: Any) -> Report:
-    """A report of what was counted; `about` are the fields that no statistics know."""
+    """Return a report of the statistics; `about` holds the remaining fields."""
     first, last = statistics.span
     names, order = _in_order(statistics)
     statistics.make_room(len(names))
@@ -180,7 +180,7 @@ def make_report(statistics: Statistics, **about: Any) -> Report:
 
 
 def _in_order(statistics: Statistics) -> tuple[list[str], list[int]]:
-    """The labels as people would list them, and the number of each."""
+    """Return the labels in natural order, and the index of each."""
     texts = [label_text(label) for label in statistics.labels.names]
     order = sorted(range(len(texts)), key=lambda k: (_natural(texts[k]), k))
     names = [texts[k] for k in order]
@@ -191,7 +191,7 @@ def _in_order(statistics: Statistics) -> tuple[list[str], list[int]]:
 
 
 def _natural(text: str) -> list[Any]:
-    """For sorting: `pump 9` before `pump 10`."""
+    """Return a sort key that puts `pump 9` before `pump 10`."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text.lower())]
 
 
@@ -207,7 +207,7 @@ def _times(values: Any) -> list[float | None]:
 
 
 def _moved(counts: Any) -> Any:
-    """The column of those that were given no label, which comes first, put last."""
+    """Return the counts with the column for no label moved from first to last."""
     return np.concatenate([counts[:, 1:], counts[:, :1]], axis=1)
 
 
@@ -329,7 +329,7 @@ def _track(
 
 
 def _most(counts: Any, names: Sequence[str]) -> list[str | None]:
-    """The label that was counted most often in each cell; None if none was."""
+    """Return the most frequent label in each cell; None for an empty cell."""
     if not counts.shape[1]:
         return [None] * len(counts)
     best = counts.argmax(axis=1)
@@ -358,7 +358,7 @@ ADVICE: dict[Hint, str] = {
 
 
 def summary(report: Report) -> str:
-    """What happened, how good it was, and what to do next."""
+    """Return a text summary: what happened, how good it was, and what to do next."""
     lines = [*_head(report), *_quality(report)]
     lines += [*refused_lines(report.refused, report.refused_examples), *note_lines(report.notes)]
     for block in (
@@ -418,9 +418,9 @@ def _quality(report: Report) -> list[str]:
 
 
 def attainable(curve: Curve) -> list[tuple[float, float]]:
-    """Reject rates that some threshold has, near those that people ask for, and the accuracies.
+    """Return reject rates that some threshold attains, near the usual ones, with accuracies.
 
-    Readings of equal certainty can only be rejected together, so between points there is nothing.
+    Readings of equal certainty can only be rejected together, so not every rate exists.
     """
     rates = np.array(curve.reject_rates)
     places = {int(np.searchsorted(rates, wanted, side="right")) - 1 for wanted in CURVE_RATES}
@@ -428,7 +428,7 @@ def attainable(curve: Curve) -> list[tuple[float, float]]:
 
 
 def feature_lines(features: Sequence[str]) -> list[str]:
-    """How many there are, and which, shortened."""
+    """Return lines with the number of features and their names, shortened."""
     if not features:
         return []
     some = ", ".join(features[:SUMMARY_FEATURES])
@@ -438,7 +438,7 @@ def feature_lines(features: Sequence[str]) -> list[str]:
 
 
 def refused_lines(refused: Mapping[str, int], examples: Sequence[str]) -> list[str]:
-    """How much was refused, why, and the first ones."""
+    """Return lines on how much was refused and why, with the first examples."""
     if not refused:
         return []
     if set(refused) == {"row"}:
@@ -454,7 +454,7 @@ def refused_lines(refused: Mapping[str, int], examples: Sequence[str]) -> list[s
 
 
 def note_lines(notes: Sequence[str]) -> list[str]:
-    """What people should know."""
+    """Return the notes as lines."""
     return [entry("note", text) for text in notes]
 
 
@@ -504,7 +504,7 @@ def _device_table(report: Report) -> list[str]:
 
 
 def _next(report: Report) -> list[str]:
-    """What to do about it."""
+    """Return what to do next."""
     if not report.readings:
         why = explain_empty(report.refused, report.refused_examples, report.notes, report.hints)
         return [f"next: nothing could be read: {why}"]
@@ -523,7 +523,7 @@ def explain_empty(
     notes: Sequence[str],
     hints: Iterable[Hint] = (),
 ) -> str:
-    """Why nothing could be read, and what to do."""
+    """Return why nothing could be read, and what to do."""
     if set(refused) == {"topic"}:
         return (
             "no topic in it is one of the readings; name the configuration that it was recorded "

@@ -1,4 +1,4 @@
-"""Readings as payloads, in the format that a configuration expects."""
+"""Encoding of readings as payloads, in the configured format."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from streamlvq.payloads.values import UNITS_PER_SECOND
 
 
 class ReadingEncoder:
-    """Turns rows into payloads that decode to the same readings.
-
-    Parameters
-    ----------
-    fields
-        The format, and what things are called.
+    """Encoder of rows into payloads that decode to the same readings.
 
     Examples
     --------
@@ -50,7 +45,7 @@ class ReadingEncoder:
         }[fields.format]
 
     def encode(self, readings: Readings) -> list[bytes]:
-        """A payload for each row."""
+        """Return a payload for each row."""
         return [self._finish(self._values(readings, k)) for k in range(len(readings))]
 
     def _values(self, readings: Readings, k: int) -> dict[str, Any]:
@@ -93,7 +88,7 @@ class ReadingEncoder:
 
 
 def _nested(values: dict[str, Any]) -> dict[str, Any]:
-    """Names such as `motor.rpm` as objects within objects."""
+    """Return names such as `motor.rpm` as nested objects."""
     out: dict[str, Any] = {}
     for name, value in values.items():
         *way, last = parse_path(name)

@@ -1,4 +1,4 @@
-"""Numbers for names, in the order in which they appear."""
+"""Statistics of decisions in constant memory: confusion, curves, courses over time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from streamlvq.monitor.memory import LabelMatcher
 
 
 class IndexMap(dict[Hashable, int]):
-    """0 for the first name that is looked up, 1 for the next ...; beyond `limit` all are `limit`.
+    """Map from names to 0, 1, 2 ... in order of appearance; beyond `limit` all map to `limit`.
 
-    None has no number: it is -1. A dictionary that fills itself, because asking one is the
-    cheapest thing to do with a name.
+    None maps to -1. A dict subclass that fills itself, because a dict lookup is the cheapest thing
+    to do with a name.
 
     Examples
     --------
@@ -45,27 +45,20 @@ class IndexMap(dict[Hashable, int]):
 
     @property
     def names(self) -> list[Hashable]:
-        """The names that have a number of their own."""
+        """Names with an index of their own."""
         return list(self)[1:]
 
     def numbers(self, names: Sequence[Hashable]) -> Ints:
-        """The number of each."""
+        """Return the index of each name."""
         return np.fromiter(map(self.__getitem__, names), np.int64, len(names))
 
 
 class TimeBins:
     """Counts over consecutive readings, for several tracks (devices) at once.
 
-    A cell stands for so many consecutive readings of a track. When a track has no more cells, two
-    neighbours become one and a cell stands for twice as many: nothing is left out, it only becomes
-    coarser.
-
-    Parameters
-    ----------
-    tracks
-        How many there are.
-    cells
-        How many cells each has, an even number.
+    A cell covers a number of consecutive readings of a track. When a track runs out of cells,
+    neighbours are merged and each cell covers twice as many: nothing is lost, only the resolution
+    halves. `cells` is the even number of cells of each track.
 
     Examples
     --------
@@ -95,7 +88,7 @@ class TimeBins:
     # --- filling ---------------------------------------------------------------------------------
 
     def place(self, tracks: Ints, times: Floats) -> Ints:
-        """The cell of each of the next readings, given its track; its time widens the cell."""
+        """Return the cells of the next readings by track, and extend their time spans."""
         order, ordinals = self._ordinals(tracks)
         for track in np.flatnonzero((self._seen - 1) // self._stride >= self.cells).tolist():
             while (self._seen[track] - 1) // self._stride[track] >= self.cells:
@@ -108,7 +101,7 @@ class TimeBins:
         return places
 
     def _ordinals(self, tracks: Ints) -> tuple[Ints, Ints]:
-        """An order by track, and which reading of its track each is in that order."""
+        """Return an order by track, and each reading's ordinal within its track in that order."""
         order = np.argsort(tracks, kind="stable")
         counts = np.bincount(tracks, minlength=self.tracks)
         starts = np.cumsum(counts) - counts
@@ -118,7 +111,7 @@ class TimeBins:
         return order, ordinals
 
     def ordinal_place(self, track: int, ordinal: int) -> int:
-        """The cell of a reading of before, by its number in the track."""
+        """Return the cell of an earlier reading, by its ordinal in the track."""
         return int(track * self.cells + ordinal // self._stride[track])
 
     def count(self, places: Ints, columns: Ints | int) -> None:
@@ -133,7 +126,7 @@ class TimeBins:
         self._counts = np.pad(self._counts, ((0, 0), (0, more)))
 
     def _halve(self, track: int) -> None:
-        """Make one of two neighbours."""
+        """Merge neighbouring cells."""
         mine = slice(track * self.cells, (track + 1) * self.cells)
         half = self.cells // 2
         for values, joined in (
@@ -148,11 +141,11 @@ class TimeBins:
     # --- looking ---------------------------------------------------------------------------------
 
     def seen(self, track: int) -> int:
-        """Readings of a track so far."""
+        """Return the number of readings of a track so far."""
         return int(self._seen[track])
 
     def stride(self, track: int) -> int:
-        """Readings that a cell of this track stands for."""
+        """Return the number of readings that a cell of this track covers."""
         return int(self._stride[track])
 
     def _used(self, track: int) -> slice:
@@ -160,11 +153,11 @@ class TimeBins:
         return slice(track * self.cells, track * self.cells + used)
 
     def counts(self, track: int) -> Ints:
-        """A row for each cell that is in use, a column for each thing that is counted."""
+        """Return a row for each used cell, with a column for each thing counted."""
         return self._counts[self._used(track)].copy()
 
     def spans(self, track: int) -> tuple[Floats, Floats]:
-        """The first and the last time of each cell; NaN where nobody says."""
+        """Return the first and last time of each cell; NaN where unknown."""
         used = self._used(track)
         return self._first[used].copy(), self._last[used].copy()
 
@@ -183,7 +176,7 @@ D_READINGS, D_ACCEPTED, D_LABELLED, D_RIGHT, D_ACCEPTED_LABELLED, D_ACCEPTED_RIG
 
 
 class _Judged(NamedTuple):
-    """Decisions on readings whose label is known, in columns."""
+    """Columns of decisions on readings whose label is known."""
 
     devices: Ints
     true_labels: Ints
@@ -193,7 +186,7 @@ class _Judged(NamedTuple):
     confidences: Floats  # probability of the label that was decided
 
     def where(self, chosen: Bools) -> _Judged:
-        """Some of them."""
+        """Return the chosen decisions."""
         if chosen.all():
             return self
         return _Judged(
@@ -207,7 +200,7 @@ class _Judged(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A decision whose label may come late."""
+    """Decision whose label may come late."""
 
     device: int
     ordinal: int  # of the readings of its track; -1 if it has none
@@ -218,18 +211,11 @@ class _Waiting(NamedTuple):
 
 
 class Statistics:
-    """Counts decisions, batch by batch; duplicates are left out.
+    """Statistics of decisions, counted batch by batch; duplicates are left out.
 
-    Parameters
-    ----------
-    tracks
-        Devices whose decisions over time are kept: the first that appear.
-    cells
-        How finely, for each of them.
-    wait
-        Decisions that are remembered until their label comes; 0 if labels never come late.
-    by_sequence
-        Whether late labels name the number of their reading; otherwise its time.
+    The first `tracks` devices get decisions over time, in `cells` cells each. `wait` decisions are
+    remembered until their label comes; 0 if labels never come late. `by_sequence` says whether late
+    labels refer to sequence numbers instead of times.
 
     Examples
     --------
@@ -264,7 +250,7 @@ class Statistics:
     # --- counting --------------------------------------------------------------------------------
 
     def add(self, decisions: Decisions, true_labels: Sequence[Label | None] | None = None) -> None:
-        """Count decisions; `true_labels` are the labels if the monitor was not told them."""
+        """Count decisions; pass `true_labels` if the monitor did not get them."""
         given = decisions.true_labels if true_labels is None else true_labels
         if True in decisions.duplicates:
             decisions, given = _without_duplicates(decisions, given)
@@ -285,7 +271,7 @@ class Statistics:
             self._remember(decisions, judged, ordinals)
 
     def _judged(self, decisions: Decisions, devices: Ints, true_labels: Ints) -> _Judged:
-        """The decisions with our numbers of labels."""
+        """Return the decisions with labels and devices as indices."""
         codes = decisions.codes
         own = np.append(self.labels.numbers(decisions.classes), -1)  # -1 finds the last
         confidences = np.zeros(len(codes))
@@ -322,7 +308,7 @@ class Statistics:
             self.calibration[:, column] += np.bincount(bins, weights, minlength=CALIBRATION_BINS)
 
     def make_room(self, size: int) -> None:
-        """See to it that the matrix has room for so many labels, and for none."""
+        """Enlarge the confusion matrix for so many labels, and for none."""
         if size < len(self.confusion):
             return
         more = max(size + 1 - len(self.confusion), len(self.confusion))
@@ -334,7 +320,7 @@ class Statistics:
     # --- over time -------------------------------------------------------------------------------
 
     def _chart(self, judged: _Judged, times: Floats) -> Ints:
-        """Count in cells over time; gives the ordinal of each reading in its track, or -1."""
+        """Count in cells over time; return each reading's ordinal in its track, or -1."""
         self.span = (np.fmin(self.span[0], np.fmin.reduce(times)),
                      np.fmax(self.span[1], np.fmax.reduce(times)))  # fmt: skip
         everything = np.zeros(len(times), np.int64)
@@ -383,8 +369,8 @@ class Statistics:
             place = np.array([self.tracks.ordinal_place(found.device, found.ordinal)])
             _fill_truths(self.tracks, place, judged, labels=True)
 
-    def refuse(self, refused: Sequence[Refused]) -> None:
-        """Count what nothing could be learnt from."""
+    def add_refused(self, refused: Sequence[Refused]) -> None:
+        """Count refusals."""
         self.refused.update(one.reason for one in refused)
         self.hints.update(one.hint for one in refused if one.hint is not None)
         room = MAX_EXAMPLES - len(self.examples)
@@ -394,43 +380,43 @@ class Statistics:
 
     @property
     def labelled(self) -> int:
-        """Readings whose label is known."""
+        """Number of readings whose label is known."""
         return int(self.confusion.sum())
 
     @property
     def right(self) -> int:
-        """Readings that were given the right label, accepted or not."""
+        """Number of readings with the right label, accepted or not."""
         return int(np.trace(self.confusion[:MAX_LABELS, 1:].sum(axis=2)))
 
     @property
     def accuracy(self) -> float | None:
-        """The share of right labels, accepted or not; None without labels."""
+        """Share of right labels, accepted or not; None without labels."""
         return share(self.right, self.labelled)
 
     @property
     def accuracy_of_accepted(self) -> float | None:
-        """The share of right labels among those accepted."""
+        """Share of right labels among the accepted ones."""
         accepted = self.confusion[:, :, 1]
         return share(int(np.trace(accepted[:MAX_LABELS, 1:])), int(accepted.sum()))
 
     @property
     def accepted(self) -> int:
-        """Readings whose label was accepted."""
+        """Number of readings whose label was accepted."""
         return int(self.by_device[:, D_ACCEPTED].sum())
 
 
 def share(part: float, whole: float) -> float | None:
-    """A part of a whole; None of nothing."""
+    """Return a part of a whole as a fraction; None if the whole is 0."""
     return part / whole if whole else None
 
 
 def decided_column(label: Number) -> Number:
-    """Where cells count decisions for a label."""
+    """Return the column that counts decisions for a label."""
     return FIRST_LABEL + 2 * label
 
 
 def true_column(label: Number) -> Number:
-    """Where cells count readings whose label this is."""
+    """Return the column that counts readings with this true label."""
     return FIRST_LABEL + 2 * label + 1
 
 
@@ -455,7 +441,7 @@ def _fill_truths(cells: TimeBins, places: Ints, judged: _Judged, labels: bool) -
 
 
 def _right(judged: _Judged) -> Bools:
-    """Whether each was given its label; those beyond the limit are not told apart, so never."""
+    """Return whether each label is right; labels beyond the limit never are."""
     right: Bools = (judged.true_labels == judged.decided) & (judged.true_labels < MAX_LABELS)
     return right
 

@@ -1,4 +1,4 @@
-"""Train: a first snapshot from a labelled log."""
+"""Training: a first snapshot from a labelled log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from streamlvq.wrappers.base import unwrap
 
 @dataclass(frozen=True)
 class Trained:
-    """A monitor that has learnt a log, and how good it was.
+    """Result of training: a monitor that has learnt a log, and how good it was.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class Trained:
     epochs
         Passes over the log.
     features
-        Those that the log has.
+        Features in the log.
     notes
-        What looks like a mistake, or may surprise.
+        Likely mistakes and surprises.
     refused, examples
-        How many rows could not be read, by reason, and what was wrong with the first ones.
+        Number of rows that could not be read, by reason, and the first problems.
 
     """
 
@@ -61,11 +61,11 @@ class Trained:
     examples: Sequence[str] = ()
 
     def snapshot(self, node: str = "train") -> Snapshot:
-        """What the model has learnt; any number of monitors can begin with it."""
+        """Return a snapshot of the model, to start any number of monitors from."""
         return Snapshot.of(self.monitor.models()[""], node=node)
 
     def summary(self) -> str:
-        """The same in words."""
+        """Return the result as text."""
         lines = feature_lines(self.features)
         for report, name, what in (
             (self.learnt, "progressive", "each decided before its label was learnt"),
@@ -93,27 +93,27 @@ def train(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Trained:
-    """Learn a labelled log, which is kept in memory.
+    """Train a monitor on a labelled log, which is held in memory.
 
     Parameters
     ----------
     log
-        The file.
+        File to read.
     config
-        The monitor to train. One model learns from all devices, whatever `model.per` says.
+        Configuration of the monitor. One model learns from all devices, whatever `model.per` says.
     format
-        Which kind of log it is; None to find out.
+        Kind of log; None to detect it.
     limit
-        Readings to stop after.
+        Number of readings to stop after; None for all.
     epochs
-        Passes over it. One is what a live monitor would have done; with more the model is trained
-        on all readings in shuffled order again and again.
+        Passes over the log. One pass does what a live monitor would have done; with more, the
+        model is trained repeatedly on all readings in shuffled order.
     hold_out
-        The share at the end that is decided before it is learnt.
+        Share of readings at the end that are decided before any of them is learnt.
     seed
-        Of the shuffling.
+        Seed of the shuffling.
     progress
-        Whether to show bars; None: if a person is looking.
+        Whether to show progress bars; None to show them in a terminal only.
 
     """
     shared = msgspec.structs.replace(config.model, per="all")
@@ -154,20 +154,20 @@ def train(
 
 
 def _read(feed: LogReader, refused: Statistics, progress: bool | None) -> list[Event]:
-    """The events of a log; `refused` counts what makes none."""
+    """Return the events of a log; count refusals in `refused`."""
     events: list[Event] = []
     count = 0
     with Bar(feed, progress, "read") as bar:
         for portion in feed:
             events += portion.events
-            refused.refuse(portion.refused)
+            refused.add_refused(portion.refused)
             count += sum(len(event) for event in portion.events if isinstance(event, Readings))
             bar.move(count, "readings")
     return events
 
 
 def _split(events: Sequence[Event], count: int) -> tuple[list[Event], list[Event]]:
-    """The events up to so many readings, and the rest."""
+    """Return the events up to so many readings, and the rest."""
     head: list[Event] = []
     for k, event in enumerate(events):
         if isinstance(event, Readings):
@@ -196,7 +196,7 @@ def _train_model(
     progress: bool | None,
     refused: Statistics,
 ) -> None:
-    """Train the model on all labelled readings; `refused` counts those that it cannot see."""
+    """Train the model on all labelled readings; count unusable ones in `refused`."""
     readings = [_labelled(one) for one in _with_late_labels(events, monitor.config)]
     features = list(dict.fromkeys(name for one in readings for name in one.features))
     labels = [label for one in readings for label in one.labels]
@@ -218,9 +218,9 @@ def _transformed(
     features: Sequence[str],
     refused: Statistics,
 ) -> tuple[Rows, list[Label]]:
-    """What the model sees; a monitor would have refused the others one by one."""
+    """Return the rows as the model sees them; a monitor would have refused the others."""
     bad = transform.refusals(rows, features)
-    refused.refuse([Refused(row, "value", text) for row, text in bad.items()])
+    refused.add_refused([Refused(row, "value", text) for row, text in bad.items()])
     if len(bad) == len(rows):
         raise StreamLVQError(f"expected readings that model.transform takes, got none: {bad[0]}")
     keep = [row for row in range(len(rows)) if row not in bad]
@@ -232,7 +232,7 @@ def _model(classifier: Any) -> Any:
 
 
 def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]:
-    """The readings, with the labels that came later."""
+    """Return the readings with the labels that came later."""
     by_sequence = config.labels is not None and config.labels.sequence is not None
     # Here the labels wait for their readings: a log may have them in any order.
     matcher: LabelMatcher[None] = LabelMatcher(0, by_sequence)
@@ -248,13 +248,13 @@ def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]
 
 
 def _labelled(readings: Readings) -> Readings:
-    """Rows and labels of those that have one."""
+    """Return the rows and labels of labelled readings."""
     keep = [k for k, label in enumerate(readings.labels) if label is not None]
     return replace(readings, rows=readings.rows[keep], labels=[readings.labels[k] for k in keep])
 
 
 def _arranged(readings: Readings, features: Sequence[str]) -> Any:
-    """Rows with a column for each of these; NaN where a reading has none."""
+    """Return rows with a column for each of these features; NaN where a reading has none."""
     place = {name: k for k, name in enumerate(features)}
     rows = np.full((len(readings.rows), len(features)), np.nan)
     rows[:, [place[name] for name in readings.features]] = readings.rows

@@ -1,4 +1,4 @@
-"""The service: a monitor, or a hub of a fleet, that runs for months between broker and folder."""
+"""Service: runs a monitor, or the hub of a fleet, between a broker and a state folder."""
 
 from __future__ import annotations
 

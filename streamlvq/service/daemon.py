@@ -1,4 +1,4 @@
-"""Monitoring role: decides on readings, learns from labels, loses nothing."""
+"""Monitoring role: decides on readings and learns from labels without losing any."""
 
 from __future__ import annotations
 
@@ -32,22 +32,14 @@ JOURNAL_RETRY_MAX_SECONDS = 30.0  # between two attempts to write the journal
 
 
 class MonitoringRole:
-    """Makes messages durable, decides and learns, publishes, acknowledges; in this order.
-
-    Parameters
-    ----------
-    config
-        What to read, learn and publish.
-    context
-        What the service lends.
-    """
+    """Role that makes messages durable, decides, learns, publishes, acknowledges; in this order."""
 
     def __init__(self, config: Config, context: ServiceContext) -> None:
         self.config, self.context = config, context
         self.health, self.metrics = context.health, context.metrics
         self.store = StateStore(config, self.health, self.metrics)
         self.publisher = Publisher(config, self.metrics)
-        self.health.file = self.publisher.trouble
+        self.health.file = self.publisher.file_error
         self.fleet: FleetNode | None = None
         if config.fleet is not None:
             self.fleet = FleetNode(config, self.store.folder, self.metrics.registry)
@@ -97,13 +89,13 @@ class MonitoringRole:
 
     @property
     def monitor(self) -> Monitor:
-        """What decides and learns."""
+        """Monitor that decides and learns."""
         return self.processor.monitor
 
     # --- messages --------------------------------------------------------------------------------
 
     def handle(self, messages: Sequence[Message]) -> None:
-        """Let messages take effect, and acknowledge them only then."""
+        """Apply messages, and acknowledge them only then."""
         begin = time.monotonic()
         if self.fleet is not None:
             messages = self.fleet.handle(messages)
@@ -121,17 +113,17 @@ class MonitoringRole:
         self.metrics.latency.observe(time.monotonic() - begin)
 
     def serve(self, model: bytes | None) -> bool:
-        """Decide with this snapshot from now on, also after a crash; None: with the local model.
+        """Decide with this snapshot from now on, also after a crash; None for the local model.
 
-        Return False if the model cannot decide here. Raise `JournalError`, an OSError, if the
-        change cannot be made durable; then nothing has changed.
+        Return False if the model cannot decide here. Raise `JournalError`, an OSError, and change
+        nothing, if the change cannot be made durable.
         """
         self.store.append(Serve("", model))
         self.health.unsaved = True
         return self.processor.serve("", model)
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
-        """Send; whatever a link has against it, the messages have taken effect."""
+        """Publish messages; an error of the link is logged, since they have taken effect."""
         try:
             self.session.link.publish(outgoing)
         except Exception as error:
@@ -139,7 +131,7 @@ class MonitoringRole:
             log.error("a defect cost the output of a batch, please report it", exc_info=error)
 
     def _record(self, messages: Sequence[Message]) -> bool:
-        """Make messages durable, however often it takes; return False if asked to stop."""
+        """Make messages durable, retrying as needed; return False if asked to stop."""
         wait = HOUSEKEEPING_SECONDS
         while True:
             try:
@@ -169,7 +161,7 @@ class MonitoringRole:
         return True
 
     def announcements(self, session_lost: bool) -> Iterator[Outgoing]:
-        """Yield devices for Home Assistant, and what the fleet has to know of us."""
+        """Yield the devices for Home Assistant, and our envelopes for the fleet."""
         yield from self.publisher.announcements()
         if self.fleet is not None:
             yield from self.fleet.announcements(session_lost)
@@ -177,24 +169,24 @@ class MonitoringRole:
     # --- housekeeping ----------------------------------------------------------------------------
 
     def tend(self, now: float) -> None:
-        """Write snapshots, follow the fleet, leave counts behind."""
+        """Write snapshots, follow the fleet, update counts."""
         self.store.tend(self.monitor, now)
         if now >= self._next_count:
             self._count()
         self.publisher.tend(now)
-        self.health.file = self.publisher.trouble
+        self.health.file = self.publisher.file_error
         if self.fleet is not None:
             self.fleet.tend(now)
             self.health.fleet = self.fleet.metrics.problem()
 
     def _count(self) -> None:
-        """Leave counts behind: another thread must not walk through what the loop changes."""
+        """Update counts here: another thread must not iterate over what the loop changes."""
         self.health.devices = self.monitor.devices
         self.health.models = len(self.monitor.models())
         self._next_count = time.monotonic() + COUNT_SECONDS
 
     def status(self) -> RoleStatus:
-        """Return devices, models and the part in the fleet."""
+        """Return the numbers of devices and models, and the state of the fleet."""
         fleet = None if self.fleet is None else self.fleet.metrics.record()
         return RoleStatus(self.monitor.devices, len(self.monitor.models()), fleet)
 
@@ -205,7 +197,7 @@ class MonitoringRole:
         return restart_keys(old, new)
 
     def prepare(self, new: Config) -> Reload:
-        """Make everything that a new configuration needs, without using it yet."""
+        """Build everything that a new configuration needs, without using it yet."""
         old = self.config
         # The journal must never hold messages that were read under another configuration.
         if changed_keys(old, new) and not self.store.save(self.monitor):
@@ -247,7 +239,7 @@ def subscriptions(config: Config) -> list[Subscription]:
 
 
 def make_role(config: Config, context: ServiceContext) -> Role:
-    """Make the role that a configuration asks for: hub of a fleet, or monitoring."""
+    """Return the role that a configuration asks for: hub of a fleet, or monitoring."""
     if config.fleet is None or config.fleet.role != "hub":
         return MonitoringRole(config, context)
     lock = FolderLock(Path(config.state.folder))

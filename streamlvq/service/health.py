@@ -1,4 +1,4 @@
-"""HTTP: `/metrics` for Prometheus and `/healthz` for whoever restarts or alarms."""
+"""HTTP server: `/metrics` for Prometheus and `/healthz` for supervisors and alerts."""
 
 from __future__ import annotations
 
@@ -27,20 +27,14 @@ Answer = tuple[int, str, bytes]  # status, type of the content, content
 
 
 class PortError(StreamLVQError, OSError):
-    """The host and port cannot be listened on."""
+    """Host and port that cannot be listened on."""
 
 
 class HealthServer:
-    """HTTP server that answers in threads of its own, from values that the loop leaves behind.
+    """HTTP server that answers in its own threads, from values that the loop has written.
 
-    Parameters
-    ----------
-    host, port
-        Where to listen; port 0 takes a free one.
-    registry
-        What `/metrics` shows.
-    health
-        What `/healthz` reports: 200 if there are no problems, otherwise 503 with the reasons.
+    Port 0 takes a free one. `/healthz` answers 200 if there are no problems, otherwise 503 with the
+    reasons.
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
@@ -72,10 +66,10 @@ class HealthServer:
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """Few requests at a time, each for a limited time.
+    """Server of few requests at a time, each with a time limit.
 
-    Every request costs a thread and a file descriptor. Without limits, whoever connects and says
-    nothing takes away the descriptors that journal and broker need.
+    Every request costs a thread and a file descriptor. Without limits, silent connections would use
+    up the descriptors that journal and broker need.
     """
 
     daemon_threads = True  # a client that does not read the answer must not keep us from stopping

@@ -57,7 +57,7 @@ _WITHOUT = (
 
 
 class JournalError(StreamLVQError, OSError):
-    """The journal cannot be written, or its files are damaged or missing."""
+    """Journal that cannot be written, or whose files are damaged or missing."""
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Decide with this snapshot from here on; None: with the local model."""
+    """Decide with this snapshot from here on; None for the local model."""
 
     group: str
     snapshot: bytes | None
@@ -93,7 +93,7 @@ class RecordLog(Protocol):
         ...
 
     def trim(self, before: int) -> None:
-        """Forget records before a position, as far as that is convenient."""
+        """Delete records before a position, as far as that is convenient."""
         ...
 
 
@@ -104,7 +104,7 @@ _decode_serve = msgspec.msgpack.Decoder(tuple[str, bytes | None]).decode
 
 
 class Entry(NamedTuple):
-    """A record in a file: its position in the log, and the byte where the next one begins."""
+    """Record in a file: its position in the log, and the byte where the next one begins."""
 
     position: int
     record: Record
@@ -177,26 +177,21 @@ def _checksum(head: bytes, body: bytes = b"") -> bytes:
 
 
 class _End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the newest file must hold at least, so that a lost one is noticed."""
+    """Minimum content of the newest file, so that a lost file is noticed."""
 
     segment: int | None  # first position of the newest file; None: all files were trimmed
     next: int  # the position after its last record
 
 
 class Journal:
-    """A `RecordLog` in the files `journal-<first position>.log` of a folder.
+    """`RecordLog` in the files `journal-<first position>.log` of a folder.
 
-    A crash may tear the last record, which then was never acknowledged: it is cut off. Damage
-    anywhere else is an error, because going on would lose readings silently. `journal.json` names
+    A crash may tear the last record, which was never acknowledged then: it is cut off. Damage
+    anywhere else is an error, because continuing would silently lose readings. `journal.json` names
     the newest file, so that its loss is noticed, too.
 
-    Parameters
-    ----------
-    folder
-        Where the files are; it must exist.
-    sync
-        Whether `append` waits for the disk. Without it, a crash of the process loses nothing, but a
-        crash of the machine may.
+    The folder must exist. With `sync`, `append` waits for the disk; without it, a crash of the
+    process loses nothing, but a crash of the machine may.
 
     Examples
     --------
@@ -227,12 +222,12 @@ class Journal:
 
     @property
     def next(self) -> int:
-        """The position of the next record."""
+        """Position of the next record."""
         return self._next
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments in bytes."""
         return sum(tuple(self._sizes.values())) + self._length
 
     def segments(self) -> list[tuple[int, Path]]:
@@ -290,7 +285,7 @@ class Journal:
                         yield entry.position, entry.record
 
     def skip_to(self, position: int) -> None:
-        """Continue at a later position: a snapshot already holds what comes before it."""
+        """Continue at a later position: a snapshot already covers what comes before it."""
         if position > self._next:
             self.rotate()
             self._next = position
@@ -315,7 +310,7 @@ class Journal:
             self._sizes.pop(first, None)
 
     def close(self) -> None:
-        """Close the file; what was appended stays, and a later loss of it will be noticed."""
+        """Close the file, and record its end so that a later loss is noticed."""
         if self._file is not None:
             self._close_segment()
         if self._last is None:
@@ -338,9 +333,9 @@ class Journal:
         self._file, self._length, self._dirty = None, 0, False
 
     def _segment(self) -> int:
-        """Return the file to write to; begin a new one if there is none.
+        """Return the file to write to; start a new one if there is none.
 
-        A file is there with its header or not at all, so an empty one is known to be damaged.
+        A file is created together with its header, so an empty one is known to be damaged.
         """
         if self._file is None:
             path = self.folder / _segment_name(self._next)
@@ -459,7 +454,7 @@ def _entries(path: Path, first: int, end: int) -> Iterator[Entry]:
 
 
 def _content(path: Path, first: int) -> Data:
-    """Return the bytes of a segment, mapped and not read: it may be large."""
+    """Return the bytes of a segment as a memory map, since it may be large."""
     try:
         with path.open("rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0
@@ -509,7 +504,7 @@ def _truncate(path: Path, length: int) -> None:
 
 
 class DecodingConfig(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The part of a configuration that decides what messages mean, from a position on."""
+    """Part of a configuration that determines how messages are decoded, from a position on."""
 
     since: int
     readings: ReadingsSection
@@ -547,15 +542,10 @@ class DecodingConfig(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_f
 
 
 class DecodingHistory:
-    """How the records of a journal are to be decoded, by position; kept in `decoding.json`.
+    """History of decoding configurations by journal position; kept in `decoding.json`.
 
     The configuration may change between two starts while acknowledged messages wait in the journal;
-    decoded with the new one they would be refused, and lost.
-
-    Parameters
-    ----------
-    folder
-        Where the journal is.
+    with the new one they might be refused, and lost.
 
     Examples
     --------
@@ -625,7 +615,7 @@ def _write_checked(path: Path, content: Any) -> None:
 
 
 def _read_checked(path: Path, kind: type[T]) -> T:
-    """Read what `_write_checked` wrote; a single changed bit is a `ValueError`."""
+    """Read what `_write_checked` wrote; raise `ValueError` if a single bit has changed."""
     data = path.read_bytes()
     content = data[_BEFORE:-_AFTER]
     if data != _framed(content):

@@ -33,12 +33,12 @@ def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Han
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what was given as `extra`."""
+    """Return the `extra` fields of a log record."""
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
 class TextFormatter(logging.Formatter):
-    """One line of text: time, level, message and details."""
+    """Formatter for one line of text: time, level, message and details."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -50,7 +50,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object on a line: time, level, logger, message and details.
+    """Formatter for one JSON object per line: time, level, logger, message and details.
 
     Examples
     --------
@@ -81,7 +81,7 @@ Kind = tuple[str, str, Any]  # logger, message template, `alike`
 
 
 class Seen(NamedTuple):
-    """How often a kind of message was logged and suppressed in the current period."""
+    """Counts of a kind of message logged and suppressed in the current period."""
 
     since: float
     times: int
@@ -90,12 +90,12 @@ class Seen(NamedTuple):
 
 
 class RateLimitFilter(logging.Filter):
-    """Passes a message `burst` times within `seconds`, then counts it until the period is over.
+    """Filter that passes a message `burst` times within `seconds`, then only counts it.
 
     Messages with the same template count as the same, whatever their arguments: a thousand devices
     that send garbage are one problem. A template that covers several problems distinguishes them
-    with `extra={"alike": ...}`, at most `most` of them; the rest count as one. How many were left
-    out is logged with the next one, or by `settle`.
+    with `extra={"alike": ...}`, at most `most` of them; the rest count as one. The number of
+    suppressed messages is logged with the next one, or by `settle`.
     """
 
     def __init__(self, burst: int = 5, seconds: float = 60.0, most: int = 50) -> None:
@@ -119,7 +119,7 @@ class RateLimitFilter(logging.Filter):
         return False
 
     def settle(self, handler: logging.Handler, everything: bool) -> None:
-        """Log how many were left out: of kinds whose period is over, or of all."""
+        """Log how many messages were suppressed: of kinds whose period is over, or of all."""
         now = time.monotonic()
         for kind, seen in list(self._seen.items()):
             if everything or now - seen.since >= self.seconds:
@@ -135,7 +135,7 @@ class RateLimitFilter(logging.Filter):
 
 
 def _count_of(record: logging.LogRecord, times: int) -> logging.LogRecord:
-    """Return a record about messages that were left out, with the last one as an example."""
+    """Return a record about suppressed messages, with the last one as an example."""
     told = logging.makeLogRecord(vars(record))
     told.msg, told.args = "%d more like this were left out: %s", (times, record.getMessage())
     told.created, told.exc_info, told.exc_text = time.time(), None, None
@@ -152,7 +152,7 @@ def _emit(handler: logging.Handler, record: logging.LogRecord) -> None:
 
 
 def settle(everything: bool = True) -> None:
-    """Log how many messages were left out: of all kinds, or of those whose period is over."""
+    """Log how many messages were suppressed: of all kinds, or of those whose period is over."""
     for handler in logging.getLogger("streamlvq").handlers:
         for limiter in handler.filters:
             if isinstance(limiter, RateLimitFilter):

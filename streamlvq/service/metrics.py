@@ -31,15 +31,9 @@ LINK_COUNTERS = {
 class ServiceMetrics(Collector):
     """Metrics of a service, by name.
 
-    Counters that the loop uses for every batch are bound to their labels once. What others count,
-    and values of the moment, are read when somebody asks (`collect`).
-
-    Parameters
-    ----------
-    health
-        Where the loop leaves how it is.
-    max_devices
-        How many devices have counters of their own; the others share one.
+    Counters that the loop uses for every batch are bound to their labels once. Counts kept
+    elsewhere and current values are read on request (`collect`). The first `max_devices` devices
+    have counters of their own; the others share one.
     """
 
     def __init__(self, health: Health, max_devices: int) -> None:
@@ -118,11 +112,11 @@ class ServiceMetrics(Collector):
         )
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Show a value of the moment."""
+        """Expose a current value."""
         Gauge(f"streamlvq_{name}", text, registry=self.registry).set_function(read)
 
     def watch_link(self, totals: Callable[[], dict[str, int]]) -> None:
-        """Show what the links count, those that were replaced included."""
+        """Expose the counts of the links, including replaced ones."""
         self._link_totals = totals
 
     # --- counting, for every batch ---------------------------------------------------------------
@@ -168,7 +162,7 @@ class ServiceMetrics(Collector):
     # --- read when somebody asks -----------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what others count, and values of the moment."""
+        """Yield counts kept elsewhere, and current values."""
         health, now = self.health, time.monotonic()
         counts = {
             "readings": (self.readings_count, "Readings that were decided on."),
@@ -202,7 +196,7 @@ class ServiceMetrics(Collector):
 
     @staticmethod
     def _process() -> Iterator[Metric]:
-        """Yield what Prometheus expects of every process (three of its `ProcessCollector`)."""
+        """Yield the metrics Prometheus expects of a process (three of its `ProcessCollector`)."""
         yield CounterMetricFamily(
             "process_cpu_seconds",
             "Processor time that the process has used, in seconds.",
@@ -219,13 +213,13 @@ class ServiceMetrics(Collector):
 
 
 def link_totals(link: Link, before: dict[str, int]) -> dict[str, int]:
-    """Return what this link and those before it have counted."""
+    """Return the counts of this link and those before it."""
     counters = link.counters
     return {name: counters.get(name, 0) + before.get(name, 0) for name in LINK_COUNTERS}
 
 
 def resident_bytes() -> float | None:
-    """Return the memory that the process holds, None where the system does not say."""
+    """Return the resident memory of the process; None where the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -234,7 +228,7 @@ def resident_bytes() -> float | None:
 
 
 def open_files() -> float | None:
-    """Return how many files and sockets are open, None where the system does not say."""
+    """Return the number of open files and sockets; None where the system does not tell."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:

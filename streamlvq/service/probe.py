@@ -47,13 +47,7 @@ def probe(path: Path, seconds: float) -> int:
 
 
 class Probe:
-    """Guest beside the service: a short session of its own, no will, no acknowledgements.
-
-    Parameters
-    ----------
-    config
-        That of the service.
-    """
+    """Guest beside the service: a short session of its own, no will, no acknowledgements."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -132,7 +126,7 @@ def as_guest(config: Config) -> Config:
 
 
 def newest_monitor(config: Config) -> tuple[Monitor, str]:
-    """Return a monitor as of the newest snapshot, and what it was made from."""
+    """Return a monitor restored from the newest snapshot, and a description of its source."""
     start = load_start_model(config)
     found = restore_newest(
         config, SnapshotFiles(config.state.folder, keep=config.state.keep), start

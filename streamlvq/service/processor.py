@@ -1,4 +1,4 @@
-"""From messages to decisions: the same way for what arrives now and for what the journal holds."""
+"""Message processor: messages to decisions, the same for live and journalled messages."""
 
 from __future__ import annotations
 
@@ -31,14 +31,7 @@ class BatchResult:
 
 
 class FeatureCheck:
-    """Compares the features of `model.start` with those that arrive, and warns once.
-
-    Parameters
-    ----------
-    name
-        The file of the model, for the warning.
-    features
-        The features of the model.
+    """Check that warns once if the features of `model.start` differ from those that arrive.
 
     Examples
     --------
@@ -55,7 +48,7 @@ class FeatureCheck:
         self._seen: dict[str, None] = {}
 
     def see(self, readings: Readings) -> bool:
-        """Look at readings; return True when there is no need to see more."""
+        """Inspect readings; return True if no more are needed."""
         self.count += len(readings)
         self._seen.update(dict.fromkeys(readings.features))
         text = self.warning()
@@ -90,17 +83,10 @@ def _some(names: list[str]) -> str:
 
 
 class MessageProcessor:
-    """Decodes messages and steps the monitor.
+    """Processor that decodes messages and steps the monitor.
 
-    The monitor itself refuses what reveals a defect. Should a step raise nevertheless, the whole
-    event is refused as "failure", and the other events have their effect.
-
-    Parameters
-    ----------
-    decoder, monitor
-        What messages go through.
-    feature_check
-        Looks at the first readings, until it has seen enough.
+    The monitor itself refuses readings that trigger an internal error. Should a step raise
+    nevertheless, the whole event is refused as "failure", and the other events take effect.
     """
 
     def __init__(
@@ -111,7 +97,7 @@ class MessageProcessor:
         self.feature_check = feature_check
 
     def process(self, messages: Sequence[Message]) -> BatchResult:
-        """Let the monitor decide on a batch and learn from it."""
+        """Process a batch: decide on its readings and learn its labels."""
         result = BatchResult()
         decoded = self.decoder.decode(messages)
         result.refused += decoded.refused
@@ -123,9 +109,9 @@ class MessageProcessor:
         return result
 
     def serve(self, group: str, snapshot: bytes | None) -> bool:
-        """Let another model decide on a group's readings; None: its local model.
+        """Let another model decide on a group's readings; None for its local model.
 
-        Return False if this model cannot; then it cannot either when the journal is replayed.
+        Return False if this model cannot; it cannot either, then, when the journal is replayed.
         """
         try:
             model = None

@@ -35,15 +35,7 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Publisher:
-    """Turns the result of a batch into messages and lines of the decision file, and counts it.
-
-    Parameters
-    ----------
-    config
-        What goes where.
-    metrics
-        Where it is counted.
-    """
+    """Publisher of batch results: messages, lines of the decision file, and counts."""
 
     def __init__(self, config: Config, metrics: ServiceMetrics) -> None:
         section = config.decisions
@@ -59,9 +51,10 @@ class Publisher:
         self._next_check = 0.0
 
     def messages(self, result: BatchResult, messages: Sequence[Message]) -> list[Outgoing]:
-        """Return what to send about a batch; its decisions are in the file by then.
+        """Return the messages about a batch, whose decisions are in the file by then.
 
-        Never raises: a defect costs only the output that it prevents, and is counted and logged.
+        Never raises: an internal error costs only the output that it prevents, and is counted and
+        logged.
         """
         self._count(result)
         outgoing: list[Outgoing] = []
@@ -93,8 +86,8 @@ class Publisher:
     ) -> list[Outgoing]:
         """Return what `make` returns, or nothing if it raises.
 
-        The messages have had their effect already. If the service stopped here, the broker would
-        deliver them again after the next start, and it would stop again, for ever.
+        The messages have taken effect already. If the service stopped here, the broker would
+        deliver them again after the next start, and it would stop again, forever.
         """
         try:
             return list(make(*args, **kwargs))
@@ -115,15 +108,15 @@ class Publisher:
         return iter(self._safely("announcements", self.discovery.all_devices))
 
     def tend(self, now: float) -> None:
-        """Check now and then whether the file was moved away."""
+        """Check from time to time whether the file was moved away."""
         if self.file is not None and now >= self._next_check:
             self._next_check = now + FILE_CHECK_SECONDS
             self.file.close_if_moved()
 
     @property
-    def trouble(self) -> str | None:
-        """Why decisions cannot be written to the file; None if they can."""
-        return None if self.file is None else self.file.trouble
+    def file_error(self) -> str | None:
+        """Reason why decisions cannot be written to the file; None if they can."""
+        return None if self.file is None else self.file.error
 
     def close(self) -> None:
         """Close the file."""
@@ -181,15 +174,10 @@ def _with_topic(config: Config) -> Config:
 
 
 class DecisionFile:
-    """File of JSON lines, reopened when someone has moved it away (logrotate).
+    r"""File of JSON lines, reopened when it has been moved away (logrotate).
 
     A file that cannot be written loses decisions, not readings: that is logged and counted, and the
-    service goes on.
-
-    Parameters
-    ----------
-    path
-        Where; the folder is made if need be.
+    service continues.
 
     Examples
     --------
@@ -199,13 +187,13 @@ class DecisionFile:
     >>> file.write([b'{"label":"ok"}', b'{"label":"hot"}'])
     0
     >>> path.read_text()
-    '{"label":"ok"}\\n{"label":"hot"}\\n'
+    '{"label":"ok"}\n{"label":"hot"}\n'
 
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.trouble: str | None = None
+        self.error: str | None = None
         self._file: int | None = None
         self._torn = False  # part of a line may have been written
 
@@ -221,10 +209,10 @@ class DecisionFile:
             while view:
                 view = view[os.write(file, view) :]
         except OSError as error:
-            self.trouble = f"{self.path}: {error.strerror}"
-            log.error("%d decisions could not be written to %s", len(lines), self.trouble)
+            self.error = f"{self.path}: {error.strerror}"
+            log.error("%d decisions could not be written to %s", len(lines), self.error)
             return len(lines)
-        self._torn, self.trouble = False, None
+        self._torn, self.error = False, None
         return 0
 
     def check(self) -> None:
@@ -232,13 +220,13 @@ class DecisionFile:
         try:
             self._open()
         except OSError as error:
-            self.trouble = f"{self.path}: {error.strerror}"
-            log.error("decisions cannot be written to %s (decisions.file)", self.trouble)
+            self.error = f"{self.path}: {error.strerror}"
+            log.error("decisions cannot be written to %s (decisions.file)", self.error)
         else:
-            self.trouble = None
+            self.error = None
 
     def close_if_moved(self) -> None:
-        """Close the file if it was moved away or deleted; the next line begins a new one."""
+        """Close the file if it was moved away or deleted; the next line starts a new one."""
         if self._file is None:
             return
         try:
@@ -267,7 +255,7 @@ class DecisionFile:
 
 
 def _ends_line(file: int) -> bool:
-    """Return whether a file is empty or ends with a whole line: a crash may have cut it."""
+    """Return whether a file is empty or ends with a complete line; a crash may have cut it."""
     size = os.fstat(file).st_size
     return size == 0 or os.pread(file, 1, size - 1) == b"\n"
 
@@ -276,12 +264,9 @@ def _ends_line(file: int) -> bool:
 
 
 class HomeAssistantDiscovery:
-    """Announces two sensors for each device: its label, and how certain that is.
+    """Home Assistant announcements: two sensors for each device, label and certainty.
 
-    Parameters
-    ----------
-    config
-        `status.home_assistant` is the prefix of the topics; without it nothing is announced.
+    `status.home_assistant` is the topic prefix; without it nothing is announced.
 
     Examples
     --------
@@ -310,7 +295,7 @@ class HomeAssistantDiscovery:
         return self.prefix is not None and self._decisions is not None
 
     def announce(self, devices: Iterable[str]) -> Iterator[Outgoing]:
-        """Yield messages about those of the devices that are new."""
+        """Yield messages about the devices that are new."""
         if not self.active:
             return
         for device in devices:
@@ -372,7 +357,7 @@ class HomeAssistantDiscovery:
 
 
 def safe_name(name: str) -> str:
-    """Return a name of letters, digits, _ and -; different names stay different.
+    """Return a name of letters, digits, _ and -; distinct names stay distinct.
 
     Examples
     --------

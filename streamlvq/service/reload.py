@@ -1,4 +1,4 @@
-"""What of a monitoring configuration can change while it runs."""
+"""Reloads: which keys of a monitoring configuration can change while it runs."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def restart_keys(old: Config, new: Config) -> list[str]:
 
 
 def needs_reconnect(old: Config, new: Config) -> bool:
-    """Return True if the changes need another link to the broker."""
+    """Return whether the changes need a new link to the broker."""
     return any(is_among(name, CONNECTION_KEYS) for name in changed_keys(old, new))

@@ -1,4 +1,4 @@
-"""Service: the loop between a broker and a role, with HTTP, reloads and an orderly end."""
+"""Service: the loop between a broker and a role, with HTTP, reloads and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXIT_DEFECT = 70  # what sysexits.h calls an internal error; a service manager s
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """What a service lends to its role."""
+    """What a service provides to its role."""
 
     signals: Signals
     notifier: Notifier
@@ -42,7 +42,7 @@ class ServiceContext:
     metrics: ServiceMetrics
 
     def keep_alive(self, now: float) -> None:
-        """Show `/healthz` and systemd that the loop is alive, and log what was held back."""
+        """Signal `/healthz` and systemd that the loop is alive, and log suppressed counts."""
         self.health.beat = now
         self.notifier.watchdog(now)
         settle(everything=False)
@@ -52,21 +52,11 @@ MakeRole = Callable[[Config, ServiceContext], Role]
 
 
 class Service:
-    """Reads messages, gives them to its role, and looks after everything else, until stopped.
+    """Loop that reads messages, passes them to its role, and does everything else until stopped.
 
-    Nothing runs beside the loop but HTTP answers and what a role does in threads of its own. What
-    has not been read yet waits at the broker.
-
-    Parameters
-    ----------
-    config
-        The configuration to start with.
-    make_role
-        Makes the role from configuration and context; it may lock the state folder.
-    signals
-        Requests to stop or to reload.
-    reread
-        Loads the configuration again; raises `ConfigError`.
+    Nothing runs beside the loop except HTTP answers and threads of the role. Unread messages wait
+    at the broker. `make_role` builds the role and may lock the state folder; `reread` loads the
+    configuration again and may raise `ConfigError`.
     """
 
     def __init__(
@@ -118,7 +108,7 @@ class Service:
         log.info("ready, connecting to %s", self.config.broker.url)
 
     def _stop(self) -> int:
-        """Save what must be kept and say goodbye; all that was read is acknowledged."""
+        """Save the state and disconnect; everything that was read is acknowledged."""
         log.info("leaving")
         self.health.stopping = True
         self.notifier.stopping()
@@ -138,7 +128,7 @@ class Service:
     # --- the loop --------------------------------------------------------------------------------
 
     def _read(self) -> list[Message]:
-        """Read what came; when few messages come at a time but often, wait for a few more.
+        """Read messages; if few arrive at a time but often, wait briefly for more.
 
         A batch of one costs nearly as much as a batch of ten.
         """
@@ -163,7 +153,7 @@ class Service:
     # --- another configuration -------------------------------------------------------------------
 
     def _reload(self) -> None:
-        """Change to what the file says now; if anything speaks against it, change nothing."""
+        """Apply the configuration file as it is now, or change nothing if it is refused."""
         self.notifier.reloading(time.monotonic_ns())
         try:
             self._change(self.reread())

@@ -1,4 +1,4 @@
-"""Broker session: the link, its subscriptions, and what is published about the service itself."""
+"""Broker session: the link, its subscriptions, and the service's own status messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ServiceState = Literal["online", "offline"]
 
 
 class StatusRecord(msgspec.Struct, kw_only=True):
-    """The message on the status topic."""
+    """Message on the status topic."""
 
     state: ServiceState
     since: float  # when the service started, in seconds since 1970
@@ -47,12 +47,7 @@ class StatusRecord(msgspec.Struct, kw_only=True):
 
 
 class StatusWriter:
-    """Makes the messages of the status topic, all of them retained.
-
-    Parameters
-    ----------
-    config
-        Names the topic.
+    """Writer of the retained messages on the status topic.
 
     Examples
     --------
@@ -107,7 +102,7 @@ class StatusWriter:
 
 
 def own_topic(template: str | None, config: Config) -> str | None:
-    """Return a topic of the service's own, None if there is to be none."""
+    """Return a topic of the service itself; None if it is not configured."""
     if template is None:
         return None
     return Template(template, publish=True).fill({"client_id": config.broker.client_id})
@@ -117,18 +112,18 @@ def own_topic(template: str | None, config: Config) -> str | None:
 
 
 class Connect(NamedTuple):
-    """One or more connects since the last look."""
+    """One or more connects since the last check."""
 
     is_first: bool  # of this process
     kept: bool | None  # whether the broker still had our session; None: the link cannot tell
 
 
 class SessionTracker:
-    """Notices each connect of a link, and whether the broker kept our session over it.
+    """Tracker of a link's connects, and of whether the broker kept our session.
 
-    A broker that kept the session kept what it retained as well, and the link sends again what was
-    on its way. But what a former process sent in its last moment may be lost, so the first connect
-    is told apart.
+    A broker that kept the session also kept its retained messages, and the link resends what was in
+    flight. But what a previous process sent in its last moment may be lost, so the first connect is
+    treated differently.
     """
 
     def __init__(self) -> None:
@@ -140,7 +135,7 @@ class SessionTracker:
         self._connects = self._resumed = 0
 
     def observe(self, link: Link) -> Connect | None:
-        """Return what happened since the last look, None if nothing did."""
+        """Return what happened since the last call; None if nothing did."""
         counters = link.counters
         connects, resumed = counters["connects"], counters.get("resumed")
         if not link.connected or connects == self._connects:
@@ -154,19 +149,7 @@ class SessionTracker:
 
 
 class BrokerSession:
-    """Owns the link: makes it, replaces it, announces after every connect, says goodbye.
-
-    Parameters
-    ----------
-    config
-        Which broker, as whom, and which state folder remembers the subscriptions.
-    role
-        What to subscribe to, and what to announce.
-    health
-        Told whether the broker answers.
-    metrics
-        Source of the counts in the status message.
-    """
+    """Owner of the link: creates and replaces it, announces after every connect, disconnects."""
 
     def __init__(self, config: Config, role: Role, health: Health, metrics: ServiceMetrics) -> None:
         self.role, self.health, self.metrics = role, health, metrics
@@ -192,13 +175,13 @@ class BrokerSession:
 
     @property
     def link(self) -> Link:
-        """The link in use."""
+        """Link in use."""
         return self._link
 
     def replacement(self, config: Config) -> Callable[[], None]:
-        """Prepare another link, which may raise; the returned function changes over to it.
+        """Prepare a new link, which may raise; the returned function switches to it.
 
-        The session stays at the broker, and with it what was not acknowledged.
+        The session stays at the broker, and with it everything not yet acknowledged.
         """
         status = StatusWriter(config)
         status.since = self._status_writer.since
@@ -213,15 +196,15 @@ class BrokerSession:
         return change
 
     def publish_status_soon(self) -> None:
-        """Publish the status at the next opportunity: something has changed."""
+        """Publish the status at the next opportunity, because something has changed."""
         self._next_status = 0.0
 
     def totals(self) -> dict[str, int]:
-        """Return what all links so far have counted."""
+        """Return the counts of all links so far."""
         return link_totals(self._link, self._before)
 
     def tend(self, now: float) -> None:
-        """Notice how the link is; announce after a connect, and publish the status when due."""
+        """Check the link; announce after a connect, and publish the status when due."""
         link = self._link
         self.health.connected, self.health.link_error = link.connected, link.error
         connect = self._tracker.observe(link)
@@ -234,7 +217,7 @@ class BrokerSession:
                 link.publish([message])
 
     def _warn_if_lost(self, connect: Connect) -> None:
-        """Warn if the broker dropped our session, and with it what it had not delivered yet."""
+        """Warn if the broker dropped our session, and with it undelivered messages."""
         if connect.kept is False and self._had_session and is_persistent(self.config, self.link):
             log.warning(
                 "the broker did not keep our session: readings that came while we were away "
@@ -265,7 +248,7 @@ class BrokerSession:
         )
 
     def _remember(self, filters: list[str]) -> list[str]:
-        """Note what is subscribed to; return what was before and may still be at the broker."""
+        """Save the current subscriptions; return earlier ones that the broker may still hold."""
         path = self.folder / FILTERS_FILE
         try:
             previous = msgspec.json.decode(path.read_bytes(), type=list[str])
@@ -287,7 +270,7 @@ class BrokerSession:
 
 
 def is_persistent(config: Config, link: Link) -> bool:
-    """Return True if the broker is asked to keep for us what it cannot deliver."""
+    """Return whether the broker is asked to keep undelivered messages for us."""
     qos = max(each.qos for each in link.subscriptions)
     return config.broker.session_expiry_seconds > 0 and qos > 0
 
@@ -295,7 +278,7 @@ def is_persistent(config: Config, link: Link) -> bool:
 def make_link(
     config: Config, subscriptions: Sequence[Subscription], status: StatusWriter | None = None
 ) -> Link:
-    """Make a link to the broker; with a will and a birth message if there is a status topic."""
+    """Return a link to the broker, with will and birth message if there is a status topic."""
     will = None if status is None else status.will()
     birth = None if status is None else status.message("online")
     broker = config.broker

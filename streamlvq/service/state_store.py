@@ -1,4 +1,4 @@
-"""State store: a folder with lock, snapshots and journal, and how a monitor is restored from it."""
+"""State store: a folder with lock, snapshots and journal, and the restoring of a monitor."""
 
 from __future__ import annotations
 
@@ -34,16 +34,11 @@ UNFINISHED_FILES = (".journal*.unfinished", ".decoding.json.*.unfinished")  # of
 
 
 class FolderError(StreamLVQError, OSError):
-    """The state folder cannot be used."""
+    """State folder that cannot be used."""
 
 
 class FolderLock:
-    """Lock on a state folder; the system releases it when the process ends.
-
-    Parameters
-    ----------
-    folder
-        Made if it does not exist.
+    """Lock on a state folder, created if missing; the system releases it with the process.
 
     Examples
     --------
@@ -79,7 +74,7 @@ class FolderLock:
         self._write_pid(path)
 
     def _write_pid(self, path: Path) -> None:
-        """Tell whoever is refused who holds the lock; it holds without that, too."""
+        """Write our process id for whoever is refused; the lock works without it."""
         try:
             path.write_text(f"{os.getpid()}\n")
         except OSError as error:
@@ -102,17 +97,7 @@ class FolderLock:
 
 
 class SnapshotWriter:
-    """Decides when a snapshot is due, writes it in a thread, and retries if that fails.
-
-    Parameters
-    ----------
-    files
-        Where they are written.
-    seconds
-        How often, if something changed.
-    health, metrics
-        Where success and failure are reported.
-    """
+    """Writer of snapshots: decides when one is due, writes it in a thread, retries failures."""
 
     def __init__(
         self, files: SnapshotFiles, seconds: float, health: Health, metrics: ServiceMetrics
@@ -189,16 +174,10 @@ class SnapshotWriter:
 
 
 class JournalReplay:
-    """Replays a journal through a monitor, each record decoded as it was at the time.
+    """Replay of a journal through a monitor, each record decoded as it was at the time.
 
-    Parameters
-    ----------
-    journal, history
-        The records, and how they are to be decoded.
-    config
-        The configuration to continue with afterwards.
-    report_progress
-        Called now and then with how far it is.
+    `config` is the configuration to continue with; `report_progress` is called from time to time
+    with the progress.
     """
 
     def __init__(
@@ -250,7 +229,7 @@ class JournalReplay:
             )
 
     def _reconfigured(self, processor: MessageProcessor, config: Config) -> MessageProcessor:
-        """Return a processor with the same knowledge and another configuration."""
+        """Return a processor with the same state and another configuration."""
         if config == processor.decoder.config:
             return processor
         try:
@@ -269,15 +248,7 @@ class JournalReplay:
 
 
 class StateStore:
-    """Restores a monitor from its state folder and keeps the folder up to date.
-
-    Parameters
-    ----------
-    config
-        `state` says where and how often.
-    health, metrics
-        Where success and failure are reported.
-    """
+    """Store that restores a monitor from its state folder and keeps the folder up to date."""
 
     def __init__(self, config: Config, health: Health, metrics: ServiceMetrics) -> None:
         self.folder = Path(config.state.folder)
@@ -300,14 +271,9 @@ class StateStore:
     def restore(self, config: Config, report_progress: Callable[[str], None]) -> MessageProcessor:
         """Restore the state after the last acknowledged message.
 
-        Return a processor with the restored monitor and the current configuration.
-
-        Parameters
-        ----------
-        config
-            The current configuration; older messages are decoded with theirs.
-        report_progress
-            Called now and then with how far it is.
+        Return a processor with the restored monitor and the current configuration; older messages
+        are decoded with the configuration of their time. `report_progress` is called from time to
+        time.
         """
         processor, position = self._newest(config)
         self.journal.skip_to(position)
@@ -326,12 +292,12 @@ class StateStore:
         return processor
 
     def record_decoding(self, config: Config) -> None:
-        """Remember that records from now on are to be decoded with this configuration."""
+        """Record that messages from now on are decoded with this configuration."""
         oldest = min(self.files.positions(), default=0)
         self.history.record(config, self.journal.next, oldest)
 
     def _newest(self, config: Config) -> tuple[MessageProcessor, int]:
-        """Restore the newest usable snapshot; return its position, too."""
+        """Restore the newest usable snapshot; return its position as well."""
         start = load_start_model(config)
         found = restore_newest(config, self.files, start)
         if found is not None:
@@ -366,12 +332,12 @@ class StateStore:
             )
 
     def append(self, record: Record) -> None:
-        """Make a record durable, if the configuration asks for it; raises `JournalError`."""
+        """Make a record durable if so configured; raise `JournalError` if that fails."""
         if self.journaled:
             self.journal.append(record)
 
     def tend(self, monitor: Monitor, now: float) -> None:
-        """Begin a snapshot that is due, clean up after one that is done."""
+        """Start a snapshot that is due, and clean up after a finished one."""
         if self.writer.poll():
             self._trim()
         if self.writer.due(now):
@@ -390,14 +356,14 @@ class StateStore:
         return False
 
     def change(self, config: Config) -> None:
-        """Adopt another configuration."""
+        """Switch to another configuration."""
         self.journaled = uses_journal(config)
         self.journal.sync = config.state.sync
         self.files.keep = config.state.keep
         self.writer.seconds = config.state.snapshot_seconds
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         self.journal.close()
         self._lock.release()
 

@@ -1,4 +1,4 @@
-"""The service as a process: signals, systemd notifications, and being stopped while it starts."""
+"""Process integration: signals, systemd notifications, and stops during start-up."""
 
 from __future__ import annotations
 
@@ -26,12 +26,8 @@ EXTEND_MAX_SECONDS = 3600.0  # after which no more is requested: nothing compile
 class Notifier:
     """Readiness, status and watchdog of a `Type=notify` service; silent without systemd.
 
-    By hand, because sd_notify is one datagram and its library would be one more dependency.
-
-    Parameters
-    ----------
-    environment
-        Where `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` are looked up.
+    Implemented by hand, because sd_notify is one datagram and a library would be one more
+    dependency.
 
     Examples
     --------
@@ -51,7 +47,7 @@ class Notifier:
 
     @property
     def active(self) -> bool:
-        """Whether systemd listens."""
+        """Whether systemd is listening."""
         return self._address is not None
 
     def ready(self) -> None:
@@ -110,10 +106,10 @@ def _interval(environment: Mapping[str, str]) -> float | None:
 
 
 class Signals:
-    """Requests to stop (SIGTERM, SIGINT) and to reload (SIGHUP), for the loop to look at.
+    """Requests to stop (SIGTERM, SIGINT) and to reload (SIGHUP), for the loop to check.
 
-    Nothing is interrupted. A second request to stop has the signal's usual effect, for whoever does
-    not want to wait; nothing that was acknowledged is lost even so.
+    Nothing is interrupted. A second request to stop has the signal's usual effect, for those who do
+    not want to wait; even then nothing that was acknowledged is lost.
     """
 
     def __init__(self) -> None:
@@ -144,18 +140,9 @@ class StartupGuard:
     """Context in which SIGTERM and SIGINT end the process at once, with status 0.
 
     Compiling takes minutes on a slow machine and spends seconds at a time outside Python, where no
-    signal handler runs. So a thread listens meanwhile, and asks systemd for more time; there is
-    nothing to save yet. Set `compiling` to False when that is over: what follows has to ask for
-    time by itself.
-
-    Parameters
-    ----------
-    signals
-        Must be active; a request that came before counts too.
-    notifier
-        Asked for more time, and told what takes so long.
-    every
-        Seconds between two requests.
+    signal handler runs. So a thread listens meanwhile and asks systemd for more time every `every`
+    seconds; there is nothing to save yet. Set `compiling` to False when that is over: later phases
+    ask for time themselves.
     """
 
     def __init__(
@@ -203,7 +190,7 @@ class StartupGuard:
         self.notifier.status(f"making the kernels ready, {elapsed:.0f} s so far")
 
     def _exit(self) -> None:
-        """End the process under the main thread, which may not listen for long."""
+        """End the process from this thread, as the main thread may not react for long."""
         log.info("left before the start was over: nothing was read, nothing is lost")
         settle()
         self.notifier.stopping()

@@ -318,7 +318,7 @@ def test_figures_are_shown_and_said() -> None:
     figures.count("new", None)
     figures.count("refused", "replayed")
     figures.count("refused", "replayed")
-    figures.standing = {"local": 0.5, "fused": 0.75, "labels": 40}
+    figures.serving_score = {"local": 0.5, "fused": 0.75, "labels": 40}
     figures.serving, figures.fused_at = "fused", time.monotonic()
     figures.fusion = FusionResult((("a", b""), ("b", b"")), {}, seconds=0.25)
     text = exposition(registry)

@@ -70,7 +70,7 @@ def test_who_decides_is_said_when_it_changes_and_only_then(
     deciding.report(standing("local", 0.98, 0.91, 143), has_model=True)
     deciding.report(standing("local", 0.99, 0.90, 144), has_model=True)
     deciding.report(standing("fused", 0.969, 0.961, 400), has_model=True)
-    assert (figures.serving, figures.standing["labels"]) == ("fused", 400)
+    assert (figures.serving, figures.serving_score["labels"]) == ("fused", 400)
     deciding.model_changed()
     deciding.report(standing("fused", None, None, 0), has_model=True)
     deciding.model_changed()

@@ -245,7 +245,7 @@ def test_the_longest_run_does_not_outgrow_its_span() -> None:
     [
         (lambda: streamlvq.TimeIntegrator(other()), "without integrator and rejector"),
         (lambda: streamlvq.RelSimRejector(other(), threshold=0.1), "without integrator"),
-        (lambda: "GLVQ", "expected a model of streamlvq"),
+        (lambda: "GLVQ", "expected a streamlvq model"),
         (streamlvq.GLVQ, r"at least 2 classes, got \(\)"),
         (lambda: other((1,)), "at least 2 classes"),
         (lambda: other(model=streamlvq.LVQCommittee), "no RelSim"),

@@ -201,7 +201,7 @@ def test_more_labels_and_devices_than_are_told_apart() -> None:
 def test_few_examples_of_what_was_refused() -> None:
     statistics = Statistics()
     for k in range(20):
-        statistics.refuse([Refused(k, "value", f"row {k}"), Refused(k, "field", "no x")])
+        statistics.add_refused([Refused(k, "value", f"row {k}"), Refused(k, "field", "no x")])
     assert statistics.refused == {"value": 20, "field": 20}
     assert len(statistics.examples) == MAX_EXAMPLES
     assert not statistics.hints
@@ -211,7 +211,7 @@ def test_hints_are_counted_beyond_the_examples() -> None:
     statistics = Statistics()
     for k in range(20):
         hint = "iso_time" if k >= MAX_EXAMPLES else None
-        statistics.refuse([Refused(k, "field", "no time", hint=hint)])
+        statistics.add_refused([Refused(k, "field", "no time", hint=hint)])
     assert statistics.hints == {"iso_time": 20 - MAX_EXAMPLES}
     assert report_of(statistics).hints == {"iso_time": 20 - MAX_EXAMPLES}
 

@@ -503,7 +503,7 @@ def test_a_decision_file_that_cannot_be_written_is_counted(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     file = DecisionFile(tmp_path / "file" / "decisions.jsonl")
     assert file.write([b"1", b"2"]) == 2
-    assert "Not a directory" in (file.trouble or "") or "File exists" in (file.trouble or "")
+    assert "Not a directory" in (file.error or "") or "File exists" in (file.error or "")
     assert file.write([]) == 0
 
 
@@ -514,13 +514,13 @@ def test_a_decision_file_that_cannot_be_written_is_noticed_at_the_start(
     folder.write_text("")
     config = Config(decisions=DecisionsSection(file=str(folder / "decisions.jsonl")))
     publisher = Publisher(config, instruments())
-    assert str(folder / "decisions.jsonl") in (publisher.trouble or "")
+    assert str(folder / "decisions.jsonl") in (publisher.file_error or "")
     assert "(decisions.file)" in caplog.text
     folder.unlink()  # somebody mends it
     publisher.messages(BatchResult([decisions(["a"])]), [Message("sensors/a/readings", b"", 1.0)])
-    assert publisher.trouble is None
+    assert publisher.file_error is None
     assert len((folder / "decisions.jsonl").read_bytes().splitlines()) == 1
-    assert Publisher(config, instruments()).trouble is None
+    assert Publisher(config, instruments()).file_error is None
 
 
 # --- looking over its shoulder -------------------------------------------------------------------
