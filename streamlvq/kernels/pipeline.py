@@ -1,5 +1,9 @@
-"""Windows: product of the class probabilities of successive readings, as sums of logs.
+"""Batch step over many readings: model, window of a device, and rejector with its thresholds.
 
+`step_batch` does what `streamlvq.wrappers` do for one reading, in the same order and with the same
+arithmetic; `streamlvq.monitor.pipeline` handles the rare cases.
+
+A window is the product of the class probabilities of successive readings, as sums of logs.
 `logs` is the window of a device: one row per reading, the newest last, and their sums in row 0, so
 that a prediction needs one addition per class. Unused rows are zero. The last column stands for
 all classes that were unknown when a reading arrived: they get its mean probability, 1 / the number
@@ -24,6 +28,8 @@ from streamlvq.kernels.distance import (
 )
 from streamlvq.kernels.prototypes import learn_row, measure
 from streamlvq.kernels.statistics import to_probabilities
+
+# --- windows -------------------------------------------------------------------------------------
 
 PROBABILITY_FLOOR = 1e-6  # smallest probability; also replaces NaN
 LOG_PROBABILITY_FLOOR = log(PROBABILITY_FLOOR)
@@ -75,6 +81,12 @@ def advance(logs, p):
             total += logs[r, c]
         logs[0, c] = total
 
+
+# --- adaptive thresholds -------------------------------------------------------------------------
+#
+# `memory` holds recent certainties in four rows: certainties in order of arrival and whether each
+# decision was right (1 or 0), then the same two sorted by certainty. It is a ring buffer: reading
+# `seen` replaces the oldest.
 
 CAME, CAME_RIGHT, SORTED, SORTED_RIGHT = 0, 1, 2, 3
 
@@ -171,6 +183,8 @@ def cheapest_threshold(memory, stored, cost):
             threshold, least = memory[SORTED, k], total
     return threshold
 
+
+# --- the batch step -----------------------------------------------------------------------------
 
 # --- targets that are not class numbers --------------------------------------------------------
 UNLABELLED, DUPLICATE = -1, -2

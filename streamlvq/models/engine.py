@@ -1,4 +1,8 @@
-"""`ModelState`: named views of the flat arrays that the kernels work on."""
+"""`Engine`: the flat arrays of a model (`ModelState`) and the kernels that work on them.
+
+Classes are integer codes and features are columns. The engine grows its arrays before a kernel
+needs more space.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ import numpy as np
 
 from streamlvq.arrays import Floats, Ints, Rows
 from streamlvq.kernels import layout as at
+
+# --- arrays --------------------------------------------------------------------------------------
 
 
 class ArraySection(NamedTuple):
@@ -138,6 +144,8 @@ class ModelState:
         self.floats, self.ints = state["floats"], state["ints"]
         self._allocate_work()
 
+
+# --- kernels on them -----------------------------------------------------------------------------
 
 COMPILE_NOTICE_SECONDS = 3.0  # seconds; loading from the cache takes less than one
 COMPILE_NOTICE = "compiling the kernels, once for this installation: one to two minutes"
