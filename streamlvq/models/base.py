@@ -552,7 +552,7 @@ class LVQClassifier(ArrayClassifier):
 
     def _targets(self, batch: KernelBatch) -> npt.NDArray[np.int64]:
         """Return the class code of each row; UNLABELLED or DUPLICATE for rows not learnt."""
-        duplicate, unlabelled = batch_kernels().AGAIN, batch_kernels().UNLABELLED
+        duplicate, unlabelled = batch_kernels().DUPLICATE, batch_kernels().UNLABELLED
         if batch.learns:
             codes = {None: unlabelled, **self._codes}
             targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)
