@@ -14,7 +14,7 @@ from streamlvq.kernels.compile import helper, inner, kernel
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 START_DISTANCE = 1e300
-OVERFLOW = 1.7e248  # its product with anything beyond `LARGEST` is infinite
+OVERFLOW = 1.7e248  # its product with anything beyond `LARGEST_VALUE` is infinite
 MAX_DISTANCE = 1e200  # replaces distances that overflow
 BLOCK_FEATURES = 64  # features summed between two checks of the bound
 

@@ -186,19 +186,19 @@ def cheapest_threshold(memory, stored, cost):
 
 # --- the batch step -----------------------------------------------------------------------------
 
-# --- targets that are not class numbers --------------------------------------------------------
+# Targets that are not class numbers.
 UNLABELLED, DUPLICATE = -1, -2
 
-# --- settings: kind of certainty, and rule of the threshold ------------------------------------
+# Settings: kind of certainty, and rule of the threshold.
 CERTAINTY, RULE, TARGET, WINDOWED = 0, 1, 2, 3
 PROBABILITY, RELSIM = 0, 1
 FIXED, TARGET_RATE, TARGET_ACCURACY, REJECT_COST = 0, 1, 2, 3
 
-# --- columns of the measures --------------------------------------------------------------------
+# Columns of the measures.
 OUT_CERTAINTY, OUT_THRESHOLD, OUT_RELSIM, OUT_DISTANCE, OUT_SEPARATION = 0, 1, 2, 3, 4
 MEASURES = 5
 
-# --- verdicts -----------------------------------------------------------------------------------
+# Verdicts.
 ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
 
 
@@ -283,9 +283,9 @@ def step_batch(
 ):
     """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
 
-    `kinds` are class numbers, UNLABELLED or AGAIN. `places` are the window slots of the devices, -1
-    for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class; `memory` and
-    `seen` belong to an adaptive threshold.
+    `kinds` are class numbers, UNLABELLED or DUPLICATE. `places` are the window slots of the
+    devices, -1 for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class;
+    `memory` and `seen` belong to an adaptive threshold.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0

@@ -99,8 +99,8 @@ class ModelState:
         self.buffer = bytearray(8 * at.work_size(*sizes))
         self.work: Floats = np.frombuffer(self.buffer, np.float64)
 
-    def forget_answer(self) -> None:
-        """Drop the cached prediction, see `kernels.answers`."""
+    def drop_cached_prediction(self) -> None:
+        """Drop the cached prediction, see `kernels.distance`."""
         sizes = [
             int(self.ints[k])
             for k in (at.N_FEATURES, at.CLASS_CAPACITY, at.METRIC_RANK, at.PROTOTYPE_CAPACITY)
@@ -282,7 +282,7 @@ class Engine:
 
     def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
         """Set learning rates, switches and the like; allowed at any time."""
-        self.state.forget_answer()
+        self.state.drop_cached_prediction()
         for which, value in parameters.items():
             self.floats[which] = value
         for which, number in switches.items():

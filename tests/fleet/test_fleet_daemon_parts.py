@@ -351,10 +351,10 @@ def test_daemons_without_a_fleet_say_nothing_of_it() -> None:
 
 
 def test_trouble_with_the_fleet_is_bad_health() -> None:
-    vitals = Health(Config().health, starting=False, connected=True)
-    assert vitals.problems() == []
-    vitals.fleet = "the fleet cannot be fused: no"
-    assert vitals.problems() == ["fleet: the fleet cannot be fused: no"]
+    health = Health(Config().health, starting=False, connected=True)
+    assert health.problems() == []
+    health.fleet = "the fleet cannot be fused: no"
+    assert health.problems() == ["fleet: the fleet cannot be fused: no"]
 
 
 # --- a node, without a process -------------------------------------------------------------------
@@ -863,12 +863,12 @@ def test_no_broker_can_serve_a_model(received: float, snapshots: dict[str, Snaps
     assert processor.monitor.serving("") is not None
 
 
-# --- greeting ------------------------------------------------------------------------------------
+# --- sessions ------------------------------------------------------------------------------------
 
 
 def test_brokers_are_told_again_only_if_need_be() -> None:
-    broker = memory("greeting")
-    link = make_link(config(broker="greeting"), subscriptions(config(broker="greeting")))
+    broker = memory("sessions")
+    link = make_link(config(broker="sessions"), subscriptions(config(broker="sessions")))
     tracker = SessionTracker()
     assert tracker.observe(link) is None
     link.read(0.0)

@@ -276,21 +276,21 @@ def test_after_a_change_of_key_the_newest_is_published_again(
 def test_news_are_said_at_once(tmp_path: Path) -> None:
     broker = memory("news")
     wanted = config(tmp_path, broker="news")
-    vitals = Health(wanted.health)
+    health = Health(wanted.health)
     figures = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
     role = Silent(RoleStatus(fleet=figures.record()))
-    connection = BrokerSession(wanted, role, vitals, ServiceMetrics(vitals, 10))
+    session = BrokerSession(wanted, role, health, ServiceMetrics(health, 10))
 
     def count() -> int:
         return sum(message.topic.endswith("/status") for message in broker.published)
 
-    connection.link.read(0.0)
-    connection.tend(100.0)
+    session.link.read(0.0)
+    session.tend(100.0)
     first = count()
-    connection.tend(101.0)
+    session.tend(101.0)
     assert count() == first
-    connection.publish_status_soon()
-    connection.tend(101.1)
+    session.publish_status_soon()
+    session.tend(101.1)
     assert count() == first + 1
-    connection.tend(102.0)
+    session.tend(102.0)
     assert count() == first + 1

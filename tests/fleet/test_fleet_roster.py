@@ -303,10 +303,10 @@ def test_a_small_snapshot_cannot_ask_for_much_memory(world: World) -> None:
 
 
 def test_a_snapshot_may_ask_for_what_is_allowed(world: World) -> None:
-    """The same model passes or not by the room alone."""
+    """The same model passes or not by `max_numbers` alone."""
     envelope = world.genuine("camera 1")
-    assert open_roster(world, None, room=500).accept(*envelope, NOW).reason == "values"
-    assert open_roster(world, None, room=50_000).accept(*envelope, NOW).status == "new"
+    assert open_roster(world, None, max_numbers=500).accept(*envelope, NOW).reason == "values"
+    assert open_roster(world, None, max_numbers=50_000).accept(*envelope, NOW).status == "new"
 
 
 # --- lies ----------------------------------------------------------------------------------------
@@ -482,12 +482,12 @@ def test_who_leaves_while_the_disk_is_full_stays(world: World, tmp_path: Path) -
 
 
 def test_names_that_are_alike_have_files_of_their_own(tmp_path: Path) -> None:
-    shelf = EnvelopeStore(tmp_path, FLEET, "snapshot", LIMIT)
+    store = EnvelopeStore(tmp_path, FLEET, "snapshot", LIMIT)
     nodes = ["a b", "a_b", "a/b", "../a", "A b", "ü" * 120, "ü" * 119 + "x", "."]
-    paths = {shelf.path(node).name.lower() for node in nodes}
+    paths = {store.path(node).name.lower() for node in nodes}
     assert len(paths) == len(nodes)
-    assert all(shelf.path(node).parent == tmp_path for node in nodes)
-    assert EnvelopeStore(tmp_path, "other", "snapshot", LIMIT).path("a") != shelf.path("a")
+    assert all(store.path(node).parent == tmp_path for node in nodes)
+    assert EnvelopeStore(tmp_path, "other", "snapshot", LIMIT).path("a") != store.path("a")
 
 
 def test_the_name_of_the_fleet_is_checked(world: World) -> None:
