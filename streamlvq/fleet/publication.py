@@ -36,6 +36,9 @@ class TooLargeError(StreamLVQError, ValueError):
     """Payload that is too large to publish: everybody would refuse it."""
 
 
+# --- numbers -------------------------------------------------------------------------------------
+
+
 class SequenceNumbers:
     """Numbers that always increase, also across restarts, and are never reused.
 
@@ -100,6 +103,9 @@ class SequenceNumbers:
             )
             return None
         return int(found[1]), int(found[2])
+
+
+# --- envelopes -----------------------------------------------------------------------------------
 
 
 class EnvelopeWriter:
@@ -216,6 +222,9 @@ class EnvelopeWriter:
     def _path(self, node: str) -> Path:
         """Return the file for a node; names may contain what file names cannot."""
         return self.folder / f"{hashlib.sha256(node.encode()).hexdigest()[:32]}.env"
+
+
+# --- times ---------------------------------------------------------------------------------------
 
 
 class Schedule:

@@ -22,6 +22,9 @@ Item = TypeVar("Item")
 _NO_CERTAINTY = -1.0  # in checkpoints: fewer than two classes were known
 
 
+# --- readings that come twice --------------------------------------------------------------------
+
+
 class DuplicateFilter:
     """Filter that recognises repeated readings among the most recent keys.
 
@@ -74,6 +77,9 @@ class DuplicateFilter:
         self._ring, self._count, self._last = [], 0, {}
         for key in keys.tolist():
             self.seen_before(key, 0)
+
+
+# --- late labels ---------------------------------------------------------------------------------
 
 
 class LabelMatcher(Generic[Item]):

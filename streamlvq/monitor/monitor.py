@@ -1,4 +1,4 @@
-"""Monitor: the deterministic core of the service."""
+"""`Monitor`: one deterministic step from readings and late labels to decisions."""
 
 from __future__ import annotations
 

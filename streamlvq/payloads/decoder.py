@@ -1,4 +1,4 @@
-"""Decoder from messages to readings and late labels, in message order."""
+"""`Decoder`: from messages to readings, late labels and refusals, in the order of the messages."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ from streamlvq.payloads.values import (
 )
 from streamlvq.registry import FORMATS
 
+# --- order of messages ---------------------------------------------------------------------------
+
 
 def merge_by_source(events: list[Readings]) -> list[Readings]:
     """Return readings in the order of their sources, split where others come in between.
@@ -79,6 +81,9 @@ def _cut(event: Readings, first: int, last: int) -> Readings:
         event.dedup_windows[first:last],
         event.sources[first:last],
     )
+
+
+# --- messages with labels ------------------------------------------------------------------------
 
 
 class LabelReader:
@@ -143,6 +148,9 @@ class LabelReader:
             text = f"{name}: expected a device name, got nothing"
             raise RefusedError("device", text, "label")
         return route.device
+
+
+# --- columns to readings -------------------------------------------------------------------------
 
 
 class DecodedBatch(NamedTuple):
@@ -228,6 +236,9 @@ def _windows_by_content(table: Table, count: int) -> list[int]:
     choices = (DedupWindow.NONE, DedupWindow.RECENT, DedupWindow.ALL)
     rows = zip(*columns, strict=True)
     return [choices[sum(value is not None for value in row)] for row in rows]
+
+
+# --- the decoder ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

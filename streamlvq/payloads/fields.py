@@ -1,4 +1,4 @@
-"""Locations of the configured fields in a payload."""
+"""Field map: which fields of a payload are features, label, time and so on."""
 
 from __future__ import annotations
 

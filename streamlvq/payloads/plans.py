@@ -1,4 +1,4 @@
-"""Decoding plans for payload shapes seen before, in a bounded cache."""
+"""Reader that discovers the features of payloads, with cached plans for known shapes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from streamlvq.payloads.reader import (
     UnsupportedSchema,
 )
 from streamlvq.payloads.values import RefusedError
+
+# --- plans for shapes ----------------------------------------------------------------------------
 
 MAX_PLANS = 64  # cached at a time
 MAX_FIELDS = 256  # of a shape with a plan: msgspec searches all of them for each key
@@ -148,6 +150,8 @@ class PlanCache:
         if self.last is known:
             self.last = None
 
+
+# --- discovery of features -----------------------------------------------------------------------
 
 PAYLOAD_MAX_DEPTH = 32  # levels of nested objects
 IGNORED = str | bool | None

@@ -1,4 +1,8 @@
-"""Readers of payloads, with msgspec types that extract only the wanted fields."""
+"""Readers of payloads whose fields are known: many at once by a compiled schema, or one by one.
+
+A schema is a type made for a field map, so that msgspec takes just the wanted fields out of a
+payload.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,8 @@ from streamlvq.payloads.values import (
     to_sequence,
     to_time,
 )
+
+# --- schemas -------------------------------------------------------------------------------------
 
 Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
 
@@ -176,6 +182,8 @@ def _define(fields: list[Any], **options: Any) -> Any:
     except ValueError as error:  # keys with quotes or backslashes are not supported
         raise UnsupportedSchema from error
 
+
+# --- readers -------------------------------------------------------------------------------------
 
 SMALL_GROUP = 8  # payloads that are decoded one by one if any of them is bad
 

@@ -1,4 +1,4 @@
-"""Routing of topics to devices, groups and shards, and keys that identify messages.
+"""Routing: device, group and shard of a topic, and keys that tell messages apart.
 
 Hashes and keys are the same in every process and on every machine.
 """
@@ -18,6 +18,8 @@ from streamlvq.connect import NO_TOPIC
 from streamlvq.events import UNNAMED_DEVICE
 from streamlvq.payloads.values import MAX_NAME_CHARACTERS
 from streamlvq.topics import Template, original
+
+# --- keys of messages ----------------------------------------------------------------------------
 
 Words = npt.NDArray[np.uint64]
 
@@ -96,6 +98,8 @@ def _mix(mixed: Words) -> list[int]:
     keys: list[int] = mixed.view(np.int64).tolist()
     return keys
 
+
+# --- identity of devices -------------------------------------------------------------------------
 
 DEVICE = "device"
 
@@ -212,6 +216,8 @@ def _original(level: str) -> str:
     except UnicodeDecodeError:  # its percent signs are not our escapes
         return level
 
+
+# --- routes of topics ----------------------------------------------------------------------------
 
 READING, LABEL, OTHER_SHARD, UNKNOWN, INVALID_DEVICE = range(5)
 TOPIC_CACHE_SIZE = 200_000  # topics, or devices

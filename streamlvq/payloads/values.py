@@ -1,4 +1,4 @@
-"""Conversion of single payload values, and the reasons for refusing them.
+"""Values of payloads: what is a feature, label, time, device or number, singly and in columns.
 
 These functions define the rules; the fast paths elsewhere must agree with them.
 """
@@ -179,6 +179,8 @@ def _timestamp(moment: datetime) -> float:
     """Return seconds since 1970; a time without a zone is in UTC, whatever the local zone."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
+
+# --- whole columns -------------------------------------------------------------------------------
 
 TEXT, WHOLE, NUMBERS = {str}, {int}, ({int}, {float}, {int, float})
 

@@ -1,4 +1,4 @@
-"""Replay: a recorded log shown to a monitor, as if it happened now."""
+"""`replay`: a recorded log through decoder and monitor, with notes on likely mistakes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from streamlvq.payloads import Decoder, encode_decisions, group_of
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
 from streamlvq.text import number, percent, suggestion
+
+# --- from a log to events ------------------------------------------------------------------------
 
 
 class LogBatch(NamedTuple):
@@ -126,6 +128,8 @@ def head(readings: Readings, count: int) -> Readings:
     """Return the first readings."""
     return readings.select(slice(0, count))
 
+
+# --- what a log looks like -----------------------------------------------------------------------
 
 INSPECTED_READINGS = 1000  # readings that are looked at closely
 MIN_RISES = 10  # that make a clock or a counter of what never falls
@@ -233,6 +237,9 @@ def _rising(rows: Rows, devices: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
         rises >= max(MIN_RISES, len(steps) / 10)
     )
     return rising
+
+
+# --- the replay ----------------------------------------------------------------------------------
 
 
 def replay(

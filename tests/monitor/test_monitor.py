@@ -406,7 +406,9 @@ def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
         Monitor.restore(config(model="{type: GMLVQ}"), data)
     with pytest.raises(OtherModelError, match=r"model\.per"):
         Monitor.restore(config(model="{type: GLVQ, per: site}"), data)
-    with pytest.raises(OtherModelError, match=r"parameters\.seed.*cannot change once a model has learnt"):
+    with pytest.raises(
+        OtherModelError, match=r"parameters\.seed.*cannot change once a model has learnt"
+    ):
         Monitor.restore(config(model="{type: GLVQ, parameters: {seed: 5}}"), data)
     faster = Monitor.restore(config(model="{type: GLVQ, parameters: {learning_rate: 0.1}}"), data)
     assert faster.models()[""].classifier.classifier.learning_rate == 0.1
