@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MIN_NODES = 2  # that there is something to fuse of
-REST_FACTOR = 10.0  # rest per work: in a large fleet there is always somebody with news
+MIN_NODES = 2  # with fewer there is nothing to fuse
+REST_FACTOR = 10.0  # idle time per working time: in a large fleet some node always has news
 FusionKey = tuple[tuple[str, bytes], ...]  # each member, by name, and the digest of what it knows
 
 
@@ -90,9 +90,9 @@ class FusionWorker:
         begin = time.thread_time()
         try:
             self._done = fuse_members(self.section, members, self.wanted)
-        except BaseException as error:  # the loop is told; nothing may end here in silence
+        except BaseException as error:  # reported to the loop; the thread must not end silently
             if not isinstance(error, StreamLVQError):
-                log.error("a defect kept the fleet from being fused", exc_info=error)
+                log.error("internal error while fusing the fleet", exc_info=error)
             text = str(error) or repr(error)
             self._done = FusionResult(fusion_key(members), {}, error=text)
         self._effort = time.thread_time() - begin
@@ -123,7 +123,10 @@ def fuse_members(
         report = report or fused.report  # that of the largest group
     if failures and report is None:
         raise failures[0]
-    notes = [*describe_groups(groups), *(f"some cannot be fused: {error}" for error in failures)]
+    notes = [
+        *describe_groups(groups),
+        *(f"some nodes cannot be fused: {error}" for error in failures),
+    ]
     if report is None:
         if notes:
             raise FusionError("; ".join(notes))
@@ -162,7 +165,7 @@ def _models(fused: Fused, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
             continue
         try:
             yield node, fused.snapshot(node).to_bytes()
-        except StreamLVQError as error:  # the others shall have theirs
+        except StreamLVQError as error:  # the other nodes still get their models
             log.warning("the fleet has no model for %r: %s", node, error)
 
 

@@ -15,8 +15,8 @@ from streamlvq.snapshot import SnapshotFileError
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0  # between two attempts to write something to the disk
-UNSAVED = "unsaved"  # the reason of what will be tried again
+RETRY_SECONDS = 1.0  # between two attempts to write to disk
+UNSAVED = "unsaved"  # refusal reason of messages that are retried
 
 
 class Inbox:
@@ -37,7 +37,7 @@ class Inbox:
         self.topics, self.roster, self.metrics = topics, roster, metrics
         self.check_own_topic = check_own_topic
         self._waiting: list[Message] = []
-        self._next: float | None = None  # when to try again what waits
+        self._next: float | None = None  # when to retry waiting messages
 
     def sort(self, messages: Sequence[Message]) -> tuple[Sequence[Message], list[Message]]:
         """Return the messages of others, and those of the fleet."""
@@ -74,7 +74,7 @@ class Inbox:
             waiting, self._waiting = self._waiting, []
             receipts = [(message, self._accept_safely(message)) for message in waiting]
             for message, receipt in receipts:
-                if receipt.reason != UNSAVED:  # that was said before
+                if receipt.reason != UNSAVED:  # that was logged before
                     self._report(message, receipt)
             self._settle(receipts, link)
 
@@ -87,7 +87,7 @@ class Inbox:
         try:
             return self._accept(message)
         except Exception as error:
-            log.error("a message of the fleet brought out a defect", exc_info=error)
+            log.error("internal error while processing a fleet message", exc_info=error)
             return Receipt("refused", "failure", f"{type(error).__name__}: {error}")
 
     def _accept(self, message: Message) -> Receipt:

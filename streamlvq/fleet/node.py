@@ -79,7 +79,7 @@ class FleetNode(FleetParticipant):
         try:
             samples = Snapshot.from_bytes(last.payload).samples
         except SnapshotError as error:
-            log.warning("what was published last is of no use: %s", error)
+            log.warning("the last publication cannot be used: %s", error)
             return schedule
         age = max(0.0, time.time() - last.header.created)
         schedule.published(samples, time.monotonic() - age)
@@ -122,7 +122,7 @@ class FleetNode(FleetParticipant):
                 self.schedule.republish()  # somebody put an older one back, or an echo came late
             return Receipt("same")
         if not self.writer.kept():
-            return Receipt("same")  # of a former life; what we publish will be newer
+            return Receipt("same")  # from before our folder was lost; the next one will be newer
         self.schedule.republish()
         if not payload:
             return Receipt("same")
@@ -160,11 +160,11 @@ class FleetNode(FleetParticipant):
         try:
             payload = shared_bytes(local, self.name)
             data = self.writer.write(self.name, payload, time.time())
-        except Exception as error:  # whatever it is, readings go on
+        except Exception as error:  # readings must go on in any case
             self.schedule.failed(now)
             self.metrics.publish_failures.inc()
             self.metrics.problems["publish"] = f"what was learnt cannot be published: {error}"
-            log.error("what was learnt cannot be published to the fleet: %s", error)
+            log.error("the local model cannot be published to the fleet: %s", error)
             return
         self.metrics.problems.pop("publish", None)
         self.schedule.published(model.samples, now)
@@ -205,9 +205,9 @@ class FleetNode(FleetParticipant):
         try:
             works = self._host.serve(self._wanted)
         except OSError as error:
-            log.error("%s; the former model goes on deciding until it works", error)
+            log.error("%s; the previous model decides until it works", error)
             return
-        self._served = wanted  # also if it was refused: it would be again
+        self._served = wanted  # also if refused: it would be refused again
         self.metrics.installed.inc()
         self.metrics.problems.pop("model", None)
         if not works:

@@ -199,11 +199,12 @@ class EnvelopeWriter:
                 envelope = parse_envelope(data, limit=len(data))
                 header = envelope.header
             except EnvelopeRefused as error:
-                log.warning("%s is of no use: %s", path, error)
+                log.warning("%s cannot be used: %s", path, error)
                 continue
             if not self._signed(envelope):
                 log.info(
-                    "what was published about %r had another key; it will be anew", header.node
+                    "what was published about %r had another key; it will be published again",
+                    header.node,
                 )
                 continue
             if (header.fleet, header.author) == (self.section.name, self.name):
@@ -268,7 +269,7 @@ class Schedule:
             return None
         pause = section.publish_pause_seconds
         if self._samples is not None and samples == self._samples:
-            pause = self._renewal  # others must not believe that we left
+            pause = self._renewal  # otherwise others would think that we left
         elif self.new(samples) < section.publish_after and self._samples is not None:
             pause = max(pause, section.publish_seconds)
         return max(0.0, pause - (now - self._last))

@@ -31,10 +31,10 @@ from streamlvq.snapshot.files import UNFINISHED_SUFFIX, read, write_atomically
 ENVELOPE_MAX_BYTES = 16 * 2**20
 MODEL_MAX_NUMBERS = 2**24  # that a model may need memory for, whatever is said about it: 128 MiB
 MAX_NODES = 10_000
-CLOCK_AHEAD_SECONDS = 300.0  # that clocks may differ by
+CLOCK_AHEAD_SECONDS = 300.0  # tolerated difference between clocks
 STORE_MAGIC = b"SLVQROS1"
 STORE_SUFFIX = ".sealed"
-FILE_MODE = 0o640  # of all files of a fleet but keys: what models say is not for everybody
+FILE_MODE = 0o640  # of all fleet files except keys: models are not public
 _STORE_START = struct.Struct(f">8s{DIGEST_BYTES}sH")  # magic, SHA-256 and length of the header
 _LOG = logging.getLogger("streamlvq")
 ReceiptStatus = Literal["new", "same", "refused"]
@@ -112,7 +112,7 @@ class EnvelopeStore:
         try:
             return self._parse(path)
         except (EnvelopeRefused, SnapshotError, OSError) as error:
-            _LOG.warning("%s is of no use, what came from that node is forgotten: %s", path, error)
+            _LOG.warning("%s cannot be used, the envelope of that node is dropped: %s", path, error)
             return None
 
     def _parse(self, path: Path) -> StoredEnvelope:
@@ -311,7 +311,7 @@ class Roster:
         if envelope.header.node != node_in_topic:
             raise EnvelopeRefused(
                 "node",
-                f"expected something about {shown(node_in_topic)}, as its topic says, "
+                f"expected an envelope about {shown(node_in_topic)}, as in its topic, "
                 f"got {shown(envelope.header.node)}",
             )
         envelope.check(self.trust)
@@ -327,7 +327,7 @@ class Roster:
         if header.fleet != self.fleet:
             raise EnvelopeRefused(
                 "fleet",
-                f"expected something of fleet {self.fleet!r}, got one of {shown(header.fleet)}",
+                f"expected an envelope of fleet {self.fleet!r}, got one of {shown(header.fleet)}",
             )
         if header.kind != self.kind:
             raise EnvelopeRefused("kind", f"expected a {self.kind}, got a {header.kind}")
@@ -352,7 +352,7 @@ class Roster:
         if number > known.number:
             return False
         if envelope.digest == known.digest and not known.left:
-            return node in self._members  # if not, it was lost and is welcome again
+            return node in self._members  # if not, it was lost and is accepted again
         raise EnvelopeRefused("replayed", self._about(number, known))
 
     @staticmethod
@@ -360,7 +360,7 @@ class Roster:
         text = f"expected a number above {known.number}, got {number}"
         if number == known.number and not known.left:
             return f"{text} with another content: do two nodes have the same name and state?"
-        return f"{text}; a node that lost its state needs a clock that is right"
+        return f"{text}; a node that lost its state needs a correct clock"
 
     def _check_age(self, header: Header, now: float) -> None:
         age = now - header.created
@@ -375,7 +375,7 @@ class Roster:
                 f"{shown(header.author)}, or at ours",
             )
         if header.epoch > 1e6 * (now + self.ahead_seconds):
-            # Epochs are times in microseconds; one beyond all times would lock a name for ever.
+            # Epochs are times in microseconds; one in the far future would block a name forever.
             raise EnvelopeRefused("future", f"expected an epoch that has come, got {header.epoch}")
 
     def _parse(self, envelope: Envelope) -> Snapshot:

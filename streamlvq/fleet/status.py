@@ -19,7 +19,7 @@ from streamlvq.fleet.keys import PrivateKey, TrustedKeys
 from streamlvq.fleet.roster import Member, Roster
 from streamlvq.topics import Template
 
-QUIET_SECONDS = 1.0  # of silence after which all that is retained has come
+QUIET_SECONDS = 1.0  # of silence after which all retained messages have arrived
 STATUS_MAX_BYTES = 2**20
 
 
@@ -36,7 +36,7 @@ class NodeStatus(msgspec.Struct, kw_only=True):
     samples: int
     counts: dict[str, int]  # samples of each class
     features: int
-    drift: float | None = None  # how far its sensors are off, in deviations within the classes
+    drift: float | None = None  # of its sensors, in standard deviations within the classes
     residual: float | None = None  # and after the correction
     shift: dict[str, float] = {}
     gained: tuple[str, ...] = ()  # classes that it has from others
@@ -63,7 +63,7 @@ class FleetStatus(msgspec.Struct, kw_only=True):
     fleet: str
     min_samples: int = 1  # that a node must learn before it publishes
     nodes: list[NodeStatus] = []
-    silent: list[str] = []  # nodes that are online and have published nothing that is believed
+    silent: list[str] = []  # online nodes without an accepted snapshot
     refused: list[RefusedMessage] = []
     drift: str | None = None  # the correction between sensors
     why: str | None = None
@@ -97,9 +97,9 @@ def _collect(link: Link, seconds: float) -> list[Message]:
     end, last = time.monotonic() + seconds, None
     while last is None or time.monotonic() - last < QUIET_SECONDS:
         if time.monotonic() > end and last is None:
-            raise NoFleetError(f"expected an answer of the broker, got none: {link.error}")
+            raise NoFleetError(f"expected an answer from the broker, got none: {link.error}")
         came = link.read(0.1)
-        link.acknowledge(came)  # or no more than the window would come
+        link.acknowledge(came)  # otherwise only one window of messages would arrive
         messages += came
         if came or (last is None and link.connected):
             last = time.monotonic()
@@ -115,7 +115,7 @@ def evaluate(config: Config, messages: Iterable[Message], now: float) -> FleetSt
     messages = list(messages)
     status = FleetStatus(fleet=section.name, min_samples=section.min_samples)
     for message in messages:
-        place = topics.place(message.topic)
+        place = topics.parse(message.topic)
         if place is None or not message.payload:
             continue
         roster = snapshots if place.kind == "snapshot" else models
@@ -209,14 +209,14 @@ def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus
 
 
 # --- what nodes say of themselves ----------------------------------------------------------------
-# Nobody signs these status messages: they are for people to look at, nothing else depends on them.
+# Status messages are not signed: they are for people to read, and nothing else depends on them.
 
 
 class Presence(NamedTuple):
     """Status message of a node."""
 
     state: Literal["online", "offline"]
-    decides: Literal["local", "fused"] | None = None  # None: it did not say
+    decides: Literal["local", "fused"] | None = None  # None if not reported
     role: str = "peer"
 
 
@@ -255,7 +255,7 @@ def parse_presence(config: Config, messages: Iterable[Message]) -> dict[str, Pre
         try:
             status = msgspec.json.decode(message.payload, type=_SaidStatus)
         except msgspec.DecodeError:
-            continue  # of somebody who says it otherwise
+            continue  # a message in another format
         if (said := status.fleet) is None or said.name != config.fleet.name:
             continue
         decides = said.serving if status.state == "online" and said.role != "hub" else None

@@ -296,7 +296,7 @@ class Decoder:
         """Decode messages into events and refusals."""
         try:
             return self._decode(messages, 0)
-        except Exception:  # a defect of ours: find the message that it is about
+        except Exception:  # an internal error: find the message that causes it
             return self._one_by_one(messages)
 
     def _one_by_one(self, messages: Sequence[Message]) -> Decoded:

@@ -66,7 +66,7 @@ class MonitoringRole:
         if self.fleet is not None:
             self.fleet.start(self.session, self)
         elif self.monitor.serving("") is not None:
-            log.info("not in a fleet any more: our own model decides")
+            log.info("no longer in a fleet: the local model decides")
             self.serve(None)
 
     def _still_starting(self, progress: str) -> None:
@@ -78,7 +78,7 @@ class MonitoringRole:
         """Save the state; return False if neither snapshot nor journal has it."""
         saved = self.store.save(self.monitor)
         if not saved and not self.store.journaled:
-            log.error("left without a snapshot: what was learnt since the last one is lost")
+            log.error("stopped without a snapshot: everything learnt since the last one is lost")
             return False
         return True
 
@@ -128,7 +128,9 @@ class MonitoringRole:
             self.session.link.publish(outgoing)
         except Exception as error:
             self.metrics.publish_failures.inc()
-            log.error("a defect cost the output of a batch, please report it", exc_info=error)
+            log.error(
+                "internal error: the output of a batch is lost, please report it", exc_info=error
+            )
 
     def _record(self, messages: Sequence[Message]) -> bool:
         """Make messages durable, retrying as needed; return False if asked to stop."""

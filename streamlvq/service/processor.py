@@ -139,5 +139,5 @@ class MessageProcessor:
 def _failures(event: Event, error: Exception) -> list[Refused]:
     """Refuse every message of an event that could not be processed."""
     sources = [event.source] if isinstance(event, LateLabel) else event.sources
-    log.error("a defect cost %d messages", len(sources), exc_info=error)
+    log.error("internal error: %d messages are lost", len(sources), exc_info=error)
     return [internal_error(source, error) for source in dict.fromkeys(sources)]

@@ -93,7 +93,9 @@ class Publisher:
             return list(make(*args, **kwargs))
         except Exception as error:
             self.metrics.publish_failures.inc()
-            log.error("a defect cost the %s of a batch, please report it", what, exc_info=error)
+            log.error(
+                "internal error: the %s of a batch is lost, please report it", what, exc_info=error
+            )
             return []
 
     def _write(self, outgoing: Sequence[Outgoing]) -> tuple[()]:

@@ -101,7 +101,9 @@ class Service:
         self.metrics.watch_link(self.session.totals)
         self.role.start(self.session)
         self.health.starting = False
-        self.health.started = self.health.saved = time.monotonic()  # ignore what was before
+        self.health.started = self.health.saved = (
+            time.monotonic()
+        )  # ignore activity before start-up
         gc.collect()
         gc.freeze()  # what is here now stays: no need to traverse it again and again
         self.notifier.ready()
@@ -109,7 +111,7 @@ class Service:
 
     def _stop(self) -> int:
         """Save the state and disconnect; everything that was read is acknowledged."""
-        log.info("leaving")
+        log.info("stopping")
         self.health.stopping = True
         self.notifier.stopping()
         kept = self.role.stop()
@@ -189,7 +191,7 @@ class Service:
         old = self.config.health
         if (old.host, old.port) == (new.health.host, new.health.port):
             return
-        if old.port and old.port == new.health.port:  # it would be in its own way
+        if old.port and old.port == new.health.port:  # the port is still in use by the old server
             self._replace_server(new)
             return
         server = self._listen(new)  # first, as it may fail
@@ -232,7 +234,7 @@ def run_service(path: Path, make_role: MakeRole) -> int:
             log.error("%s", error)
             return EXIT_FAILED
         except Exception:
-            log.critical("a defect of streamlvq, please report it", exc_info=True)
+            log.critical("internal error, please report it", exc_info=True)
             return EXIT_DEFECT
         finally:
             settle()

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 1.0  # after a snapshot that could not be written; then twice as long each
 PROGRESS_SECONDS = 5.0  # between two log lines about a long journal
-FAILURE = "failure"  # the reason for refusing a served model, one of `events.REFUSALS`
+FAILURE = "failure"  # the reason for refusing a served model, one of `events.REFUSAL_REASONS`
 UNFINISHED_FILES = (".journal*.unfinished", ".decoding.json.*.unfinished")  # of a killed process
 
 
@@ -238,8 +238,8 @@ class JournalReplay:
         except (SnapshotError, OtherModelError) as error:
             raise SnapshotError(
                 "expected a configuration that can continue with what the journal holds, got one "
-                f"that cannot: {error}. Go back to the former one, or give this one another "
-                "state.folder"
+                f"that cannot: {error}. Go back to the previous one, or set state.folder to "
+                "another folder"
             ) from error
         return MessageProcessor(Decoder(config), monitor, processor.feature_check)
 
@@ -370,7 +370,9 @@ class StateStore:
     def _begin(self, monitor: Monitor) -> None:
         try:
             checkpoint = monitor.capture()
-        except Exception as error:  # a defect, but readings go on; the journal keeps them
+        except (
+            Exception
+        ) as error:  # an internal error must not stop readings; the journal keeps them
             log.error("the state could not be captured for a snapshot", exc_info=error)
             self.writer.give_up(error)
             return

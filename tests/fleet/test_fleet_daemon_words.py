@@ -256,7 +256,7 @@ def test_after_a_change_of_key_the_newest_is_published_again(
     (tmp_path / "a.key").unlink()
     new.save(tmp_path / "a.key")
     again = Node(config(broker="rekeyed", **keys_of(tmp_path, a=new)), tmp_path / "state")
-    assert "had another key; it will be anew" in caplog.text
+    assert "had another key; it will be published again" in caplog.text
     again.learn(node_readings("a", 60))
     again.turn(100.0)
     assert broker.retained[f"{ROOT}/nodes/a"].payload != before

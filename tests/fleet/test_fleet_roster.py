@@ -423,7 +423,7 @@ def test_a_file_cut_anywhere_is_survived(
             assert roster.accept(*older, NOW).reason == "replayed"
         assert roster.accept(*newest, NOW).status == "new"
         assert path.read_bytes() == whole
-    assert "is of no use" in caplog.text
+    assert "cannot be used" in caplog.text
 
 
 def test_a_file_with_other_bits_is_survived(world: World, tmp_path: Path) -> None:
