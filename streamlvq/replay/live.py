@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from streamlvq.connect import (
     Outgoing,
     Subscription,
     UnknownConnectorError,
+    guest_session,
     link_for,
     logs,
 )
@@ -66,11 +66,7 @@ def connected(
 
     """
     make = link_for(config.broker.url)
-    broker = msgspec.structs.replace(
-        config.broker,
-        client_id=f"{config.broker.client_id}-{purpose}-{os.getpid()}",
-        session_expiry_seconds=session_seconds,
-    )
+    broker = guest_session(config.broker, purpose, session_expiry_seconds=session_seconds)
     link = make(broker, subscriptions)
     try:
         yield link
