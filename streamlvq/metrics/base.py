@@ -180,8 +180,8 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
         self.merge(other)
         return self
 
-    def __add__(self, other: Any) -> Metrics:
-        return Metrics(list(super().__add__(other)))
+    def __add__(self, other: Any) -> MetricCollection:
+        return MetricCollection(list(super().__add__(other)))
 
     def _mean(self, column: int) -> float:
         """Return the mean of a column over all samples, 0 before any."""
@@ -202,7 +202,7 @@ def _expression(metric: Any) -> str:
     return f"{type(metric).__name__}({given})"
 
 
-class Metrics(metrics.base.Metrics):  # type: ignore[misc]
+class MetricCollection(metrics.base.Metrics):  # type: ignore[misc]
     """River's collection of metrics, extended to decisions.
 
     River's own collection cannot handle a `Decision`. `+` creates this one if one of our metrics
