@@ -1,4 +1,4 @@
-"""Records of the metrics: contributions of samples, curves and reliability tables."""
+"""Base of the metrics: mergeable sums, how predictions are read, and collections of metrics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from river import metrics
 
 from streamlvq.arrays import Floats, Label
 from streamlvq.records import Decision
+
+# --- records -------------------------------------------------------------------------------------
 
 
 class Evidence(NamedTuple):
@@ -58,6 +60,8 @@ class Reliability(NamedTuple):
     accuracy: Floats
     weight: Floats
 
+
+# --- predictions and decisions as arguments ------------------------------------------------------
 
 PROBABILITY_SLACK = 1e-6  # rounding error allowed above a probability of 1
 
@@ -124,6 +128,8 @@ def _most_probable(probabilities: dict[Label, float]) -> tuple[Label, float]:
     label = max(probabilities, key=probabilities.__getitem__)
     return label, check_share(probabilities[label], "probabilities")
 
+
+# --- mergeable sums ------------------------------------------------------------------------------
 
 COUNT, WEIGHT = 0, 1  # first columns of the sums; those of the metric follow
 
@@ -200,6 +206,9 @@ def _expression(metric: Any) -> str:
         return repr(metric)
     given = ", ".join(f"{name}={value!r}" for name, value in metric._get_params().items())
     return f"{type(metric).__name__}({given})"
+
+
+# --- collections ---------------------------------------------------------------------------------
 
 
 class MetricCollection(metrics.base.Metrics):  # type: ignore[misc]

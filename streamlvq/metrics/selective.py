@@ -1,4 +1,4 @@
-"""`CoveredAccuracy`: accuracy of the accepted samples."""
+"""Selective classification: `CoveredAccuracy`, `RejectRate` and `AccuracyRejectCurve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""River's mini-batch interface on top of arrays."""
+"""`LVQClassifier`, the base of all models: River's interfaces and states on an engine."""
 
 from __future__ import annotations
 

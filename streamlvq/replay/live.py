@@ -1,4 +1,7 @@
-"""A link of our own beside the daemon's, which takes nothing away from it."""
+"""Logs and brokers: publish a log to a broker, or record a broker's messages to a log.
+
+Both use a link of their own beside the daemon's, which takes nothing away from it.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,8 @@ from streamlvq.replay.replay import Bar, LogReader
 from streamlvq.replay.rows import ReadingEncoder
 
 log = logging.getLogger(__name__)
+
+# --- a guest session -----------------------------------------------------------------------------
 
 GUEST_POLL_SECONDS = 0.1  # seconds
 LEAVE_SECONDS = 3.0  # seconds that the end of a session may take
@@ -97,6 +102,8 @@ def wait_for(link: Link, seconds: float) -> list[object]:
         came += link.read(GUEST_POLL_SECONDS)
     return came
 
+
+# --- publishing ----------------------------------------------------------------------------------
 
 PUBLISH_QOS = 1  # quality of service: a replay that loses readings would prove nothing
 SILENCE_SECONDS = 30.0  # seconds that a broker may take nothing
@@ -283,6 +290,8 @@ class _Pace:
                 raise NotConnectedError(f"{self.link.broker.url}: {trouble}")
             self.link.read(0.01)
 
+
+# --- recording -----------------------------------------------------------------------------------
 
 SESSION_SECONDS = (
     600  # seconds that the broker keeps messages for us while the connection is broken

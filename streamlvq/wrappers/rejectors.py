@@ -1,4 +1,4 @@
-"""`Rejector`, the base of the rejectors."""
+"""Rejectors: `RelSimRejector`, `ProbabilityRejector`, and their base class `Rejector`."""
 
 from __future__ import annotations
 

@@ -587,13 +587,9 @@ def test_models_may_be_as_large_as_is_asked_for() -> None:
     chain = streamlvq.TimeIntegrator(learnt(build("GLVQ"), *blobs(20)))
     size = chain.classifier._engine.state.floats.size
     for room in (10, size // 2):
-        with pytest.raises(
-            SnapshotError, match=rf"model of at most {room} numbers|to {room}, got"
-        ):
+        with pytest.raises(SnapshotError, match=rf"model of at most {room} numbers|to {room}, got"):
             described(chain, limits=StateLimits(room))
-        with pytest.raises(
-            SnapshotError, match=rf"model of at most {room} numbers|to {room}, got"
-        ):
+        with pytest.raises(SnapshotError, match=rf"model of at most {room} numbers|to {room}, got"):
             rebuilt(*described(chain), limits=StateLimits(room))
     enough = StateLimits(4 * size)
     twin = rebuilt(*described(chain, limits=enough), limits=enough)
