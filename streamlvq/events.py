@@ -179,7 +179,7 @@ class Refused(NamedTuple):
     """A message nothing can be learnt from."""
 
     source: int  # its index in the batch that was decoded
-    reason: str  # one of REFUSALS, to count by
+    reason: str  # one of REFUSAL_REASONS, to count by
     text: str  # what was expected and what came
     about: str = ""  # what was expected, without values: tells problems with one reason apart
     hint: Hint | None = None  # what is probably wrong with the configuration

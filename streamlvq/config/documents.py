@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
     path: str  # with dots
     kind: Any  # its type, as `msgspec.inspect` sees it
-    default: Any  # `REQUIRED` if there is none
+    default: Any  # `REQUIRED_VALUE` if there is none
     section: bool
 
     @property

@@ -123,13 +123,13 @@ class DeviceIdentity:
 
     Examples
     --------
-    >>> from streamlvq.payloads.routing import Identity
-    >>> identity = Identity("plant/{site}/{device}/readings")
+    >>> from streamlvq.payloads.routing import DeviceIdentity
+    >>> identity = DeviceIdentity("plant/{site}/{device}/readings")
     >>> identity.join({"site": "leeds", "device": "pump1"})
     'leeds/pump1'
     >>> identity.split("leeds/pump1")
     {'site': 'leeds', 'device': 'pump1'}
-    >>> Identity("plant/{device}/readings").join({"device": "pump1"})
+    >>> DeviceIdentity("plant/{device}/readings").join({"device": "pump1"})
     'pump1'
 
     """

@@ -31,9 +31,9 @@ class ReadingEncoder:
 
     >>> from streamlvq.config import Fields
     >>> from streamlvq.events import Readings
-    >>> from streamlvq.replay.rows import Payloads
+    >>> from streamlvq.replay.rows import ReadingEncoder
     >>> readings = Readings.of(["motor.rpm", "t"], [[900.0, 21.5]], labels=["ok"], times=[12.5])
-    >>> Payloads(Fields(label="state", time="at", time_unit="ms")).encode(readings)
+    >>> ReadingEncoder(Fields(label="state", time="at", time_unit="ms")).encode(readings)
     [b'{"motor":{"rpm":900.0},"t":21.5,"state":"ok","at":12500}']
 
     """

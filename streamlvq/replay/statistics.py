@@ -25,8 +25,8 @@ class IndexMap(dict[Hashable, int]):
     Examples
     --------
 
-    >>> from streamlvq.replay.statistics import Numbering
-    >>> pumps = Numbering(limit=2)
+    >>> from streamlvq.replay.statistics import IndexMap
+    >>> pumps = IndexMap(limit=2)
     >>> pumps.numbers(["p7", "p3", "p7", "p5"])
     array([0, 1, 0, 2])
     >>> pumps.names
@@ -78,8 +78,8 @@ class TimeBins:
     Five readings of one track, of which the last two are counted in column 3, in four cells:
 
     >>> import numpy as np
-    >>> from streamlvq.replay.statistics import Cells
-    >>> cells = Cells(tracks=1, cells=4)
+    >>> from streamlvq.replay.statistics import TimeBins
+    >>> cells = TimeBins(tracks=1, cells=4)
     >>> places = cells.place(np.zeros(5, int), np.arange(5.0))
     >>> cells.count(places, np.array([0, 0, 0, 3, 3]))
     >>> cells.counts(0)[:, [0, 3]]

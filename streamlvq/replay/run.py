@@ -161,9 +161,9 @@ class LogInspector:
     >>> import numpy as np
     >>> from streamlvq.config import Fields
     >>> from streamlvq.events import Readings
-    >>> from streamlvq.replay.replay import Look
+    >>> from streamlvq.replay.run import LogInspector
     >>> rows = np.array([[k, k % 3] for k in range(20)], float)
-    >>> look = Look(Fields(label="state"))
+    >>> look = LogInspector(Fields(label="state"))
     >>> look.see(Readings.of(["t", "x"], rows))
     >>> look.features
     ['t', 'x']
