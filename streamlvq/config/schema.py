@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS
+from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS, MODELS
 
 
 class Description(NamedTuple):
@@ -140,8 +140,7 @@ KEY_DESCRIPTIONS = {
         1,
     ),
     "readings.format": Description(
-        "Format of the payloads: json (an object), json_array (an array of numbers, named by "
-        "columns), msgpack (a map) or float32 (raw little-endian numbers, named by columns).",
+        f"Format of the payloads: {FORMATS.described()}.",
         "json",
     ),
     "readings.columns": Description(
@@ -209,7 +208,7 @@ KEY_DESCRIPTIONS = {
     # --- model -----------------------------------------------------------------------------------
     "model.type": Description(
         "The model: LGMLVQ is the most accurate single one, LVQCommittee also follows change, "
-        "GLVQ is the fastest. Any model of streamlvq.models is allowed.",
+        f"GLVQ is the fastest. One of {', '.join(MODELS)}.",
         "GMLVQ",
     ),
     "model.per": Description(
