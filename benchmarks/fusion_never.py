@@ -114,8 +114,8 @@ def never(
 ) -> Iterator[Table]:
     """Tabulate the losses of the worst seed.
 
-    Raw fusion protects itself against liars, as the default does; the bare mean does not. So the
-    second loss is also what protection costs where nobody lies.
+    Raw fusion protects itself against byzantine nodes, as the default does; the bare mean does not.
+    So the second loss is also what protection costs where nobody lies.
     """
     columns = ["fleet", "model", "bare mean", "raw", "auto", "lost", "to bare", "chosen", "verdict"]
     table, losses = Table("auto against raw fusion, mean accuracy of all nodes", columns), []

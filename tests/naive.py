@@ -582,7 +582,7 @@ class NaiveLVQ:
         right, wrong = closest(distances, labels == c), closest(distances, labels != c)
         assert right is not None
         error = wrong is not None and bool(distances[wrong] <= distances[right])
-        place = self.birth_place(c, error)
+        place = self.prototype_slot(c, error)
         if wrong is not None:
             step = newton(self.temperature, self.curvature, self.scores(distances), c)
             self.temperature, self.curvature = step
@@ -592,7 +592,7 @@ class NaiveLVQ:
         elif wrong is not None:
             self.teach(x, c, distances)
 
-    def birth_place(self, c: int, error: bool) -> int | None:
+    def prototype_slot(self, c: int, error: bool) -> int | None:
         own = [i for i, u in enumerate(self.units) if u.label == c]
         limit = max(self.p.prototypes_per_class, self.p.max_prototypes_per_class)
         if len(own) < self.p.prototypes_per_class or (error and len(own) < limit):
@@ -1065,14 +1065,14 @@ def least_squares_shifts(
     return [v - middle for v in shift]
 
 
-def capped_weights(weights: list[float], liars: int, most: float) -> list[float]:
-    """Cut to the highest level at which the largest `liars` have at most a share `most`."""
+def capped_weights(weights: list[float], byzantine: int, most: float) -> list[float]:
+    """Cut to the highest level at which the largest `byzantine` have at most a share `most`."""
     ordered = sorted(weights, reverse=True)
-    if sum(ordered[:liars]) <= most * sum(ordered) * (1 + 1e-12):
+    if sum(ordered[:byzantine]) <= most * sum(ordered) * (1 + 1e-12):
         return weights
     for cut in range(1, len(ordered) + 1):  # how many are cut
         # top = a level + b, total = cut level + rest, and top = most total
-        a, b = min(cut, liars), sum(ordered[cut:liars])
+        a, b = min(cut, byzantine), sum(ordered[cut:byzantine])
         rest = sum(ordered[cut:])
         slope = a - most * cut
         if slope <= 0:

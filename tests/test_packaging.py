@@ -82,7 +82,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_both_packages(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {"streamlvq/plot/maps.py", "streamlvq/models/lgmlvq.py", "streamlvq/kernels/stream.py"}
+    wanted = {
+        "streamlvq/plot/maps.py",
+        "streamlvq/models/glvq.py",
+        "streamlvq/kernels/prototypes.py",
+    }
     for package in ("streamlvq", "streamlvq_connectors"):
         wanted |= {f"{package}/__init__.py", f"{package}/py.typed"}
     assert wanted <= names

@@ -14,8 +14,8 @@ from streamlvq.connect import Message
 from streamlvq_connectors.csv_log import read_next_records
 from streamlvq_connectors.files import Blocks, LogError, MessageBlockLog, TopicCache, make_messages
 
-COLUMNS = ("topic", "payload", "qos", "retain", "epoch", "delta")
-REQUIRED = ("topic", "payload", "epoch")
+RECORDER_COLUMNS = ("topic", "payload", "qos", "retain", "epoch", "delta")
+REQUIRED_COLUMNS = ("topic", "payload", "epoch")
 
 
 class MqttRecorderLog(MessageBlockLog):
@@ -53,10 +53,10 @@ class MqttRecorderLog(MessageBlockLog):
             first = next(csv.reader(io.StringIO(head.decode("utf-8-sig", "replace"))), [])
         except csv.Error:
             return False
-        if set(REQUIRED) <= set(first):
+        if set(REQUIRED_COLUMNS) <= set(first):
             return True
         return (
-            len(first) == len(COLUMNS)
+            len(first) == len(RECORDER_COLUMNS)
             and first[2] in ("0", "1", "2")
             and first[3].lower() in ("true", "false", "0", "1")
             and all(map(_is_number, first[4:]))
@@ -68,17 +68,19 @@ class MqttRecorderLog(MessageBlockLog):
         self._topics = TopicCache()
         block = blocks.next()
         names = self._names(block.partition(b"\n")[0])
-        self._cells = list(names or COLUMNS)
-        self._order = [self._cells.index(name) for name in REQUIRED]
+        self._cells = list(names or RECORDER_COLUMNS)
+        self._order = [self._cells.index(name) for name in REQUIRED_COLUMNS]
         blocks.give_back(block if names is None else block.partition(b"\n")[2])
 
     def _names(self, first: bytes) -> list[str] | None:
         """Return the names in the first line; None if it is a message already."""
         names = first.decode(errors="replace").strip().replace('"', "").split(",")
-        if set(REQUIRED) <= set(names):
+        if set(REQUIRED_COLUMNS) <= set(names):
             return names
         if "topic" in names and "payload" in names:
-            raise LogError(f"{self.path}: expected the columns {list(COLUMNS)}, got {names}")
+            raise LogError(
+                f"{self.path}: expected the columns {list(RECORDER_COLUMNS)}, got {names}"
+            )
         return None
 
     def batch(self, block: bytes) -> list[Message]:

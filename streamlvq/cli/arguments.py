@@ -1,4 +1,4 @@
-"""Types of arguments."""
+"""Arguments that commands share: their types, checks of outputs, and settings of a log."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import msgspec
 from streamlvq import config as configs
 from streamlvq.config import Config
 from streamlvq.errors import MissingExtraError, StreamLVQError
+
+# --- types ---------------------------------------------------------------------------------------
 
 
 def count(text: str) -> int:
@@ -71,7 +73,9 @@ def names(text: str) -> list[str]:
     return given
 
 
-STANDARD_OUTPUT = "-"  # output
+# --- outputs -------------------------------------------------------------------------------------
+
+STANDARD_OUTPUT = "-"
 
 
 def check_outputs(outputs: Mapping[str, str | None], log: str | Sequence[str]) -> None:
@@ -135,6 +139,9 @@ def write_all(writers: Mapping[str, Callable[[], object]]) -> list[str]:
             reason = error.strerror if isinstance(error, OSError) else None
             wrong.append(f"{option} could not be written: {reason or error}")
     return wrong
+
+
+# --- log and columns -----------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The parser of the command line: its commands, their help, and an answer to an unknown command."""
+"""The command line: parser, choice of a command, errors in one line and exit statuses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import streamlvq
 from streamlvq.errors import StreamLVQError
 from streamlvq.text import nearest
+
+# --- parser --------------------------------------------------------------------------------------
 
 # Every command with its summary. The rest of a command is in the module of its name, which is
 # imported only if the command was chosen, so that the others need not be quick to import.
@@ -94,6 +96,8 @@ def unknown_command(arguments: Sequence[str]) -> str | None:
     hint = f"; did you mean `streamlvq {near}`?" if near else ""
     return f"expected one of {', '.join(COMMANDS)}, got {first!r}{hint}"
 
+
+# --- running a command ---------------------------------------------------------------------------
 
 FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two are 128 + the number of the signal
 DEBUG_VARIABLE = "STREAMLVQ_DEBUG"

@@ -11,7 +11,7 @@ from streamlvq.config.schema import Config
 from streamlvq.topics import Template, TemplateError
 
 EVERYONE = "everyone"
-LONGEST, LONGEST_BYTES = 200, 255  # of a node's name, as in snapshots and envelopes
+NODE_MAX_CHARACTERS, NODE_MAX_BYTES = 200, 255  # of a node's name, as in snapshots and envelopes
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -146,12 +146,14 @@ def _check_apart(key: str, text: str, filter_: str) -> Iterator[Problem]:
         )
 
 
-_NODE = f"a name of 1 to {LONGEST} printable characters and at most {LONGEST_BYTES} bytes"
+_NODE = (
+    f"a name of 1 to {NODE_MAX_CHARACTERS} printable characters and at most {NODE_MAX_BYTES} bytes"
+)
 
 
 def _is_name(node: str) -> bool:
-    fits = 1 <= len(node) <= LONGEST and node.isprintable()
-    return fits and len(node.encode()) <= LONGEST_BYTES
+    fits = 1 <= len(node) <= NODE_MAX_CHARACTERS and node.isprintable()
+    return fits and len(node.encode()) <= NODE_MAX_BYTES
 
 
 def _wrong(key: str, message: str) -> Problem:

@@ -1,4 +1,7 @@
-"""All keys of a configuration in the order in which they are documented, with their types."""
+"""Documents made of the schema: sample configurations, JSON Schema and the table of keys.
+
+`python -m streamlvq.config.documents configs` writes them into that folder.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from msgspec import inspect
 from streamlvq.config.reader import expected
 from streamlvq.config.schema import KEY_DESCRIPTIONS, SECTION_DESCRIPTIONS, Config
 from streamlvq.registry import MODELS
+
+# --- all keys, in the order of the documentation -------------------------------------------------
 
 REQUIRED_VALUE = msgspec.NODEFAULT
 
@@ -65,6 +70,8 @@ def _default(field: Any) -> Any:
         return field.default_factory()
     return field.default
 
+
+# --- sample configurations -----------------------------------------------------------------------
 
 _WIDTH = 96
 _HEAD = """\
@@ -163,6 +170,8 @@ def _yaml(value: Any) -> str:
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")
 
+
+# --- JSON Schema and table of keys ---------------------------------------------------------------
 
 TABLE_START = "<!-- keys: written by python -m streamlvq.config.documents -->"
 TABLE_END = "<!-- end of keys -->"

@@ -68,13 +68,13 @@ def loads(text: str, name: str = "<string>") -> Config:
     plant.yaml:3: readings.qos: expected 0 or 1, got 7
 
     """
-    walk = YamlReader(compose(text, name))
+    reader = YamlReader(compose(text, name))
     try:
-        config = msgspec.convert(walk.values, Config)
+        config = msgspec.convert(reader.values, Config)
     except msgspec.ValidationError as error:  # the reader should have found it
-        raise ConfigError([*walk.problems, Problem((), str(error))], name) from error
-    further = problems(config, walk.unreliable_paths())
-    found = walk.problems + [p._replace(line=walk.line(p.path)) for p in further]
+        raise ConfigError([*reader.problems, Problem((), str(error))], name) from error
+    further = problems(config, reader.unreliable_paths())
+    found = reader.problems + [p._replace(line=reader.line(p.path)) for p in further]
     if found:
         raise ConfigError(sorted(found, key=lambda problem: problem.line or 0), name)
     return config

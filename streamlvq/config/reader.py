@@ -1,4 +1,4 @@
-"""YAML text as a tree of nodes that know their lines.
+"""YAML reader: from text to a configuration, with the line of every key and of every problem.
 
 The text is not trusted, so what makes YAML dangerous is refused: tags (they can build objects),
 aliases (a few lines can expand to gigabytes), deep nesting and large files.
@@ -18,6 +18,8 @@ from msgspec import inspect
 from streamlvq.config.errors import ConfigError, KeyPath, Problem
 from streamlvq.config.schema import KEY_DESCRIPTIONS, Config
 from streamlvq.text import nearest, suggestion
+
+# --- from text to nodes --------------------------------------------------------------------------
 
 CONFIG_MAX_BYTES = 1 << 20
 CONFIG_MAX_DEPTH = 32
@@ -104,6 +106,11 @@ def _loader() -> Any:
     return Loader
 
 
+# --- values of scalars ---------------------------------------------------------------------------
+#
+# YAML 1.1 guesses: `3.1.1` is a text and `5` a number, `off` is false, `1e-3` a text and `010`
+# eight. Here the type that the schema asks for decides, and the text is taken as it was written.
+
 _WHOLE = re.compile(r"[-+]?(0x[0-9a-fA-F]{1,16}|[0-9][0-9_]{0,30})")
 _REAL = re.compile(r"[-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]{1,4})?")
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
@@ -153,6 +160,11 @@ def whole_as_written(node: Any) -> int | None:
     """Read a whole number without a point or an exponent; None if it is not one."""
     return whole(node) if _WHOLE.fullmatch(node.value) else None
 
+
+# --- from nodes to values ------------------------------------------------------------------------
+#
+# All problems are collected, each with its path and line, so that one run is enough to mend a
+# file.
 
 _INVALID = object()  # in place of a wrong value
 _KINDS = {"mapping": "keys with values", "sequence": "a list"}

@@ -1,4 +1,7 @@
-"""Descriptions of all keys, for the sample, the JSON Schema and the documentation."""
+"""Schema of the configuration: sections, types, ranges, defaults and descriptions of keys.
+
+`streamlvq.config.checks` checks what types cannot express.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS, MODELS
+
+# --- descriptions of sections and keys -----------------------------------------------------------
 
 
 class Description(NamedTuple):
@@ -466,6 +471,8 @@ KEY_DESCRIPTIONS = {
     "logging.format": Description("text for people, json for machines.", "json"),
 }
 
+
+# --- sections, types and ranges ------------------------------------------------------------------
 
 # Parameters of models and wrappers that decide how long a reading takes or how much memory is asked
 # for. Snapshots hold no more than that either: a state that works can be kept.

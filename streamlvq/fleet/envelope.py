@@ -120,7 +120,7 @@ class Header:
     kind
         "snapshot": what a node has learnt. "model": what a hub has made of all of them for a node.
     epoch, sequence
-        The number of what an author publishes, see `Numbering`.
+        The number of what an author publishes, see `SequenceNumbers`.
     created
         When, in seconds since 1970.
     author

@@ -197,9 +197,9 @@ class Roster:
     kind
         What is collected: snapshots of nodes, or models that a hub made for nodes.
     author
-        Whose envelopes are receipt: of models the name of the hub. None: snapshots of the node
+        Whose envelopes are accepted: of models the name of the hub. None: snapshots of the node
         itself, and models of anyone who is trusted.
-    room
+    max_numbers
         The most numbers that a model may ask memory for. A small snapshot can describe a large one.
     max_nodes
         How many nodes there may be.
@@ -247,13 +247,13 @@ class Roster:
         folder: str | Path | None = None,
         kind: Kind = "snapshot",
         author: str | None = None,
-        room: int = MODEL_MAX_NUMBERS,
+        max_numbers: int = MODEL_MAX_NUMBERS,
         max_nodes: int = MAX_NODES,
         ahead_seconds: float = CLOCK_AHEAD_SECONDS,
     ) -> None:
         self.fleet = check_name("fleet", fleet)
         self.trust = trust
-        self.limit, self.room, self.max_nodes = limit, room, max_nodes
+        self.limit, self.max_numbers, self.max_nodes = limit, max_numbers, max_nodes
         self.max_age_seconds, self.ahead_seconds = max_age_seconds, ahead_seconds
         self.kind: Kind = kind
         self.author = author
@@ -411,7 +411,7 @@ class Roster:
 
     def _parse(self, envelope: Envelope) -> Snapshot:
         try:
-            limits = StateLimits(self.room)
+            limits = StateLimits(self.max_numbers)
             snapshot = Snapshot.from_bytes(envelope.payload, limit=self.limit, limits=limits)
         except SnapshotSchemaError as error:
             raise EnvelopeRefused("schema", str(error)) from error

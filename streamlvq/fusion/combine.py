@@ -24,7 +24,7 @@ MAX_TRACE_RATIO = 3.0  # times the usual trace of a metric: more is cut to it
 MAX_PEAK_RATIO = 4.0  # a largest deviation beyond this many times the usual one is cut to it
 MAX_VARIANCE_RATIO = 9.0  # a variance as well
 MAX_APART_RATIO = 4.0  # and a mean that is farther away than nodes or readings usually are
-RELATIVE_ROUNDING = 1e-20  # see `kernels.scaling`
+RELATIVE_ROUNDING = 1e-20  # see `kernels.statistics`
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ class CombinedModel:
 
 
 def combine(
-    pool: Pool, alignment: Alignment, voices: VotingWeights, layout: ModelLayout
+    pool: Pool, alignment: Alignment, voting: VotingWeights, layout: ModelLayout
 ) -> CombinedModel:
     """Combine prototypes class by class, and metrics with them."""
-    scales = combined_scales(pool, alignment, voices, layout)
+    scales = combined_scales(pool, alignment, voting, layout)
     w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
-    weights = _weights(pool, voices)
-    if voices.screened is not None:
-        w, weights = _tame(pool, w, weights, voices)
-    pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voices)
-    groups = _groups(pool, w, weights, voices)
+    weights = _weights(pool, voting)
+    if voting.screened is not None:
+        w, weights = _tame(pool, w, weights, voting)
+    pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
+    groups = _groups(pool, w, weights, voting)
     for group in groups:  # pairs of classes, and prototypes that were matched
-        weights[group] = voices.capped(weights[group])
-    fused = [_fuse_group(pool, w, weights, group, voices) for group in groups]
+        weights[group] = voting.capped(weights[group])
+    fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
     paired = bool((pool.against >= 0).any())
     if not pool.omega:
@@ -89,7 +89,7 @@ def combine(
         metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups]
     else:
         own = np.arange(len(pool.omega))
-        metrics = [pooled.combined(own, voices.nodes[pool.metric_node], layout.rank)]
+        metrics = [pooled.combined(own, voting.nodes[pool.metric_node], layout.rank)]
     return CombinedModel(
         label=np.array([pool.label[g[0]] for g in groups], np.int64),
         against=np.array([pool.against[g[0]] for g in groups], np.int64),
@@ -100,19 +100,19 @@ def combine(
         },
         metrics=metrics,
         scales=scales,
-        calibration=_calibration(pool, voices),
+        calibration=_calibration(pool, voting),
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
             len(groups), at.PLATT_COUNT
         ),
     )
 
 
-def _weights(pool: Pool, voices: VotingWeights) -> Floats:
+def _weights(pool: Pool, voting: VotingWeights) -> Floats:
     """Return the share of every prototype in its node's weight for its class (or pair)."""
-    cells = voices.cells[pool.node, pool.label]
+    cells = voting.cells[pool.node, pool.label]
     paired = pool.against >= 0
     if paired.any():
-        other = voices.cells[pool.node, np.maximum(pool.against, 0)]
+        other = voting.cells[pool.node, np.maximum(pool.against, 0)]
         return np.where(paired, np.minimum(cells, other), cells)
     wins = pool.numbers["wins"] + 1.0
     key = pool.node * (pool.label.max(initial=0) + 1) + pool.label
@@ -121,12 +121,12 @@ def _weights(pool: Pool, voices: VotingWeights) -> Floats:
     return shares
 
 
-def _groups(pool: Pool, w: Floats, weights: Floats, voices: VotingWeights) -> list[Ints]:
+def _groups(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> list[Ints]:
     groups: list[Ints] = []
     counted = (weights > 0) & np.isfinite(w).any(axis=1)
     for label, against in _targets(pool, counted):
         rows = np.flatnonzero(counted & (pool.label == label) & (pool.against == against))
-        found = match_prototypes(w[rows], pool.node[rows], weights[rows], voices.spread[label])
+        found = match_prototypes(w[rows], pool.node[rows], weights[rows], voting.spread[label])
         groups += [rows[group] for group in found]
     return groups
 
@@ -138,27 +138,27 @@ def _targets(pool: Pool, counted: Bools) -> list[tuple[int, int]]:
 
 
 def _fuse_group(
-    pool: Pool, w: Floats, weights: Floats, group: Ints, voices: VotingWeights
+    pool: Pool, w: Floats, weights: Floats, group: Ints, voting: VotingWeights
 ) -> tuple[Floats, Floats, dict[str, float]]:
-    unit = np.sqrt(voices.spread[pool.label[group[0]]])
+    unit = np.sqrt(voting.spread[pool.label[group[0]]])
     share = weights[group][:, None]
-    place = voices.aggregator.combine(w[group] / unit, share) * unit
+    place = voting.aggregator.combine(w[group] / unit, share) * unit
     moment = weighted_mean(pool.moment[group], share)
     totals = {name: float(pool.numbers[name][group].sum()) for name in PROTOTYPE_ARRAYS}
     totals["rate"] = float(weighted_mean(pool.numbers["rate"][group], weights[group]))
     return place, moment, totals
 
 
-def _tame(pool: Pool, w: Floats, weights: Floats, voices: VotingWeights) -> tuple[Floats, Floats]:
+def _tame(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> tuple[Floats, Floats]:
     """Draw prototypes back to where those of others are, and leave out what is wild."""
     w, weights = w.copy(), weights.copy()
-    apart = w - voices.centre[pool.label]
+    apart = w - voting.centre[pool.label]
     known = np.isfinite(apart)
-    worth = np.where(known, voices.relevance, 0.0)
-    squares = (worth * np.where(known, apart, 0.0) ** 2 / voices.spread[pool.label]).sum(axis=1)
+    worth = np.where(known, voting.relevance, 0.0)
+    squares = (worth * np.where(known, apart, 0.0) ** 2 / voting.spread[pool.label]).sum(axis=1)
     total = worth.sum(axis=1)
     far = np.sqrt(squares / np.where(total > 0, total, 1.0))
-    assert voices.screened is not None
+    assert voting.screened is not None
     for label in np.unique(pool.label):
         rows = np.flatnonzero((pool.label == label) & (weights > 0))
         if len(np.unique(pool.node[rows])) < QUORUM:
@@ -169,10 +169,10 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voices: VotingWeights) -> tupl
             node = int(pool.node[p])
             if far[p] > wild:
                 weights[p] = 0.0
-                voices.screened.note(node, Clipping("prototype_left_out"))
+                voting.screened.note(node, Clipping("prototype_left_out"))
             else:
-                w[p] = voices.centre[label] + (loose / far[p]) * apart[p]
-                voices.screened.note(node, Clipping("prototype_drawn_back"))
+                w[p] = voting.centre[label] + (loose / far[p]) * apart[p]
+                voting.screened.note(node, Clipping("prototype_drawn_back"))
     return w, weights
 
 
@@ -183,12 +183,12 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     return means
 
 
-def _calibration(pool: Pool, voices: VotingWeights) -> Floats:
-    share = voices.nodes * (pool.samples > 0)
+def _calibration(pool: Pool, voting: VotingWeights) -> Floats:
+    share = voting.nodes * (pool.samples > 0)
     if not share.any():
         return np.array([1.0, 0.0])
     logs = np.log(np.maximum(pool.calibration, 1e-300))
-    temperature = float(np.exp(voices.aggregator.combine(logs[:, :1], share[:, None])[0]))
+    temperature = float(np.exp(voting.aggregator.combine(logs[:, :1], share[:, None])[0]))
     return np.array([temperature, float(weighted_mean(pool.calibration[:, 1], share))])
 
 
@@ -258,9 +258,9 @@ class MetricPool:
     """
 
     def __init__(
-        self, pool: Pool, alignment: Alignment, inverse: Floats, kind: int, voices: VotingWeights
+        self, pool: Pool, alignment: Alignment, inverse: Floats, kind: int, voting: VotingWeights
     ) -> None:
-        self.pool, self.kind, self.voices = pool, kind, voices
+        self.pool, self.kind, self.voting = pool, kind, voting
         unit = np.where(inverse > 0, 1.0 / np.where(inverse > 0, inverse, 1.0), 0.0)
         self.ratio = pool.scales["inverse"] * alignment.gain * unit
         self.factor = self._factors()
@@ -274,12 +274,12 @@ class MetricPool:
                 for i, omega in zip(node, self.pool.omega, strict=True)
             ]
         )
-        if self.voices.screened is None or len(np.unique(node)) < 3:
+        if self.voting.screened is None or len(np.unique(node)) < 3:
             return np.ones(len(traces))
-        heard = self.voices.nodes[node] > 0
+        heard = self.voting.nodes[node] > 0
         limit = MAX_TRACE_RATIO * float(np.median(traces[heard])) if heard.any() else np.inf
         for i in np.unique(node[heard & (traces > limit)]).tolist():
-            self.voices.screened.note(i, Clipping("metric_cut"))
+            self.voting.screened.note(i, Clipping("metric_cut"))
         factors: Floats = np.minimum(1.0, limit / np.maximum(traces, 1e-300))
         return factors
 
@@ -294,12 +294,12 @@ class MetricPool:
     def combined(self, which: Ints, weights: Floats, rank: int) -> FusedMetric:
         """Combine the metrics with these numbers into one."""
         which, weights = which[weights > 0], weights[weights > 0]
-        if self.voices.aggregator.linear and self.kind != at.DIAGONAL:
+        if self.voting.aggregator.linear and self.kind != at.DIAGONAL:
             matrix = self._mean(which, weights / weights.sum())
         else:
             stack = np.array([self._one(m) for m in which])
             share = weights.reshape(-1, *[1] * (stack.ndim - 1))
-            matrix = self.voices.aggregator.combine(stack, share)
+            matrix = self.voting.aggregator.combine(stack, share)
         omega, loss = (
             (np.sqrt(matrix)[None], 0.0)
             if self.kind == at.DIAGONAL
@@ -349,20 +349,20 @@ def factor_metric(matrix: Floats, rank: int) -> tuple[Floats, float]:
 
 
 def combined_scales(
-    pool: Pool, alignment: Alignment, voices: VotingWeights, layout: ModelLayout
+    pool: Pool, alignment: Alignment, voting: VotingWeights, layout: ModelLayout
 ) -> dict[str, Floats]:
     """Return mean, variance, largest deviation and weight of every feature over all nodes."""
     gain, shift = alignment.gain, alignment.shift
-    known = (pool.scales["weight"] > 0) & (voices.nodes > 0)[:, None]
-    share = np.where(known, voices.nodes[:, None], 0.0)
+    known = (pool.scales["weight"] > 0) & (voting.nodes > 0)[:, None]
+    share = np.where(known, voting.nodes[:, None], 0.0)
     place = np.where(known, (pool.scales["mean"] - shift) / gain, np.nan)
     inner = np.where(known, pool.scales["variance"] / gain**2, np.nan)
     peaks = np.where(known, pool.scales["peak"] / gain, np.nan)
-    if voices.screened is not None:
-        place, inner, peaks = _limited(known, place, inner, peaks, voices, voices.screened)
-    middle = np.nan_to_num(voices.aggregator.combine(place, share))
-    within = np.nan_to_num(voices.aggregator.combine(inner, share))
-    between = np.nan_to_num(voices.aggregator.combine((place - middle) ** 2, share))
+    if voting.screened is not None:
+        place, inner, peaks = _limited(known, place, inner, peaks, voting, voting.screened)
+    middle = np.nan_to_num(voting.aggregator.combine(place, share))
+    within = np.nan_to_num(voting.aggregator.combine(inner, share))
+    between = np.nan_to_num(voting.aggregator.combine((place - middle) ** 2, share))
     scales = {
         "mean": middle,
         "variance": within + between,
@@ -378,7 +378,7 @@ def _limited(
     place: Floats,
     inner: Floats,
     peaks: Floats,
-    voices: VotingWeights,
+    voting: VotingWeights,
     screened: ScreeningResult,
 ) -> tuple[Floats, Floats, Floats]:
     """Bound what one node can claim about the scale of a feature that enough nodes know.
@@ -388,9 +388,9 @@ def _limited(
     """
     alike = known.astype(float)
     middle, usual = weighted_median(place, alike), weighted_median(inner, alike)
-    sure = (voices.cells > 0).sum(axis=0) >= QUORUM
+    sure = (voting.cells > 0).sum(axis=0) >= QUORUM
     many = (known.sum(axis=0) >= QUORUM) & (usual > 0) & sure.any()
-    classes = voices.centre[sure] - middle
+    classes = voting.centre[sure] - middle
     classes = np.where(np.isfinite(classes), classes, 0.0)
     low, high = classes.min(axis=0, initial=0.0), classes.max(axis=0, initial=0.0)
     reach = MAX_APART_RATIO * np.maximum(
@@ -410,7 +410,7 @@ def _limited(
 
 
 def _inverse(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
-    """Return inverse scales as `kernels.scaling` has them: nothing jumps when the model learns."""
+    """Return inverse scales as in `kernels.statistics`: nothing jumps when the model learns."""
     if not layout.standardize:
         return np.where(scales["weight"] > 0, 1.0, 0.0)
     squared = np.maximum(scales["variance"], (layout.floor * scales["peak"]) ** 2)

@@ -295,7 +295,7 @@ class FusionRun:
         uniform = self.options.weighting == "uniform"
         cells = (counts > 0).astype(float) if uniform else counts
         nodes = (heard > 0).astype(float) if uniform else heard
-        voices = VotingWeights(
+        voting = VotingWeights(
             cells=cells,
             nodes=nodes,
             aggregator=self.options.aggregator,
@@ -306,7 +306,7 @@ class FusionRun:
             capped=self._capped_class,
         )
         models = {
-            member: combine(pool, alignment, voices, self.layouts[member])
+            member: combine(pool, alignment, voting, self.layouts[member])
             for member, pool in self.pools.items()
         }
         shared = np.flatnonzero((cells > 0).sum(axis=0) >= self.options.quorum)
@@ -329,7 +329,7 @@ class FusionRun:
         if byzantine == "auto":
             byzantine = assumed_byzantine(int((weights > 0).sum()))
         assert not isinstance(byzantine, str)
-        # What an aggregator cuts off at either end must be no less than what liars may have.
+        # What an aggregator cuts off at either end must be no less than what byzantine nodes may have.
         aggregator = self.options.aggregator
         share = aggregator.trimmed if aggregator.robust else BYZANTINE_SHARE
         return capped_weights(weights, byzantine, share)

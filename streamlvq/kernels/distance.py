@@ -1,4 +1,4 @@
-"""Squared distances between a reading and the prototypes.
+"""Distances between a reading and the prototypes, closest classes, and the cached prediction.
 
 All kinds of metric have trace one, so a distance is a mean over the features in units of their
 scales: 1 means one deviation per feature. The Euclidean distance is the metric I / features.
@@ -14,9 +14,12 @@ from streamlvq.kernels.compile import helper, inner, kernel
 from streamlvq.kernels.views import metric_of, row, table, vector
 
 START_DISTANCE = 1e300
-OVERFLOW = 1.7e248  # its product with anything beyond `LARGEST` is infinite
+OVERFLOW = 1.7e248  # its product with anything beyond `LARGEST_VALUE` is infinite
 MAX_DISTANCE = 1e200  # replaces distances that overflow
 BLOCK_FEATURES = 64  # features summed between two checks of the bound
+
+
+# --- distances -----------------------------------------------------------------------------------
 
 
 @helper
@@ -205,6 +208,9 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
     return near, other, right, wrong
 
 
+# --- closest classes -----------------------------------------------------------------------------
+
+
 @helper
 def closest_pair(ints, work, c):
     """Return distance and prototype of class c and of the closest other class."""
@@ -276,6 +282,9 @@ def separation(floats, ints, work, winner, runner_up):
     omega = metric_of(floats, ints, first)
     factor = blank_gaps(ints[at.METRIC_KIND], omega, z)
     return sqrt(factor * quadratic(ints[at.METRIC_KIND], omega, z)) if factor > 0.0 else 0.0
+
+
+# --- cached prediction ---------------------------------------------------------------------------
 
 
 @helper

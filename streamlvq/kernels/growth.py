@@ -1,4 +1,4 @@
-"""Growth: new prototypes for new classes and after errors."""
+"""Growth of a model, by new classes and after errors, and the buffer of rehearsed samples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from streamlvq.kernels.compile import helper
 from streamlvq.kernels.learning import clear
 from streamlvq.kernels.statistics import observe, observe_class
 from streamlvq.kernels.views import metric_number, metric_of, row, vector
+
+# --- new prototypes ------------------------------------------------------------------------------
 
 
 @helper
@@ -90,6 +92,8 @@ def prototype_slot(floats, ints, c, wrong):
         return least_useful(floats, ints, c)
     return -1
 
+
+# --- rehearsal -----------------------------------------------------------------------------------
 
 REHEARSAL_MIN_SAMPLES = 10  # samples in the buffer before rehearsal starts
 MODULUS, MULTIPLIER = 2147483647, 48271  # Park-Miller generator, exact in 64-bit integers

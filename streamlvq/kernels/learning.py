@@ -1,4 +1,4 @@
-"""Update steps: from the gradient of a cost to new prototypes and metrics.
+"""Learning rules, and the update steps of prototypes and metrics that they take.
 
 Adaptive steps divide a gradient by the root of its running mean square (AdaGrad with forgetting).
 For metrics the mean squares are factored into one number per row and one per column: the
@@ -15,6 +15,8 @@ from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
 from streamlvq.kernels.distance import START_DISTANCE, blank_gaps, subtract
 from streamlvq.kernels.views import metric_number, metric_of, row, table, vector
+
+# --- update steps --------------------------------------------------------------------------------
 
 TINY = 1e-12
 MAX_CONSTANT_STEP = 0.5  # a constant step goes at most this fraction of the way
@@ -335,6 +337,8 @@ def step_own_metric(floats, ints, work, p, slope):
     add_metric_gradient(ints[at.METRIC_KIND], omega, z, projection, slope, gradient)
     step_collected(floats, ints, work, p)
 
+
+# --- learning rules ------------------------------------------------------------------------------
 
 SMALLEST_DISTANCE = 1e-70  # the fourth power of smaller distances would underflow
 MIN_RESPONSIBILITY = 1e-6  # smaller responsibilities are ignored

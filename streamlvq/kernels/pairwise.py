@@ -239,7 +239,7 @@ def teach_pair(floats, ints, work, x, c, other, gaps):
 
 @helper
 def teach_pairs(floats, ints, work, x, c, gaps):
-    """Learn a new sample of class c in all of its pairs with a score below `SAFE`."""
+    """Learn a new sample of class c in all of its pairs with a score below `SAFE_SCORE`."""
     squares = views.slot_distance(work, ints)
     wins = vector(floats, ints, at.WINS, ints[at.PROTOTYPE_CAPACITY])
     count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY])[c]
@@ -280,7 +280,7 @@ def rehearse(floats, ints, work):
 
 @helper
 def learn_row_in_pairs(floats, ints, work, x, c):
-    """Learn one sample of class c, then rehearse; c == KNOWN adds a new class."""
+    """Learn one sample of class c, then rehearse; c == N_CLASSES adds a new class."""
     gaps = has_gaps(ints, x)
     known = ints[at.N_CLASSES]
     silent = ints[at.PASSIVE] == at.SILENT

@@ -1,5 +1,9 @@
-"""Windows: product of the class probabilities of successive readings, as sums of logs.
+"""Batch step over many readings: model, window of a device, and rejector with its thresholds.
 
+`step_batch` does what `streamlvq.wrappers` do for one reading, in the same order and with the same
+arithmetic; `streamlvq.monitor.pipeline` handles the rare cases.
+
+A window is the product of the class probabilities of successive readings, as sums of logs.
 `logs` is the window of a device: one row per reading, the newest last, and their sums in row 0, so
 that a prediction needs one addition per class. Unused rows are zero. The last column stands for
 all classes that were unknown when a reading arrived: they get its mean probability, 1 / the number
@@ -24,6 +28,8 @@ from streamlvq.kernels.distance import (
 )
 from streamlvq.kernels.prototypes import learn_row, measure
 from streamlvq.kernels.statistics import to_probabilities
+
+# --- windows -------------------------------------------------------------------------------------
 
 PROBABILITY_FLOOR = 1e-6  # smallest probability; also replaces NaN
 LOG_PROBABILITY_FLOOR = log(PROBABILITY_FLOOR)
@@ -75,6 +81,12 @@ def advance(logs, p):
             total += logs[r, c]
         logs[0, c] = total
 
+
+# --- adaptive thresholds -------------------------------------------------------------------------
+#
+# `memory` holds recent certainties in four rows: certainties in order of arrival and whether each
+# decision was right (1 or 0), then the same two sorted by certainty. It is a ring buffer: reading
+# `seen` replaces the oldest.
 
 CAME, CAME_RIGHT, SORTED, SORTED_RIGHT = 0, 1, 2, 3
 
@@ -172,19 +184,21 @@ def cheapest_threshold(memory, stored, cost):
     return threshold
 
 
-# --- targets that are not class numbers --------------------------------------------------------
+# --- the batch step -----------------------------------------------------------------------------
+
+# Targets that are not class numbers.
 UNLABELLED, DUPLICATE = -1, -2
 
-# --- settings: kind of certainty, and rule of the threshold ------------------------------------
+# Settings: kind of certainty, and rule of the threshold.
 CERTAINTY, RULE, TARGET, WINDOWED = 0, 1, 2, 3
 PROBABILITY, RELSIM = 0, 1
 FIXED, TARGET_RATE, TARGET_ACCURACY, REJECT_COST = 0, 1, 2, 3
 
-# --- columns of the measures --------------------------------------------------------------------
+# Columns of the measures.
 OUT_CERTAINTY, OUT_THRESHOLD, OUT_RELSIM, OUT_DISTANCE, OUT_SEPARATION = 0, 1, 2, 3, 4
 MEASURES = 5
 
-# --- verdicts -----------------------------------------------------------------------------------
+# Verdicts.
 ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
 
 
@@ -269,9 +283,9 @@ def step_batch(
 ):
     """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
 
-    `kinds` are class numbers, UNLABELLED or AGAIN. `places` are the window slots of the devices, -1
-    for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class; `memory` and
-    `seen` belong to an adaptive threshold.
+    `kinds` are class numbers, UNLABELLED or DUPLICATE. `places` are the window slots of the
+    devices, -1 for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class;
+    `memory` and `seen` belong to an adaptive threshold.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0

@@ -105,7 +105,7 @@ def find_pair(floats, ints, work, x, c, gaps, position):
 
 @helper
 def learn_row(floats, ints, work, x, c):
-    """Learn one sample of class c, then rehearse; c == KNOWN adds a new class."""
+    """Learn one sample of class c, then rehearse; c == N_CLASSES adds a new class."""
     if ints[at.RULE] == at.RULE_PAIRWISE:
         return learn_row_in_pairs(floats, ints, work, x, c)
     gaps = has_gaps(ints, x)

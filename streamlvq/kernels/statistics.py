@@ -1,4 +1,4 @@
-"""Running mean, deviation and scale of every feature.
+"""Running statistics: scales of features, means of classes, temperature of probabilities.
 
 The scale of a feature is its standard deviation, but never less than `SCALE_FLOOR` of the largest
 deviation from the mean seen so far: a pixel or a flag that is almost always zero would otherwise be
@@ -14,6 +14,8 @@ from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
 from streamlvq.kernels.views import row, vector
+
+# --- scales and class statistics -----------------------------------------------------------------
 
 # A deviation this much smaller than the mean is rounding error.
 RELATIVE_ROUNDING = 1e-20
@@ -67,6 +69,13 @@ def observe_class(floats, ints, x, c):
     mean = row(floats, ints, at.CLASS_MEAN, c, d)
     running(x, forget, weight, mean, row(floats, ints, at.CLASS_VARIANCE, c, d))
 
+
+# --- calibration ---------------------------------------------------------------------------------
+#
+# Probabilities are the softmax of scores with a temperature that is fitted on each sample before
+# it is learnt. Rules that decide by the closest prototype score a class by minus the logarithm of
+# its distance, so that `p_c ~ d_c ** -temperature` in any unit of the distances. Robust soft LVQ
+# has its own likelihood and scores by its logarithm.
 
 TINY = 1e-12  # keeps the logarithm finite on a prototype
 TEMPERATURE_DECAY = 0.999

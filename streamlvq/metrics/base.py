@@ -1,4 +1,4 @@
-"""Records of the metrics: contributions of samples, curves and reliability tables."""
+"""Base of the metrics: mergeable sums, how predictions are read, and collections of metrics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from river import metrics
 
 from streamlvq.arrays import Floats, Label
 from streamlvq.records import Decision
+
+# --- records -------------------------------------------------------------------------------------
 
 
 class Evidence(NamedTuple):
@@ -58,6 +60,8 @@ class Reliability(NamedTuple):
     accuracy: Floats
     weight: Floats
 
+
+# --- predictions and decisions as arguments ------------------------------------------------------
 
 PROBABILITY_SLACK = 1e-6  # rounding error allowed above a probability of 1
 
@@ -125,6 +129,8 @@ def _most_probable(probabilities: dict[Label, float]) -> tuple[Label, float]:
     return label, check_share(probabilities[label], "probabilities")
 
 
+# --- mergeable sums ------------------------------------------------------------------------------
+
 COUNT, WEIGHT = 0, 1  # first columns of the sums; those of the metric follow
 
 
@@ -180,8 +186,8 @@ class MergeableMetric(metrics.base.ClassificationMetric):  # type: ignore[misc]
         self.merge(other)
         return self
 
-    def __add__(self, other: Any) -> Metrics:
-        return Metrics(list(super().__add__(other)))
+    def __add__(self, other: Any) -> MetricCollection:
+        return MetricCollection(list(super().__add__(other)))
 
     def _mean(self, column: int) -> float:
         """Return the mean of a column over all samples, 0 before any."""
@@ -202,7 +208,10 @@ def _expression(metric: Any) -> str:
     return f"{type(metric).__name__}({given})"
 
 
-class Metrics(metrics.base.Metrics):  # type: ignore[misc]
+# --- collections ---------------------------------------------------------------------------------
+
+
+class MetricCollection(metrics.base.Metrics):  # type: ignore[misc]
     """River's collection of metrics, extended to decisions.
 
     River's own collection cannot handle a `Decision`. `+` creates this one if one of our metrics

@@ -1,4 +1,4 @@
-"""River's mini-batch interface on top of arrays."""
+"""`LVQClassifier`, the base of all models: River's interfaces and states on an engine."""
 
 from __future__ import annotations
 
@@ -46,6 +46,9 @@ from streamlvq.records import Explanation, Prototype
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# --- River's mini-batches on arrays --------------------------------------------------------------
 
 
 class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
@@ -105,6 +108,8 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         labels = self.predict_array(X)
         return pd.Series(list(labels), index=X.index, dtype=None if len(labels) else object)
 
+
+# --- the base of all models ----------------------------------------------------------------------
 
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
@@ -552,7 +557,7 @@ class LVQClassifier(ArrayClassifier):
 
     def _targets(self, batch: KernelBatch) -> npt.NDArray[np.int64]:
         """Return the class code of each row; UNLABELLED or DUPLICATE for rows not learnt."""
-        duplicate, unlabelled = batch_kernels().AGAIN, batch_kernels().UNLABELLED
+        duplicate, unlabelled = batch_kernels().DUPLICATE, batch_kernels().UNLABELLED
         if batch.learns:
             codes = {None: unlabelled, **self._codes}
             targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)

@@ -1,4 +1,4 @@
-"""KernelBatch protocol: how model, window and rejector share one kernel call over many readings."""
+"""Batch protocol: how model, window and rejector share one kernel call over many readings."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class KernelBatch:
     duplicates: Sequence[bool]  # decided on, but change no state
     learns: bool  # False: the model is fixed; labels only update thresholds
     start: int = 0
-    remaining: int = field(init=False)  # how many readings there are from `start` on
-    # From here on there is nothing before a kernel call:
-    rows: slice = field(init=False)  # those of this call among the readings
-    count: int = field(init=False)  # how many these are
-    done: int = field(init=False)  # how many of them the kernel has been through
+    remaining: int = field(init=False)  # readings from `start` on
+    # Set for each kernel call:
+    rows: slice = field(init=False)  # rows of this call among the readings
+    count: int = field(init=False)  # number of these rows
+    done: int = field(init=False)  # number of them that the kernel has processed
     classes: Sequence[Label] = field(init=False)  # of the model, see `LVQClassifier.known_labels`
     codes: Ints = field(init=False)
     verdicts: Ints = field(init=False)
@@ -51,12 +51,12 @@ class KernelBatch:
         self.remaining = len(self.readings) - self.start
 
     def take(self, count: int) -> None:
-        """Let the next kernel call go through so many rows from `start` on."""
+        """Select the next `count` rows for a kernel call."""
         self.rows = slice(self.start, self.start + count)
         self.count, self.done = count, 0
 
     def move_on(self, count: int) -> None:
-        """Leave so many rows behind."""
+        """Skip `count` rows that have been processed."""
         self.start += count
         self.remaining -= count
 

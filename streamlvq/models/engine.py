@@ -1,4 +1,8 @@
-"""`ModelState`: named views of the flat arrays that the kernels work on."""
+"""`Engine`: the flat arrays of a model (`ModelState`) and the kernels that work on them.
+
+Classes are integer codes and features are columns. The engine grows its arrays before a kernel
+needs more space.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ import numpy as np
 
 from streamlvq.arrays import Floats, Ints, Rows
 from streamlvq.kernels import layout as at
+
+# --- arrays --------------------------------------------------------------------------------------
 
 
 class ArraySection(NamedTuple):
@@ -93,8 +99,8 @@ class ModelState:
         self.buffer = bytearray(8 * at.work_size(*sizes))
         self.work: Floats = np.frombuffer(self.buffer, np.float64)
 
-    def forget_answer(self) -> None:
-        """Drop the cached prediction, see `kernels.answers`."""
+    def drop_cached_prediction(self) -> None:
+        """Drop the cached prediction, see `kernels.distance`."""
         sizes = [
             int(self.ints[k])
             for k in (at.N_FEATURES, at.CLASS_CAPACITY, at.METRIC_RANK, at.PROTOTYPE_CAPACITY)
@@ -138,6 +144,8 @@ class ModelState:
         self.floats, self.ints = state["floats"], state["ints"]
         self._allocate_work()
 
+
+# --- kernels on them -----------------------------------------------------------------------------
 
 COMPILE_NOTICE_SECONDS = 3.0  # seconds; loading from the cache takes less than one
 COMPILE_NOTICE = "compiling the kernels, once for this installation: one to two minutes"
@@ -274,7 +282,7 @@ class Engine:
 
     def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
         """Set learning rates, switches and the like; allowed at any time."""
-        self.state.forget_answer()
+        self.state.drop_cached_prediction()
         for which, value in parameters.items():
             self.floats[which] = value
         for which, number in switches.items():

@@ -1,4 +1,4 @@
-"""Base classes of the models that follow the gradient of a cost function."""
+"""Generalized LVQ, `GLVQ` to `LGMLVQ`, and the bases of all models that follow a gradient."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from streamlvq.kernels import layout as at
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_choice, check_range, documented
+
+# --- bases of gradient models --------------------------------------------------------------------
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,6 +113,9 @@ class Likelihood(GradientLVQ):
 
     def _parameters(self) -> dict[int, float]:
         return {**super()._parameters(), at.SIGMA: self.sigma}
+
+
+# --- models --------------------------------------------------------------------------------------
 
 
 @documented

@@ -1,4 +1,4 @@
-"""Base class of Kohonen's models."""
+"""Kohonen's models: `LVQ1`, `OLVQ1`, `LVQ21` and `LVQ3`."""
 
 from __future__ import annotations
 

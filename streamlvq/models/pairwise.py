@@ -1,4 +1,4 @@
-"""`PairwiseLVQ`."""
+"""`PairwiseLVQ`: a model for each pair of classes, coupled into class probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RSLVQ`."""
+"""Robust soft LVQ: `RSLVQ`, `MRSLVQ` and `LMRSLVQ`."""
 
 from __future__ import annotations
 

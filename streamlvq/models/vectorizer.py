@@ -37,11 +37,11 @@ def to_number(name: Hashable, value: Any) -> float:
         raise ValueError(f"feature {name!r}: expected a number, got {value!r}") from error
 
 
-class Arranged(NamedTuple):
-    """Where the columns of these names belong among the features of a vectorizer."""
+class ColumnOrder(NamedTuple):
+    """Column order that brings an array with these names into the order of a vectorizer."""
 
     names: tuple[Hashable, ...]
-    places: npt.NDArray[np.int64]  # of the features that are among the names
+    positions: npt.NDArray[np.int64]  # of the known names among the features
     columns: npt.NDArray[np.int64]  # of these features among the names
 
 
@@ -55,8 +55,8 @@ class Vectorizer:
     def __init__(self, features: Sequence[Hashable]) -> None:
         self.features = tuple(features)
         self._index = {name: i for i, name in enumerate(self.features)}
-        self._familiar: Sequence[Hashable] = self.features  # the last names that were all known
-        self._arranged: Arranged | None = None  # the last names that were not in our order
+        self._familiar: Sequence[Hashable] = self.features  # last names found to be all known
+        self._column_order: ColumnOrder | None = None  # of the last names in another order
         _distinct(list(self.features))
         self._make_fast_path()
 
@@ -113,21 +113,21 @@ class Vectorizer:
         names = tuple(names)
         if names == self.features:
             return rows
-        order = self._arranged
+        order = self._column_order
         if order is None or order.names != names:
-            order = self._arranged = self._arrangement(names)
+            order = self._column_order = self._find_order(names)
         known = rows.take(order.columns, axis=1)
         if len(order.columns) == self.width:
             return known
         out = np.full((len(rows), self.width), np.nan)
-        out[:, order.places] = known
+        out[:, order.positions] = known
         return out
 
-    def _arrangement(self, names: tuple[Hashable, ...]) -> Arranged:
+    def _find_order(self, names: tuple[Hashable, ...]) -> ColumnOrder:
         column = {name: k for k, name in enumerate(names)}
-        places = [place for place, name in enumerate(self.features) if name in column]
-        columns = [column[self.features[place]] for place in places]
-        return Arranged(names, np.array(places, np.int64), np.array(columns, np.int64))
+        positions = [k for k, name in enumerate(self.features) if name in column]
+        columns = [column[self.features[k]] for k in positions]
+        return ColumnOrder(names, np.array(positions, np.int64), np.array(columns, np.int64))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Vectorizer, (self.features,)

@@ -1,4 +1,4 @@
-"""Monitor."""
+"""`Monitor`: one deterministic step from readings and late labels to decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A classifier with its wrappers as a step from readings to decisions."""
+"""`Pipeline`: a classifier with its wrappers as a step from readings to decisions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.rejectors import Rejector, no_model
+
+# --- decisions while they are made ---------------------------------------------------------------
 
 
 class Answer(NamedTuple):
@@ -155,6 +157,9 @@ class DecisionBuffer:
         )
 
 
+# --- the pipeline --------------------------------------------------------------------------------
+
+
 class Pipeline:
     """What the readings of a group go through: many in one kernel call, where that is possible.
 
@@ -246,15 +251,15 @@ class Pipeline:
         """Let the kernel go through the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
-        constants, rows, count = kernels(), batch.rows, batch.count
+        kernel, rows, count = kernels(), batch.rows, batch.count
         batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]
         batch.verdicts = np.zeros(count, np.int64)
-        batch.measures = np.zeros((count, constants.OUT_COLUMNS))
+        batch.measures = np.zeros((count, kernel.MEASURES))
         window = no_window(count) if integrator is None else integrator.lend(batch)
         rejection = no_rejection(len(batch.classes)) if rejector is None else rejector.lend(batch)
         settings, thresholds, *_ = rejection
-        settings[constants.WINDOWED] = integrator is not None
+        settings[kernel.WINDOWED] = integrator is not None
         outputs: Arrays = (
             np.empty(len(thresholds)),
             batch.codes,
@@ -265,7 +270,7 @@ class Pipeline:
         )
         while batch.done < count:
             lent = model.lend(batch)
-            batch.done = constants.watch(*lent, batch.done, count, *window, *rejection, *outputs)
+            batch.done = kernel.step_batch(*lent, batch.done, count, *window, *rejection, *outputs)
             model.settle(batch, lent)
         if integrator is not None:
             integrator.settle(batch, window)
@@ -275,12 +280,12 @@ class Pipeline:
 
     def _conclude(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
         """From what the kernel measured to what people are told."""
-        constants, rows, verdicts = kernels(), batch.rows, batch.verdicts
-        buffer.certainties[rows] = batch.measures[:, constants.OUT_CERTAINTY]
-        buffer.thresholds[rows] = batch.measures[:, constants.OUT_THRESHOLD]
-        buffer.accepted[rows] = verdicts == constants.ACCEPTED
+        kernel, rows, verdicts = kernels(), batch.rows, batch.verdicts
+        buffer.certainties[rows] = batch.measures[:, kernel.OUT_CERTAINTY]
+        buffer.thresholds[rows] = batch.measures[:, kernel.OUT_THRESHOLD]
+        buffer.accepted[rows] = verdicts == kernel.ACCEPTED
         for k in verdicts.nonzero()[0].tolist():
-            if verdicts[k] == constants.NO_MODEL:
+            if verdicts[k] == kernel.NO_MODEL:
                 reason = "no_model"
             elif self.rejector is None:
                 reason = "ambiguous"

@@ -1,4 +1,4 @@
-"""Readings of several shapes, back in the order of their messages."""
+"""`Decoder`: from messages to readings, late labels and refusals, in the order of the messages."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ from streamlvq.payloads.values import (
     wrong,
 )
 from streamlvq.registry import FORMATS
+
+# --- order of messages ---------------------------------------------------------------------------
 
 
 def merge_by_source(events: list[Readings]) -> list[Readings]:
@@ -83,6 +85,9 @@ def _cut(event: Readings, first: int, last: int) -> Readings:
         event.dedup_windows[first:last],
         event.sources[first:last],
     )
+
+
+# --- messages with labels ------------------------------------------------------------------------
 
 
 class LabelReader:
@@ -153,6 +158,9 @@ class LabelReader:
             text = f"{name}: expected a device's name, got nothing"
             raise RefusedError("device", text, "label")
         return route.device
+
+
+# --- columns to readings -------------------------------------------------------------------------
 
 
 class DecodedBatch(NamedTuple):
@@ -244,6 +252,9 @@ def _spans(table: Table, count: int) -> list[int]:
     spans = (DedupWindow.NONE, DedupWindow.RECENT, DedupWindow.ALL)
     rows = zip(*columns, strict=True)
     return [spans[sum(value is not None for value in row)] for row in rows]
+
+
+# --- the decoder ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

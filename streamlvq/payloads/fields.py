@@ -1,4 +1,4 @@
-"""Which fields of a payload are what, from a configuration."""
+"""Field map: which fields of a payload are features, label, time and so on."""
 
 from __future__ import annotations
 

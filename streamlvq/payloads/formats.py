@@ -1,7 +1,4 @@
-"""JSON: objects, or arrays with named columns.
-
-NaN, Infinity and numbers such as 1e999 are no JSON and refused. Of duplicate keys the last counts.
-"""
+"""Formats of payloads: JSON, MessagePack and raw 32-bit floats."""
 
 from __future__ import annotations
 
@@ -18,6 +15,11 @@ from streamlvq.payloads.fields import FieldMap, FieldPath, array_field_map, fiel
 from streamlvq.payloads.plans import DiscoveringReader
 from streamlvq.payloads.reader import Decode, Reader, Table
 from streamlvq.payloads.values import RefusedError
+
+# --- JSON ----------------------------------------------------------------------------------------
+#
+# NaN, Infinity and numbers such as 1e999 are no JSON and refused. Of duplicate keys the last
+# counts.
 
 
 def _json_decoder(kind: Any) -> Decode:
@@ -57,6 +59,11 @@ def json_array_reader(fields: Fields) -> Reader:
     return Reader(array_field_map(fields), _json_decoder(Any), _json_decoder, "a JSON array")
 
 
+# --- MessagePack ---------------------------------------------------------------------------------
+#
+# NaN means missing, infinities are refused. A time may also be a MessagePack timestamp.
+
+
 def _msgpack_decoder(kind: Any) -> Decode:
     return msgspec.msgpack.Decoder(kind).decode
 
@@ -84,6 +91,12 @@ def msgpack_reader(fields: Fields) -> Reader:
     what = "a MessagePack map (for arrays, name their values in `columns`)"
     return kind(layout, _msgpack_decoder(Any), _msgpack_decoder, what)
 
+
+# --- 32-bit floats -------------------------------------------------------------------------------
+#
+# NaN means missing, infinities are refused. Labels are whole numbers. A 32-bit float cannot tell
+# seconds of these years apart and counts to 16 777 216 only, so times and sequence numbers are
+# better sent in another format.
 
 FLOAT32_BYTES = 4
 

@@ -1,4 +1,4 @@
-"""The fast ways for shapes of payloads that were seen before; bounded."""
+"""Readers of payloads whose features have to be found out, and plans for shapes that were seen."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from streamlvq.payloads.reader import (
     UnsupportedSchema,
 )
 from streamlvq.payloads.values import RefusedError
+
+# --- plans for shapes ----------------------------------------------------------------------------
 
 MAX_PLANS = 64  # for which there is a fast way at a time
 MAX_FIELDS = 256  # of a shape with a fast way: msgspec looks for a key among all of them
@@ -154,6 +156,8 @@ class PlanCache:
         if self.last is known:
             self.last = None
 
+
+# --- discovery of features -----------------------------------------------------------------------
 
 PAYLOAD_MAX_DEPTH = 32  # levels of nested objects
 IGNORED = str | bool | None

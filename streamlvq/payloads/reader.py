@@ -1,4 +1,8 @@
-"""Types made for a layout, so that msgspec takes just the wanted fields out of a payload."""
+"""Readers of payloads whose fields are known: many at once by a compiled schema, or one by one.
+
+A schema is a type made for a field map, so that msgspec takes just the wanted fields out of a
+payload.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,8 @@ from streamlvq.payloads.values import (
     to_sequence,
     to_time,
 )
+
+# --- schemas -------------------------------------------------------------------------------------
 
 Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
 
@@ -177,6 +183,8 @@ def _define(fields: list[Any], **options: Any) -> Any:
     except ValueError as error:  # keys with quotes or backslashes are beyond it
         raise UnsupportedSchema from error
 
+
+# --- readers -------------------------------------------------------------------------------------
 
 SMALL_GROUP = 8  # payloads that are looked at one by one when something is wrong among them
 

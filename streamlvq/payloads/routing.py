@@ -1,4 +1,7 @@
-"""Numbers that tell messages apart, the same in every process and on every machine."""
+"""Routing: device, group and shard of a topic, and keys that tell messages apart.
+
+Hashes and keys are the same in every process and on every machine.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from streamlvq.connect import NO_TOPIC
 from streamlvq.events import UNNAMED_DEVICE
 from streamlvq.payloads.values import MAX_NAME_CHARACTERS
 from streamlvq.topics import Template, original
+
+# --- keys of messages ----------------------------------------------------------------------------
 
 Words = npt.NDArray[np.uint64]
 
@@ -98,6 +103,8 @@ def _finish(mixed: Words) -> list[int]:
     keys: list[int] = mixed.view(np.int64).tolist()
     return keys
 
+
+# --- identity of devices -------------------------------------------------------------------------
 
 DEVICE = "device"
 
@@ -224,6 +231,8 @@ def _original(level: str) -> str:
     except UnicodeDecodeError:  # percent signs of its own, which are not ours to undo
         return level
 
+
+# --- routes of topics ----------------------------------------------------------------------------
 
 READING, LABEL, FOREIGN, UNKNOWN, NAMELESS = range(5)
 TOPIC_CACHE_SIZE = 200_000  # topics, or devices

@@ -1,4 +1,4 @@
-"""What a single value of a payload means, and what is refused.
+"""Values of payloads: what is a feature, label, time, device or number, singly and in columns.
 
 These functions say what holds; the fast paths elsewhere must agree with them.
 """
@@ -187,6 +187,8 @@ def _timestamp(moment: datetime) -> float:
     """Seconds since 1970; a time without a zone is in UTC, wherever this runs."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
+
+# --- whole columns -------------------------------------------------------------------------------
 
 TEXT, WHOLE, NUMBERS = {str}, {int}, ({int}, {float}, {int, float})
 

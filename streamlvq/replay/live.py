@@ -1,4 +1,7 @@
-"""A link of our own beside the daemon's, which takes nothing away from it."""
+"""Logs and brokers: publish a log to a broker, or record a broker's messages to a log.
+
+Both use a link of their own beside the daemon's, which takes nothing away from it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ from streamlvq.replay.rows import ReadingEncoder
 
 log = logging.getLogger(__name__)
 
-GUEST_POLL_SECONDS = 0.1  # seconds
+# --- a guest session -----------------------------------------------------------------------------
+
+GUEST_POLL_SECONDS = 0.1
 LEAVE_SECONDS = 3.0  # seconds that the end of a session may take
 
 
@@ -101,6 +106,8 @@ def wait_for(link: Link, seconds: float) -> list[object]:
         came += link.read(GUEST_POLL_SECONDS)
     return came
 
+
+# --- publishing ----------------------------------------------------------------------------------
 
 PUBLISH_QOS = 1  # quality of service: a replay that loses readings would prove nothing
 SILENCE_SECONDS = 30.0  # seconds that a broker may take nothing
@@ -288,12 +295,10 @@ class _Pace:
             self.link.read(0.01)
 
 
-SESSION_SECONDS = (
-    600  # seconds that the broker keeps messages for us while the connection is broken
-)
-RECORDING_FLUSH_SECONDS = (
-    0.2  # seconds without a message after which the file is brought up to date
-)
+# --- recording -----------------------------------------------------------------------------------
+
+SESSION_SECONDS = 600  # for which the broker keeps messages while the connection is broken
+RECORDING_FLUSH_SECONDS = 0.2  # without a message, after which the file is brought up to date
 
 
 class Recorded(NamedTuple):

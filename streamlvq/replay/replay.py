@@ -1,4 +1,4 @@
-"""From a log to the events of a monitor."""
+"""`replay`: a recorded log through the decoder and a monitor, and what is learnt about the log."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from streamlvq.payloads import Decoder, encode_decisions, group_of
 from streamlvq.replay.report import Report, make_report
 from streamlvq.replay.statistics import Statistics
 from streamlvq.text import number, percent, suggestion
+
+# --- from a log to events ------------------------------------------------------------------------
 
 
 class LogBatch(NamedTuple):
@@ -135,6 +137,8 @@ def head(readings: Readings, count: int) -> Readings:
     """The first ones."""
     return readings.select(slice(0, count))
 
+
+# --- what a log looks like -----------------------------------------------------------------------
 
 INSPECTED_READINGS = 1000  # readings that are looked at closely
 MIN_RISES = 10  # that make a clock or a counter of what never falls
@@ -247,6 +251,9 @@ def _rising(rows: Rows, devices: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
         rises >= max(MIN_RISES, len(steps) / 10)
     )
     return rising
+
+
+# --- the replay ----------------------------------------------------------------------------------
 
 
 def replay(

@@ -1,4 +1,4 @@
-"""The result of a replay as numbers: what JSON holds and pages and summaries are made of."""
+"""Report of a replay: its numbers, which JSON and pages are made of, and its summary as text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from streamlvq.events import Hint, label_text
 from streamlvq.replay import statistics as at
 from streamlvq.replay.statistics import MAX_LABELS, Statistics, share
 from streamlvq.text import aligned, entry, number, percent, plural
+
+# --- the report ----------------------------------------------------------------------------------
 
 OTHER_CLASSES = "(others)"
 
@@ -336,6 +338,8 @@ def _most(counts: Any, names: Sequence[str]) -> list[str | None]:
     some = counts.any(axis=1).tolist()
     return [names[k] if any_ else None for k, any_ in zip(best.tolist(), some, strict=True)]
 
+
+# --- summary as text -----------------------------------------------------------------------------
 
 MAX_MATRIX_CLASSES = 12  # more classes than this make a matrix that no terminal shows
 SUMMARY_DEVICES = 8

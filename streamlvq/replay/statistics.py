@@ -1,4 +1,4 @@
-"""Numbers for names, in the order in which they appear."""
+"""Statistics of a replay: counts by class and device, calibration and time, batch by batch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from streamlvq.arrays import Bools, Floats, Ints, Label
 from streamlvq.events import Decisions, Hint, LateLabel, Refused
 from streamlvq.metrics import AccuracyRejectCurve
 from streamlvq.monitor.memory import LabelMatcher
+
+# --- numbers for names ---------------------------------------------------------------------------
 
 
 class IndexMap(dict[Hashable, int]):
@@ -51,6 +53,9 @@ class IndexMap(dict[Hashable, int]):
     def numbers(self, names: Sequence[Hashable]) -> Ints:
         """The number of each."""
         return np.fromiter(map(self.__getitem__, names), np.int64, len(names))
+
+
+# --- counts over time ----------------------------------------------------------------------------
 
 
 class TimeBins:
@@ -168,6 +173,8 @@ class TimeBins:
         used = self._used(track)
         return self._first[used].copy(), self._last[used].copy()
 
+
+# --- statistics ----------------------------------------------------------------------------------
 
 Number = TypeVar("Number", int, Ints)
 

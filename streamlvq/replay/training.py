@@ -1,4 +1,4 @@
-"""Train: a first snapshot from a labelled log."""
+"""`train`: a first snapshot from a labelled log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unwrapping: from pipelines and wrappers inwards to the model that learns."""
+"""`ClassifierWrapper`, the base of all wrappers, and how to reach the model inside them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from streamlvq.estimator import (
 )
 from streamlvq.models.base import LVQClassifier
 from streamlvq.records import Explanation
+
+# --- unwrapping ----------------------------------------------------------------------------------
 
 # River wrappers that train copies of the given model, which itself never learns.
 _COPYING = frozenset({"OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier"})
@@ -75,6 +77,11 @@ def observe(estimator: Any, x: Reading, keywords: dict[str, Any]) -> None:
     if estimator is not None:
         estimator.observe_one(x, **keywords)
 
+
+# --- keywords that a method accepts --------------------------------------------------------------
+#
+# Streams may carry more than features and a label: a device, a time, a weight. River's pipelines
+# pass such a keyword to the steps whose methods name it, and wrappers do the same.
 
 Names = frozenset[str] | None  # None: any
 
@@ -131,6 +138,8 @@ def _parts(estimator: Any, method: str) -> list[Any]:
     return []
 
 
+# --- probabilities of the wrapped classifier -----------------------------------------------------
+
 LabelProbabilities = tuple[Sequence[Any], Floats]  # labels and their probabilities
 ProbabilityGetter = Callable[
     [Any, Sequence[Any], Reading, dict[str, Any]], LabelProbabilities | None
@@ -166,6 +175,8 @@ def dictionary_probabilities(
     return labels, np.array([probabilities.get(label, 0.0) for label in labels], np.float64)
 
 
+# --- methods that depend on the wrapped classifier -----------------------------------------------
+
 F = TypeVar("F", bound=Callable[..., Any])
 Candidates = Callable[[Any], Iterator[Any]]
 
@@ -198,6 +209,8 @@ def if_wrapped(method: F) -> F:
     """Provide a method only if the wrapped classifier itself has it."""
     return cast(F, _ConditionalMethod(method, lambda classifier: iter((classifier,))))
 
+
+# --- the base of all wrappers --------------------------------------------------------------------
 
 METHODS = ("learn_one", "observe_one", "predict_one", "predict_proba_one")
 

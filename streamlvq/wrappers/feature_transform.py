@@ -1,4 +1,4 @@
-"""Monotone functions with their domains and inverses."""
+"""`FeatureTransform`: monotone functions of features, such as logarithms, before a classifier."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from streamlvq.wrappers.time_integrator import Time
 if TYPE_CHECKING:
     import pandas as pd
 
+
+# --- monotone functions --------------------------------------------------------------------------
 
 Ufunc = Callable[[Floats], Any]
 
@@ -125,6 +127,9 @@ MONOTONE = {
         ),
     )
 }
+
+
+# --- transforms of readings ----------------------------------------------------------------------
 
 
 class Transform:
@@ -278,6 +283,9 @@ class Transform:
         except (TypeError, ValueError, OverflowError):  # None or not a number: take the slow path
             numbers = array("d", [to_number(name, x[name]) for name in names])
         return names, numbers
+
+
+# --- the wrapper ---------------------------------------------------------------------------------
 
 
 class FeatureTransform(ClassifierWrapper):

@@ -1,4 +1,4 @@
-"""`Rejector`, the base of the rejectors."""
+"""Rejectors: `RelSimRejector`, `ProbabilityRejector`, and their base class `Rejector`."""
 
 from __future__ import annotations
 
@@ -332,6 +332,9 @@ def no_model(label: Label | None, threshold: float, probabilities: dict[Label, f
         runner_up_distance=None,
         probabilities=probabilities,
     )
+
+
+# --- rejectors -----------------------------------------------------------------------------------
 
 
 @documented_rejector

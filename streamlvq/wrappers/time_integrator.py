@@ -1,4 +1,4 @@
-"""Windows of past readings, one per device."""
+"""`TimeIntegrator`: decisions on the last readings of a device, and the windows it keeps."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from streamlvq.wrappers.base import (
     probability_getter,
     unwrap,
 )
+
+# --- windows of devices --------------------------------------------------------------------------
 
 Time = Any  # a number, or a datetime together with a timedelta as `max_gap`
 
@@ -315,6 +317,8 @@ def _from_plain(t: Any) -> Time:
         f"got {str(t)[:80]!r}"
     )
 
+
+# --- the wrapper ---------------------------------------------------------------------------------
 
 _NO_PAST: Floats = np.zeros((1, 1))
 _NO_KEYWORDS: frozenset[str] = frozenset()

@@ -223,11 +223,11 @@ def test_what_cannot_be_fused_is_said_once(snapshots: dict[str, Snapshot]) -> No
 def test_what_an_author_wrote_is_there_after_a_restart(
     tmp_path: Path, snapshots: dict[str, Snapshot]
 ) -> None:
-    author = EnvelopeWriter(config(), tmp_path)
-    assert author.kept() == {}
-    assert author.last("a") is None
-    first = author.write("a", snapshots["a"].to_bytes(), 5.0)
-    second = author.write("a", b"later", 6.0)
+    writer = EnvelopeWriter(config(), tmp_path)
+    assert writer.kept() == {}
+    assert writer.last("a") is None
+    first = writer.write("a", snapshots["a"].to_bytes(), 5.0)
+    second = writer.write("a", b"later", 6.0)
     again = EnvelopeWriter(config(), tmp_path)
     assert again.kept() == {"a": second}
     last = again.last("a")
@@ -244,40 +244,40 @@ def test_what_an_author_wrote_is_there_after_a_restart(
 
 
 def test_an_author_knows_what_is_his(tmp_path: Path) -> None:
-    author = EnvelopeWriter(config(), tmp_path)
-    first = author.write("a", b"1", 5.0)
-    author.write("a", b"2", 5.0)
-    assert author.is_ours(first, None)
-    assert author.is_ours(author.kept()["a"], None)
-    number = parse_envelope(author.kept()["a"], limit=10**6).header.number
+    writer = EnvelopeWriter(config(), tmp_path)
+    first = writer.write("a", b"1", 5.0)
+    writer.write("a", b"2", 5.0)
+    assert writer.is_ours(first, None)
+    assert writer.is_ours(writer.kept()["a"], None)
+    number = parse_envelope(writer.kept()["a"], limit=10**6).header.number
     later = Header(FLEET, "a", "snapshot", number[0] + 1, 1, 5.0)
-    assert not author.is_ours(seal(b"x", later, None), None)
-    assert not author.is_ours(seal(b"x", Header(FLEET, "b", "snapshot", 1, 1, 5.0), None), None)
-    assert not author.is_ours(b"rubbish", None)
+    assert not writer.is_ours(seal(b"x", later, None), None)
+    assert not writer.is_ours(seal(b"x", Header(FLEET, "b", "snapshot", 1, 1, 5.0), None), None)
+    assert not writer.is_ours(b"rubbish", None)
 
 
 def test_nothing_is_sent_that_nobody_would_look_at(tmp_path: Path) -> None:
-    author = EnvelopeWriter(config(max_snapshot_bytes=1024), tmp_path)
+    writer = EnvelopeWriter(config(max_snapshot_bytes=1024), tmp_path)
     with pytest.raises(TooLargeError, match=r"expected at most fleet.max_snapshot_bytes \(1024\)"):
-        author.write("a", bytes(1024), 5.0)
-    assert author.kept() == {}
+        writer.write("a", bytes(1024), 5.0)
+    assert writer.kept() == {}
 
 
 def test_damaged_files_cost_only_themselves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    author = EnvelopeWriter(config(role="hub"), tmp_path)
-    author.write("x", b"1", 5.0)
-    author.write("y", b"2", 5.0)
-    author._path("x").write_bytes(b"torn")
+    writer = EnvelopeWriter(config(role="hub"), tmp_path)
+    writer.write("x", b"1", 5.0)
+    writer.write("y", b"2", 5.0)
+    writer._path("x").write_bytes(b"torn")
     with caplog.at_level("WARNING", "streamlvq"):
         assert EnvelopeWriter(config(role="hub"), tmp_path).kept().keys() == {"y"}
     assert "is of no use" in caplog.text
     assert EnvelopeWriter(config(role="hub", name="other"), tmp_path).kept() == {}
 
 
-def trust_of(author: EnvelopeWriter) -> TrustedKeys | None:
-    return load_trusted_keys(author.section, author.name, author.key)
+def trust_of(writer: EnvelopeWriter) -> TrustedKeys | None:
+    return load_trusted_keys(writer.section, writer.name, writer.key)
 
 
 def test_keys_must_belong_together(tmp_path: Path) -> None:
@@ -285,9 +285,9 @@ def test_keys_must_belong_together(tmp_path: Path) -> None:
     key.save(tmp_path / "a.key")
     keys = {"key_file": str(tmp_path / "a.key"), "trust": str(tmp_path / "trust")}
     TrustedKeys({"b": other.public}, tmp_path / "trust").save()
-    author = EnvelopeWriter(config(**keys), tmp_path)
+    writer = EnvelopeWriter(config(**keys), tmp_path)
     assert trust_of(EnvelopeWriter(config(), tmp_path)) is None
-    trust = trust_of(author)
+    trust = trust_of(writer)
     assert trust is not None
     assert dict(trust) == {"b": other.public, "a": key.public}
 
@@ -296,15 +296,15 @@ def test_keys_must_belong_together(tmp_path: Path) -> None:
         trust_of(EnvelopeWriter(member_of, tmp_path))
     TrustedKeys({"a": other.public}, tmp_path / "trust").save()
     with pytest.raises(TrustError, match=r"fleet.key_file: expected the key that .* has for 'a'"):
-        trust_of(author)
+        trust_of(writer)
 
 
 def test_envelopes_are_signed(tmp_path: Path) -> None:
     PrivateKey.new().save(tmp_path / "a.key")
     TrustedKeys(path=tmp_path / "trust").save()
     signed = config(key_file=str(tmp_path / "a.key"), trust=str(tmp_path / "trust"))
-    author = EnvelopeWriter(signed, tmp_path)
-    parse_envelope(author.write("a", b"1", 5.0), limit=10**6).check(trust_of(author))
+    writer = EnvelopeWriter(signed, tmp_path)
+    parse_envelope(writer.write("a", b"1", 5.0), limit=10**6).check(trust_of(writer))
 
 
 # --- what is counted -----------------------------------------------------------------------------
@@ -312,15 +312,15 @@ def test_envelopes_are_signed(tmp_path: Path) -> None:
 
 def test_figures_are_shown_and_said() -> None:
     registry = CollectorRegistry()
-    figures = FleetMetrics(registry, "ovens", "a", "peer")
+    metrics = FleetMetrics(registry, "ovens", "a", "peer")
     assert "streamlvq_fleet_members 0.0" in exposition(registry)
-    figures.created = {"b": time.time() - 10, "a": time.time() + 5}
-    figures.count("new", None)
-    figures.count("refused", "replayed")
-    figures.count("refused", "replayed")
-    figures.standing = {"local": 0.5, "fused": 0.75, "labels": 40}
-    figures.serving, figures.fused_at = "fused", time.monotonic()
-    figures.fusion = FusionResult((("a", b""), ("b", b"")), {}, seconds=0.25)
+    metrics.created = {"b": time.time() - 10, "a": time.time() + 5}
+    metrics.count("new", None)
+    metrics.count("refused", "replayed")
+    metrics.count("refused", "replayed")
+    metrics.standing = {"local": 0.5, "fused": 0.75, "labels": 40}
+    metrics.serving, metrics.fused_at = "fused", time.monotonic()
+    metrics.fusion = FusionResult((("a", b""), ("b", b"")), {}, seconds=0.25)
     text = exposition(registry)
     for line in (
         "streamlvq_fleet_members 2.0",
@@ -332,12 +332,12 @@ def test_figures_are_shown_and_said() -> None:
         "streamlvq_fleet_fusion_seconds 0.25",
     ):
         assert line in text.splitlines()
-    figures.problems["fusion"] = "no"
-    record = figures.record()
+    metrics.problems["fusion"] = "no"
+    record = metrics.record()
     assert record.members == {"a": 0.0, "b": 10.0}
     assert record.fused == ["a", "b"]
     assert record.refused == {"replayed": 2}
-    assert record.trouble == figures.problem() == "no"
+    assert record.trouble == metrics.problem() == "no"
     message = StatusWriter(Config()).message("online", RoleStatus(fleet=record))
     assert message is not None
     said = msgspec.json.decode(message.payload)["fleet"]
@@ -351,10 +351,10 @@ def test_daemons_without_a_fleet_say_nothing_of_it() -> None:
 
 
 def test_trouble_with_the_fleet_is_bad_health() -> None:
-    vitals = Health(Config().health, starting=False, connected=True)
-    assert vitals.problems() == []
-    vitals.fleet = "the fleet cannot be fused: no"
-    assert vitals.problems() == ["fleet: the fleet cannot be fused: no"]
+    health = Health(Config().health, starting=False, connected=True)
+    assert health.problems() == []
+    health.fleet = "the fleet cannot be fused: no"
+    assert health.problems() == ["fleet: the fleet cannot be fused: no"]
 
 
 # --- a node, without a process -------------------------------------------------------------------
@@ -863,12 +863,12 @@ def test_no_broker_can_serve_a_model(received: float, snapshots: dict[str, Snaps
     assert processor.monitor.serving("") is not None
 
 
-# --- greeting ------------------------------------------------------------------------------------
+# --- sessions ------------------------------------------------------------------------------------
 
 
 def test_brokers_are_told_again_only_if_need_be() -> None:
-    broker = memory("greeting")
-    link = make_link(config(broker="greeting"), subscriptions(config(broker="greeting")))
+    broker = memory("sessions")
+    link = make_link(config(broker="sessions"), subscriptions(config(broker="sessions")))
     tracker = SessionTracker()
     assert tracker.observe(link) is None
     link.read(0.0)

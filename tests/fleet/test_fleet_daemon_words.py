@@ -57,24 +57,24 @@ def standing(decides: str, local: float | None, fused: float | None, labels: int
 def test_who_decides_is_said_when_it_changes_and_only_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    figures = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
-    deciding = ServingReporter(figures, "better")
-    deciding.start(standing("local", None, None, 0))
-    deciding.report(standing("local", None, None, 0), has_model=False)
-    assert (said(caplog), figures.take_news()) == ([], False)
-    deciding.model_changed()
-    deciding.report(standing("fused", None, None, 0), has_model=True)
-    assert (figures.take_news(), figures.take_news()) == (True, False)
+    metrics = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
+    reporter = ServingReporter(metrics, "better")
+    reporter.start(standing("local", None, None, 0))
+    reporter.report(standing("local", None, None, 0), has_model=False)
+    assert (said(caplog), metrics.take_news()) == ([], False)
+    reporter.model_changed()
+    reporter.report(standing("fused", None, None, 0), has_model=True)
+    assert (metrics.take_news(), metrics.take_news()) == (True, False)
     for k in range(20):
-        deciding.report(standing("fused", 0.9, 0.9, k), has_model=True)
-    deciding.report(standing("local", 0.98, 0.91, 143), has_model=True)
-    deciding.report(standing("local", 0.99, 0.90, 144), has_model=True)
-    deciding.report(standing("fused", 0.969, 0.961, 400), has_model=True)
-    assert (figures.serving, figures.standing["labels"]) == ("fused", 400)
-    deciding.model_changed()
-    deciding.report(standing("fused", None, None, 0), has_model=True)
-    deciding.model_changed()
-    deciding.report(standing("local", None, None, 0), has_model=False)
+        reporter.report(standing("fused", 0.9, 0.9, k), has_model=True)
+    reporter.report(standing("local", 0.98, 0.91, 143), has_model=True)
+    reporter.report(standing("local", 0.99, 0.90, 144), has_model=True)
+    reporter.report(standing("fused", 0.969, 0.961, 400), has_model=True)
+    assert (metrics.serving, metrics.standing["labels"]) == ("fused", 400)
+    reporter.model_changed()
+    reporter.report(standing("fused", None, None, 0), has_model=True)
+    reporter.model_changed()
+    reporter.report(standing("local", None, None, 0), has_model=False)
     assert said(caplog) == [
         "the fleet decides from now on",
         "the local model decides again: 0.98 against 0.91 of the last 143 labels",
@@ -210,22 +210,22 @@ def test_who_is_not_in_its_own_file_is_warned(
     own, other = PrivateKey.new(), PrivateKey.new()
     own.save(tmp_path / "a.key")
     wanted = config(**keys_of(tmp_path, b=other))
-    author = EnvelopeWriter(wanted, tmp_path)
-    trust = load_trusted_keys(author.section, author.name, author.key)
+    writer = EnvelopeWriter(wanted, tmp_path)
+    trust = load_trusted_keys(writer.section, writer.name, writer.key)
     assert (
         f"has no key of 'a': nodes that have the same file do not believe us; add ours with "
         f"`streamlvq keys trust {tmp_path / 'trust'} a {own.public}`" in caplog.text
     )
-    assert introduction(author.section, "a", trust) == (
+    assert introduction(writer.section, "a", trust) == (
         "fleet 'ovens': peer 'a', believes 2 trusted keys, its own among them"
     )
     caplog.clear()
     keys_of(tmp_path, a=own, b=other)
-    load_trusted_keys(author.section, author.name, author.key)
+    load_trusted_keys(writer.section, writer.name, writer.key)
     assert caplog.text == ""
     keys_of(tmp_path, a=other)
     with pytest.raises(TrustError, match=rf"trust a {own.public.replace('+', '.')} --replace`"):
-        load_trusted_keys(author.section, author.name, author.key)
+        load_trusted_keys(writer.section, writer.name, writer.key)
 
 
 def test_what_has_changed_among_keys() -> None:
@@ -276,21 +276,21 @@ def test_after_a_change_of_key_the_newest_is_published_again(
 def test_news_are_said_at_once(tmp_path: Path) -> None:
     broker = memory("news")
     wanted = config(tmp_path, broker="news")
-    vitals = Health(wanted.health)
-    figures = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
-    role = Silent(RoleStatus(fleet=figures.record()))
-    connection = BrokerSession(wanted, role, vitals, ServiceMetrics(vitals, 10))
+    health = Health(wanted.health)
+    metrics = FleetMetrics(CollectorRegistry(), "ovens", "a", "peer")
+    role = Silent(RoleStatus(fleet=metrics.record()))
+    session = BrokerSession(wanted, role, health, ServiceMetrics(health, 10))
 
     def count() -> int:
         return sum(message.topic.endswith("/status") for message in broker.published)
 
-    connection.link.read(0.0)
-    connection.tend(100.0)
+    session.link.read(0.0)
+    session.tend(100.0)
     first = count()
-    connection.tend(101.0)
+    session.tend(101.0)
     assert count() == first
-    connection.publish_status_soon()
-    connection.tend(101.1)
+    session.publish_status_soon()
+    session.tend(101.1)
     assert count() == first + 1
-    connection.tend(102.0)
+    session.tend(102.0)
     assert count() == first + 1

@@ -107,10 +107,10 @@ def test_numbers_rise_by_epoch_first(world: World) -> None:
     roster, payload = open_roster(world, None), world.payloads["camera 1"]
 
     def status(epoch: int, sequence: int) -> str:
-        taken = roster.accept(
+        receipt = roster.accept(
             *world.sealed("camera 1", payload, epoch=epoch, sequence=sequence), NOW
         )
-        return taken.reason or taken.status
+        return receipt.reason or receipt.status
 
     assert status(2, 5) == "new"
     assert status(2, 4) == "replayed"
@@ -124,8 +124,8 @@ def test_numbers_rise_by_epoch_first(world: World) -> None:
 def test_numbers_are_each_nodes_own(world: World) -> None:
     roster = open_roster(world, None)
     for node, epoch in (("camera 1", 9), ("camera 2", 1)):
-        taken = roster.accept(*world.sealed(node, world.payloads[node], epoch=epoch), NOW)
-        assert taken.status == "new"
+        receipt = roster.accept(*world.sealed(node, world.payloads[node], epoch=epoch), NOW)
+        assert receipt.status == "new"
 
 
 def test_two_machines_with_one_name_are_told_apart(world: World) -> None:
@@ -133,9 +133,9 @@ def test_two_machines_with_one_name_are_told_apart(world: World) -> None:
     first = world.sealed("camera 1", payload, sequence=50)
     second = world.sealed("camera 1", payload, sequence=50, created=NOW - 9)
     assert roster.accept(*first, NOW).status == "new"
-    taken = roster.accept(*second, NOW)
-    assert taken.reason == "replayed"
-    assert "do two nodes have the same name and state?" in taken.text
+    receipt = roster.accept(*second, NOW)
+    assert receipt.reason == "replayed"
+    assert "do two nodes have the same name and state?" in receipt.text
 
 
 def test_who_is_silent_fades_out_but_is_remembered(world: World, tmp_path: Path) -> None:
@@ -158,20 +158,23 @@ def test_who_is_silent_fades_out_but_is_remembered(world: World, tmp_path: Path)
 def test_what_is_old_or_not_yet_is_refused(world: World) -> None:
     roster = open_roster(world, None)
     envelope = world.genuine("camera 1")
-    taken = roster.accept(*envelope, NOW + MAX_AGE + 1)
-    assert (taken.reason, taken.text) == ("old", "expected an age of at most 3600 s, got 3601 s")
-    taken = roster.accept(*envelope, NOW - 301)
-    assert taken.reason == "future"
-    assert "look at the clock of 'camera 1', or at ours" in taken.text
+    receipt = roster.accept(*envelope, NOW + MAX_AGE + 1)
+    assert (receipt.reason, receipt.text) == (
+        "old",
+        "expected an age of at most 3600 s, got 3601 s",
+    )
+    receipt = roster.accept(*envelope, NOW - 301)
+    assert receipt.reason == "future"
+    assert "look at the clock of 'camera 1', or at ours" in receipt.text
     assert roster.accept(*envelope, NOW - 299).status == "new"
 
 
 def test_no_epoch_locks_a_name_for_ever(world: World, tmp_path: Path) -> None:
     roster = open_roster(world, tmp_path)
     far = world.sealed("camera 1", world.payloads["camera 1"], epoch=2**63 - 1)
-    taken = roster.accept(*far, NOW)
-    assert (taken.status, taken.reason) == ("refused", "future")
-    assert "expected an epoch that has come" in taken.text
+    receipt = roster.accept(*far, NOW)
+    assert (receipt.status, receipt.reason) == ("refused", "future")
+    assert "expected an epoch that has come" in receipt.text
     assert roster.accept(*world.genuine("camera 1"), NOW).status == "new"
 
 
@@ -297,16 +300,16 @@ def test_a_small_snapshot_cannot_ask_for_much_memory(world: World) -> None:
     roster = open_roster(world, None)
     begin = time.process_time()
     for _ in range(20):
-        taken = roster.accept(*forgeries.asks_for_memory(world), NOW)
-        assert "expected a model of at most" in taken.text
+        receipt = roster.accept(*forgeries.asks_for_memory(world), NOW)
+        assert "expected a model of at most" in receipt.text
     assert time.process_time() - begin < 1.0
 
 
 def test_a_snapshot_may_ask_for_what_is_allowed(world: World) -> None:
-    """The same model passes or not by the room alone."""
+    """The same model passes or not by `max_numbers` alone."""
     envelope = world.genuine("camera 1")
-    assert open_roster(world, None, room=500).accept(*envelope, NOW).reason == "values"
-    assert open_roster(world, None, room=50_000).accept(*envelope, NOW).status == "new"
+    assert open_roster(world, None, max_numbers=500).accept(*envelope, NOW).reason == "values"
+    assert open_roster(world, None, max_numbers=50_000).accept(*envelope, NOW).status == "new"
 
 
 # --- lies ----------------------------------------------------------------------------------------
@@ -461,8 +464,8 @@ def test_what_cannot_be_remembered_is_not_accepted(world: World, tmp_path: Path)
     blocked.write_text("a file in the way")
     roster = open_roster(world, blocked)
     envelope = world.genuine("camera 1")
-    taken = roster.accept(*envelope, NOW)
-    assert (taken.status, taken.reason) == ("refused", "unsaved")
+    receipt = roster.accept(*envelope, NOW)
+    assert (receipt.status, receipt.reason) == ("refused", "unsaved")
     assert roster.members(NOW) == {}
     blocked.unlink()
     assert roster.accept(*envelope, NOW).status == "new"
@@ -482,12 +485,12 @@ def test_who_leaves_while_the_disk_is_full_stays(world: World, tmp_path: Path) -
 
 
 def test_names_that_are_alike_have_files_of_their_own(tmp_path: Path) -> None:
-    shelf = EnvelopeStore(tmp_path, FLEET, "snapshot", LIMIT)
+    store = EnvelopeStore(tmp_path, FLEET, "snapshot", LIMIT)
     nodes = ["a b", "a_b", "a/b", "../a", "A b", "ü" * 120, "ü" * 119 + "x", "."]
-    paths = {shelf.path(node).name.lower() for node in nodes}
+    paths = {store.path(node).name.lower() for node in nodes}
     assert len(paths) == len(nodes)
-    assert all(shelf.path(node).parent == tmp_path for node in nodes)
-    assert EnvelopeStore(tmp_path, "other", "snapshot", LIMIT).path("a") != shelf.path("a")
+    assert all(store.path(node).parent == tmp_path for node in nodes)
+    assert EnvelopeStore(tmp_path, "other", "snapshot", LIMIT).path("a") != store.path("a")
 
 
 def test_the_name_of_the_fleet_is_checked(world: World) -> None:

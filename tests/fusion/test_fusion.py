@@ -351,7 +351,7 @@ def test_shifts_by_least_squares(seed: int) -> None:
 
 
 def test_honest_nodes_are_all_believed() -> None:
-    """Resistance against liars costs nothing where there are none."""
+    """Resistance against byzantine nodes costs nothing where there are none."""
     world = World.of(1, classes=4)
     nodes = fleet(MODELS["GLVQ"], world, 6, 200, shift=np.arange(6.0)[:, None])
     tables = table_of(nodes)

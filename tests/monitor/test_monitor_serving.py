@@ -511,8 +511,8 @@ def test_devices_are_forgotten_in_the_same_order(integrator: str) -> None:
     monitor.serve("", other())
     say(monitor, stream(30, seed=1))
     assert monitor.devices == 3
-    local = monitor.models()[""]._windows._places
-    assert list(monitor._groups[""].served.pipeline.integrator._windows._places) == list(local)
+    local = monitor.models()[""]._windows._slots
+    assert list(monitor._groups[""].served.pipeline.integrator._windows._slots) == list(local)
 
 
 # --- versions -------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from streamlvq.service.systemd import Signals
 from streamlvq_connectors.memory import MemoryLink, MemorySession
 from support.brokers import free_port
 from support.daemons import until
-from support.service_doubles import Silent, counted, decisions, exposition, instruments
+from support.service_doubles import Silent, counted, decisions, exposition, service_metrics
 
 # --- defects after the journal, before the acknowledgement -------------------------------------
 
@@ -57,7 +57,7 @@ def test_a_name_that_cannot_be_encoded_costs_nothing_else() -> None:
     config = Config(
         decisions=DecisionsSection(topic="d/{device}"), status=StatusSection(home_assistant="ha")
     )
-    measured = instruments()
+    measured = service_metrics()
     publisher = Publisher(config, measured)
     publisher.messages(BatchResult([decisions([HALF])]), [])
     sent = publisher.messages(BatchResult([decisions(["p1"])]), [])
@@ -74,7 +74,7 @@ def test_a_defect_costs_the_part_that_has_it(
         decisions=DecisionsSection(topic="d/{device}", file=str(tmp_path / "out.jsonl")),
         status=StatusSection(home_assistant="ha"),
     )
-    measured = instruments()
+    measured = service_metrics()
     publisher = Publisher(config, measured)
     broken = {publisher.discovery: "_messages", publisher.file: "write"}
     for part, name in broken.items():
@@ -97,7 +97,7 @@ def test_different_halves_stay_different() -> None:
 
 
 def test_one_odd_name_does_not_take_the_metrics_away() -> None:
-    measured = instruments()
+    measured = service_metrics()
     measured.count_decisions(decisions([HALF, "p1", "p1"]))
     server = HealthServer("127.0.0.1", 0, measured.registry, Health(HealthSection()))
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
@@ -293,7 +293,7 @@ def test_the_file_is_written_when_something_changes_and_stays_small(tmp_path: Pa
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
     monkeypatch.setattr("streamlvq.service.health.REQUEST_SECONDS", 1.0)
-    running = HealthServer("127.0.0.1", 0, instruments().registry, Health(HealthSection()))
+    running = HealthServer("127.0.0.1", 0, service_metrics().registry, Health(HealthSection()))
     yield running
     running.close()
 
@@ -407,7 +407,7 @@ def test_what_the_folder_holds_is_not_for_everybody(tmp_path: Path) -> None:
 
 
 def connect(config: Config) -> BrokerSession:
-    return BrokerSession(config, Silent(), Health(config.health), instruments())
+    return BrokerSession(config, Silent(), Health(config.health), service_metrics())
 
 
 def test_subscriptions_are_never_half_written(

@@ -70,8 +70,8 @@ from support.service_doubles import (
     counted,
     decisions,
     exposition,
-    instruments,
     parse,
+    service_metrics,
 )
 
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
@@ -81,7 +81,7 @@ steady = settings(derandomize=True, max_examples=60, deadline=None, database=Non
 
 
 def test_metrics_refuse_names_that_are_taken() -> None:
-    measured = instruments()
+    measured = service_metrics()
     for name in ("readings_total", "models", "decisions_total"):
         with pytest.raises(ValueError, match="Duplicated"):
             measured.gauge(name, "Taken.", lambda: 1.0)
@@ -90,7 +90,7 @@ def test_metrics_refuse_names_that_are_taken() -> None:
 @steady
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.integers(1, 100), max_size=20))
 def test_devices_of_any_name_have_counters(counts: dict[str, int]) -> None:
-    measured = instruments()
+    measured = service_metrics()
     for device, count in counts.items():
         measured.count_decisions(decisions([device] * count))
     text = exposition(measured.registry)
@@ -110,7 +110,7 @@ def _strange_lines(text: str) -> bool:
 @steady
 @given(st.lists(st.floats(0, 10)))
 def test_histograms_count_like_a_loop(values: list[float]) -> None:
-    measured = instruments()
+    measured = service_metrics()
     for value in values:
         measured.latency.observe(value)
     read, name = parse(exposition(measured.registry)), "streamlvq_step_seconds"
@@ -123,11 +123,11 @@ def test_histograms_count_like_a_loop(values: list[float]) -> None:
 
 
 def test_nothing_says_when_counters_were_made() -> None:
-    assert "_created" not in exposition(instruments().registry)
+    assert "_created" not in exposition(service_metrics().registry)
 
 
 def test_the_meaning_of_every_metric_stands_by_itself(tmp_path: Path) -> None:
-    measured = instruments()
+    measured = service_metrics()
     config = Config(state=StateSection(folder=str(tmp_path)))
     StateStore(config, Health(HealthSection()), measured).close()
     measured.watch_link(dict)
@@ -153,7 +153,7 @@ def test_the_status_is_as_described() -> None:
 
 
 def test_devices_beyond_the_limit_share_a_counter() -> None:
-    measured = instruments(max_devices=3)
+    measured = service_metrics(max_devices=3)
     measured.count_decisions(decisions([f"d{i % 10}" for i in range(100)], ["outlier"] * 100))
     read = parse(exposition(measured.registry))
     own = {dict(labels)["device"]: v for (n, labels), v in read.items() if "device_readings" in n}
@@ -167,7 +167,7 @@ def test_devices_beyond_the_limit_share_a_counter() -> None:
 
 
 def test_metrics_can_be_read_while_they_change() -> None:
-    measured = instruments(max_devices=10**6)
+    measured = service_metrics(max_devices=10**6)
     stop = threading.Event()
 
     def read() -> None:
@@ -201,14 +201,14 @@ def healthy() -> Health:
 
 def test_health_names_every_reason() -> None:
     assert healthy().problems(100.0) == []
-    vitals = healthy()
-    vitals.beat = 110.5
-    assert vitals.problems(110.5) == ["silence: no reading for 10 s"]
-    vitals.reading = 105.0
-    assert vitals.problems(110.5) == []
-    vitals.connected, vitals.link_error = False, "connection refused"
-    vitals.journal, vitals.snapshot, vitals.file = "full", "read-only", "gone"
-    assert vitals.problems(110.5) == [
+    health = healthy()
+    health.beat = 110.5
+    assert health.problems(110.5) == ["silence: no reading for 10 s"]
+    health.reading = 105.0
+    assert health.problems(110.5) == []
+    health.connected, health.link_error = False, "connection refused"
+    health.journal, health.snapshot, health.file = "full", "read-only", "gone"
+    assert health.problems(110.5) == [
         "journal: full",
         "file: gone",
         "not connected: connection refused",
@@ -217,19 +217,19 @@ def test_health_names_every_reason() -> None:
 
 
 def test_an_old_snapshot_matters_only_if_something_changed() -> None:
-    vitals = healthy()
-    vitals.reading = vitals.beat = 125.0
-    assert vitals.problems(125.0) == []
-    vitals.unsaved = True
-    assert vitals.problems(125.0) == ["snapshot: the last one is 25 s old"]
+    health = healthy()
+    health.reading = health.beat = 125.0
+    assert health.problems(125.0) == []
+    health.unsaved = True
+    assert health.problems(125.0) == ["snapshot: the last one is 25 s old"]
 
 
 def test_health_sees_a_loop_that_hangs_and_one_that_starts() -> None:
-    vitals = healthy()
-    vitals.reading = 140.0
-    assert vitals.problems(140.0) == ["stuck: the loop has not come round for 40 s"]
-    vitals.starting = True
-    assert vitals.problems(140.0) == ["starting: the state is being restored"]
+    health = healthy()
+    health.reading = 140.0
+    assert health.problems(140.0) == ["stuck: the loop has not come round for 40 s"]
+    health.starting = True
+    assert health.problems(140.0) == ["starting: the state is being restored"]
 
 
 def fetch(url: str) -> tuple[int, str, bytes]:
@@ -242,10 +242,10 @@ def fetch(url: str) -> tuple[int, str, bytes]:
 
 @pytest.fixture
 def server() -> Iterator[HealthServer]:
-    vitals = healthy()
-    vitals.limits = HealthSection(silence_seconds=1e6)
-    vitals.beat = vitals.started = time.monotonic()
-    running = HealthServer("127.0.0.1", 0, instruments().registry, vitals)
+    health = healthy()
+    health.limits = HealthSection(silence_seconds=1e6)
+    health.beat = health.started = time.monotonic()
+    running = HealthServer("127.0.0.1", 0, service_metrics().registry, health)
     yield running
     running.close()
 
@@ -411,7 +411,7 @@ def test_the_number_of_kinds_is_limited() -> None:
 def test_an_old_complaint_does_not_hide_a_new_one() -> None:
     stream = io.StringIO()
     logs.set_up(LoggingSection(), stream)
-    publisher = Publisher(Config(), instruments())
+    publisher = Publisher(Config(), service_metrics())
     messages = [Message("sensors/p/readings", b"", 1.0)]
     texts = [("value", f"x{i}: expected a finite number, got {i}", "finite") for i in range(50)]
     texts += [("value", "x: expected a smaller number, got 1e300", "smaller")]
@@ -430,7 +430,7 @@ def test_an_old_complaint_does_not_hide_a_new_one() -> None:
 def test_labels_that_nothing_waits_for_do_not_flood_the_log() -> None:
     stream = io.StringIO()
     logs.set_up(LoggingSection(), stream).filters.clear()
-    measured = instruments()
+    measured = service_metrics()
     publisher = Publisher(Config(), measured)
     strangers = [Refused(0, "label", f"no reading {n} waits for it") for n in range(1000)]
     sent = publisher.messages(BatchResult(refused=strangers), [Message("l/p", b"{}", 1.0)])
@@ -449,7 +449,7 @@ def test_the_size_of_what_was_cut_is_not_made_up() -> None:
     for size, words in ((101, "more than 100 bytes"), (150, "150")):
         message = Message("sensors/p/readings", b"x" * size, 1.0)
         result = MessageProcessor(Decoder(config), Monitor(config)).process([message])
-        (letter,) = Publisher(config, instruments()).messages(result, [message])
+        (letter,) = Publisher(config, service_metrics()).messages(result, [message])
         assert json.loads(letter.payload)["text"] == f"expected at most 100 bytes, got {words}"
 
 
@@ -513,14 +513,14 @@ def test_a_decision_file_that_cannot_be_written_is_noticed_at_the_start(
     folder = tmp_path / "folder"
     folder.write_text("")
     config = Config(decisions=DecisionsSection(file=str(folder / "decisions.jsonl")))
-    publisher = Publisher(config, instruments())
+    publisher = Publisher(config, service_metrics())
     assert str(folder / "decisions.jsonl") in (publisher.trouble or "")
     assert "(decisions.file)" in caplog.text
     folder.unlink()  # somebody mends it
     publisher.messages(BatchResult([decisions(["a"])]), [Message("sensors/a/readings", b"", 1.0)])
     assert publisher.trouble is None
     assert len((folder / "decisions.jsonl").read_bytes().splitlines()) == 1
-    assert Publisher(config, instruments()).trouble is None
+    assert Publisher(config, service_metrics()).trouble is None
 
 
 # --- looking over its shoulder -------------------------------------------------------------------
@@ -612,7 +612,7 @@ def test_home_assistant_needs_a_topic_per_device(topic: str | None) -> None:
 def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     config = Config(decisions=DecisionsSection(topic="d/{device}", file=str(path)))
-    measured = instruments()
+    measured = service_metrics()
     publisher = Publisher(config, measured)
     messages = [Message(f"sensors/p{i}/readings", b"\xff", 1.0) for i in range(3)]
     result = BatchResult([decisions(["p0", "p1"])], [Refused(2, "payload", "bad")], 1, 1, 4)
@@ -624,7 +624,7 @@ def test_publisher_sends_writes_and_counts(tmp_path: Path) -> None:
     assert read["streamlvq_refused_total", (("reason", "payload"),)] == 1
     assert read["streamlvq_skipped_total", ()] == 4
     quiet = msgspec.structs.replace(config, decisions=DecisionsSection(topic=None, file=str(path)))
-    assert len(Publisher(quiet, instruments()).messages(result, messages)) == 1
+    assert len(Publisher(quiet, service_metrics()).messages(result, messages)) == 1
     assert len(path.read_bytes().splitlines()) == 4
 
 
@@ -664,7 +664,7 @@ class Tended:
             state=StateSection(folder=str(folder)),
         )
         self.far = MemoryLink.broker_named(folder.name)
-        measured = instruments()
+        measured = service_metrics()
         role = Silent(publisher=Publisher(config, measured))
         self.connection = BrokerSession(config, role, Health(HealthSection()), measured)
 

@@ -40,10 +40,10 @@ def compile(self):
     print("compiling", flush=True)
     exec({slow!r})
 Monitor.compile = compile
-from streamlvq import daemon
+from streamlvq import service
 import streamlvq.service.systemd as systemd
 systemd.StartupGuard.__init__.__defaults__ = (0.2,)
-sys.exit(daemon.run({path!r}, test={test!r}))
+sys.exit(service.run({path!r}, test={test!r}))
 """
 
 

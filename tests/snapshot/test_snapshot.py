@@ -588,13 +588,9 @@ def test_models_may_be_as_large_as_is_asked_for() -> None:
     chain = streamlvq.TimeIntegrator(learnt(build("GLVQ"), *blobs(20)))
     size = chain.classifier._engine.state.floats.size
     for room in (10, size // 2):
-        with pytest.raises(
-            SnapshotError, match=rf"memory of at most {room} numbers|to {room}, got"
-        ):
+        with pytest.raises(SnapshotError, match=rf"model of at most {room} numbers|to {room}, got"):
             described(chain, limits=StateLimits(room))
-        with pytest.raises(
-            SnapshotError, match=rf"memory of at most {room} numbers|to {room}, got"
-        ):
+        with pytest.raises(SnapshotError, match=rf"model of at most {room} numbers|to {room}, got"):
             rebuilt(*described(chain), limits=StateLimits(room))
     enough = StateLimits(4 * size)
     twin = rebuilt(*described(chain, limits=enough), limits=enough)
@@ -605,7 +601,7 @@ def test_a_large_buffer_is_kept_only_where_it_is_allowed() -> None:
     """Not even the room for it is asked for: that would be gigabytes."""
     arrays, meta = described(learnt(build("GLVQ"), *blobs(20)))
     meta["parameters"]["buffer_size"] = meta["memory"]["buffer"] = 10**8
-    with pytest.raises(SnapshotError, match=f"memory of at most {2**28} numbers"):
+    with pytest.raises(SnapshotError, match=f"model of at most {2**28} numbers"):
         rebuilt(arrays, meta)
     validation.check_sizes(
         validation.StateSizes(**meta["memory"]),
@@ -825,9 +821,9 @@ def test_windows_come_back_with_times_of_all_kinds(stream: Any, kept: int) -> No
     windows = filled_windows([t for t, _ in stream], [device for _, device in stream], kept)
     windows.forget("a")  # leaves a place that is free
     twin = again(windows)
-    assert list(twin._places) == list(windows._places)
-    for device, place in windows._places.items():
-        other = twin._places[device]
+    assert list(twin._slots) == list(windows._slots)
+    for device, place in windows._slots.items():
+        other = twin._slots[device]
         assert repr(twin.times[other]) == repr(windows.times[place])
         assert twin.counts[other] == windows.counts[place]
         np.testing.assert_array_equal(twin.logs[other], windows.logs[place])

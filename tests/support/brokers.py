@@ -5,7 +5,7 @@ port and store, so clients find their sessions again. `Proxy` stands between a c
 to cut the network, `Certificates` is an authority of our own for TLS.
 
 A test that is to run on every broker that is installed takes the fixture `broker`:
-`from brokers import broker` (and `# noqa: F401`), or parametrises over `available()`.
+`from support.brokers import broker` (and `# noqa: F401`), or parametrises over `available()`.
 """
 
 from __future__ import annotations

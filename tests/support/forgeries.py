@@ -453,7 +453,7 @@ def snapshot_of_another(world: World) -> Envelope:
 def another_schema(world: World) -> Envelope:
     node = world.node()
     schema = world.random.choice([0, 2, 3, -1, 10**9, "1", None])
-    with mock.patch.object(container, "SCHEMA", json.dumps(schema)):
+    with mock.patch.object(container, "SCHEMA_VERSION", json.dumps(schema)):
         return world.sealed(node, encode(*world.contents[node]))
 
 
@@ -559,8 +559,8 @@ def let_in(world: World, roster: Roster, rounds: int = 3) -> None:
     for _ in range(rounds):
         for node in world.keys:
             world.sent.append(world.genuine(node))
-            taken = roster.accept(*world.sent[-1], NOW)
-            assert taken.status == "new", taken
+            receipt = roster.accept(*world.sent[-1], NOW)
+            assert receipt.status == "new", receipt
 
 
 @dataclass
@@ -575,11 +575,11 @@ class Fuzz:
         """One forgery, which must change nothing."""
         envelope = forge(self.world)
         before, counted = state_of(self.roster), self.roster.counts.copy()
-        taken = self.roster.accept(*envelope, NOW)
-        about = f"{forge.__name__}: {taken}"
-        assert taken.status == "refused" and taken.reason in ALL[forge], about
-        assert taken.text and len(taken.text) < 1000 and taken.text.isprintable(), about
-        assert self.roster.counts - counted == {taken.reason: 1}, about
+        receipt = self.roster.accept(*envelope, NOW)
+        about = f"{forge.__name__}: {receipt}"
+        assert receipt.status == "refused" and receipt.reason in ALL[forge], about
+        assert receipt.text and len(receipt.text) < 1000 and receipt.text.isprintable(), about
+        assert self.roster.counts - counted == {receipt.reason: 1}, about
         assert state_of(self.roster) == before, about
-        self.tally.setdefault(forge.__name__, Counter())[taken.reason] += 1
-        return taken
+        self.tally.setdefault(forge.__name__, Counter())[receipt.reason] += 1
+        return receipt

@@ -112,7 +112,7 @@ def parse(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return found
 
 
-def instruments(max_devices: int = 100) -> ServiceMetrics:
+def service_metrics(max_devices: int = 100) -> ServiceMetrics:
     return ServiceMetrics(Health(HealthSection()), max_devices)
 
 
