@@ -61,7 +61,7 @@ def config_of(spec: str, plain: bool, chain: bool) -> Any:
 
 
 def decode(path: Path, config: Any) -> list[Any]:
-    from streamlvq.replay.replay import LogReader, calm_collector
+    from streamlvq.replay.run import LogReader, calm_collector
 
     with calm_collector():  # as replay does
         return [event for portion in LogReader(path, config) for event in portion.events]

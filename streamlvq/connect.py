@@ -255,7 +255,8 @@ def guest_session(broker: Broker, purpose: str, **changes: Any) -> Broker:
     purpose
         A short word for the client's name, so that people recognise it at the broker.
     changes
-        Other fields of `Broker` to replace.
+        Fields of `Broker` to replace besides; a guest who must miss nothing while its connection is
+        broken sets `session_expiry_seconds`.
 
     Examples
     --------
@@ -266,7 +267,8 @@ def guest_session(broker: Broker, purpose: str, **changes: Any) -> Broker:
 
     """
     name = f"{broker.client_id[:40]}-{purpose}-{os.getpid()}-{secrets.token_hex(3)}"
-    return msgspec.structs.replace(broker, client_id=name, session_expiry_seconds=0, **changes)
+    changes = {"session_expiry_seconds": 0, **changes}
+    return msgspec.structs.replace(broker, client_id=name, **changes)
 
 
 def logs() -> dict[str, type[Log]]:

@@ -89,6 +89,22 @@ def test_each_class_name_has_one_meaning() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_no_module_hides_a_name_of_its_package() -> None:
+    """Importing a module sets it in its package: names that `__getattr__` would find are hidden."""
+    hidden = [
+        f"{module}.{name.value}"
+        for module, tree in TREES.items()
+        if any(
+            isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body
+        )
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for name in ast.walk(node.value)
+        if isinstance(name, ast.Constant) and f"{module}.{name.value}" in SOURCES
+    ]
+    assert hidden == []
+
+
 COMMANDS = {"NAME", "SUMMARY", "TEXT", "EXAMPLES"}  # what every command has
 
 

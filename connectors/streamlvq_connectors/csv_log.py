@@ -32,7 +32,7 @@ from streamlvq_connectors.tables import (
     unused_columns_note,
 )
 
-MAX_ROWS = 1 << 16  # in a batch
+MAX_BATCH_ROWS = 1 << 16  # in a batch
 DELIMITERS = (",", ";", "\t")
 SAMPLE_ROWS = 1000  # looked at to find out what is in the columns
 
@@ -93,9 +93,9 @@ def read_records(block: bytes, delimiter: str, final: bool) -> Records:
     used = 0
     limit = csv.field_size_limit(len(text) + len(_END))
     try:
-        while used < len(lines) and len(rows) < MAX_ROWS:
+        while used < len(lines) and len(rows) < MAX_BATCH_ROWS:
             used = _append_records(lines, used, delimiter, rows, starts)
-            if used == len(lines) or len(rows) == MAX_ROWS or not final:
+            if used == len(lines) or len(rows) == MAX_BATCH_ROWS or not final:
                 break
             rows.append(next(csv.reader([lines[used]], delimiter=delimiter)))
             starts.append(used)
@@ -111,7 +111,7 @@ def _append_records(
     """Append the records of `lines[used:]`; return how many lines are used then."""
     lines = [*lines[used:], _END]
     reader = csv.reader(lines, delimiter=delimiter)
-    if not used and len(lines) <= MAX_ROWS:
+    if not used and len(lines) <= MAX_BATCH_ROWS:
         found = list(reader)
         if len(found) == len(lines) and [] not in found:  # nearly always: a record on each line
             rows += found[:-1]
@@ -126,7 +126,7 @@ def _append_records(
         if row:
             rows.append(row)
             starts.append(used + start)
-            if len(rows) == MAX_ROWS:
+            if len(rows) == MAX_BATCH_ROWS:
                 return used + end
         start = end
     return used + start
@@ -135,7 +135,7 @@ def _append_records(
 def read_next_records(block: bytes, blocks: Blocks, delimiter: str) -> Records:
     """Split the block just read; what is left of it comes again, before or with the next one."""
     found = read_records(block, delimiter, blocks.final or len(block) > LINE_MAX_BYTES)
-    if len(found.rows) == MAX_ROWS:
+    if len(found.rows) == MAX_BATCH_ROWS:
         blocks.give_back(found.rest)
     else:
         blocks.keep(found.rest)

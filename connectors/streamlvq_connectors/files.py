@@ -35,14 +35,6 @@ def count_lines(block: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == 10))
 
 
-def to_text(data: bytes) -> str:
-    """Decode UTF-8; raise a ValueError that shows the bytes otherwise."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"expected text in UTF-8, got {data[:80]!r}") from None
-
-
 class StoredFile:
     """A file read from start to end; `.gz` is decompressed, also if it has several members.
 

@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from streamlvq.config.reader import expected
 from streamlvq.config.schema import KEY_DESCRIPTIONS, SECTION_DESCRIPTIONS, Config
+from streamlvq.registry import MODELS
 
 # --- all keys, in the order of the documentation -------------------------------------------------
 
@@ -29,7 +30,7 @@ class Key(NamedTuple):
 
     path: str  # with dots
     kind: Any  # its type, as `msgspec.inspect` sees it
-    default: Any  # `REQUIRED` if there is none
+    default: Any  # `REQUIRED_VALUE` if there is none
     section: bool
 
     @property
@@ -215,6 +216,8 @@ def _described(struct: dict[str, Any], parts: dict[str, Any], prefix: str) -> di
         properties[name] = section
     if prefix == "broker.":
         properties["protocol"]["enum"] = ["5", "3.1.1", 5]  # 5 is a number to YAML
+    if prefix == "model.":
+        properties["type"]["enum"] = list(MODELS)
     return {
         "type": "object",
         "properties": properties,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from streamlvq.config import Broker
-from streamlvq.connect import Link, Outgoing, Subscription, link_for
+from streamlvq.connect import Link, Outgoing, Subscription, guest_session, link_for
 from streamlvq.synth import FEATURES
 
 FLEET_NAME = "halls"
@@ -130,11 +130,6 @@ def reading_messages(
 
 def open_link(url: str, name: str, filters: Sequence[str] = ()) -> Link:
     """Connect a part of the demo to its broker."""
-    broker = Broker(
-        url=url,
-        client_id=f"{CLIENT_ID}-{name}",
-        protocol="3.1.1",
-        session_expiry_seconds=0,
-        reconnect_max_seconds=1.0,
-    )
+    demo = Broker(url=url, client_id=CLIENT_ID, protocol="3.1.1", reconnect_max_seconds=1.0)
+    broker = guest_session(demo, name)
     return link_for(url)(broker, [Subscription(one, 0) for one in filters])

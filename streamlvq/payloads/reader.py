@@ -239,17 +239,17 @@ class Reader:
     decoded one by one with full checks (`decode_one`). Both agree wherever the fast path succeeds.
 
     `decode` turns a payload into dictionaries, lists, numbers and text; `compile` returns a faster
-    such function for a type; `what` names the expected payload in error messages.
+    such function for a type (None: convert what `decode` returns); `what` names the expected payload in error messages.
     """
 
     most_features: float = math.inf  # limit for discovered features
 
     def __init__(
-        self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode], what: str
+        self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode] | None, what: str
     ) -> None:
         self.layout = layout
         self.decode = decode
-        self.compile = compile
+        self.compile = self._converter if compile is None else compile
         self.what = what
         self.seconds = to_time(layout.time_unit)
         self._plan: BatchDecoder | None = None
@@ -257,6 +257,9 @@ class Reader:
             self.names = tuple(feature.name for feature in layout.features)
             with suppress(UnsupportedSchema):  # such paths are rare; `decode_one` reads them
                 self._plan = BatchDecoder(self, schema_of(layout), self.names)
+
+    def _converter(self, kind: Any) -> Decode:
+        return lambda payload: msgspec.convert(self.decode(payload), kind)
 
     def read(self, payloads: Sequence[bytes]) -> Read:
         """Read payloads into tables; never raises."""

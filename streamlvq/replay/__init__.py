@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamlvq.monitor.files import inspect, load_monitor, load_snapshots, save_monitor
     from streamlvq.replay.live import publish, record
-    from streamlvq.replay.replay import ReplayRun, UnwrittenError, replay
     from streamlvq.replay.report import Report, explain_empty, make_report, summary
+    from streamlvq.replay.run import ReplayRun, UnwrittenError, replay
     from streamlvq.replay.statistics import Statistics
     from streamlvq.replay.training import Trained, train
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 # The module of each name, imported when it is used: River's metrics, which only some of them need,
 # take longer to import than all the rest.
 _MODULES = {
-    "ReplayRun": "streamlvq.replay.replay",
+    "ReplayRun": "streamlvq.replay.run",
     "Report": "streamlvq.replay.report",
     "Statistics": "streamlvq.replay.statistics",
     "Trained": "streamlvq.replay.training",
-    "UnwrittenError": "streamlvq.replay.replay",
+    "UnwrittenError": "streamlvq.replay.run",
     "explain_empty": "streamlvq.replay.report",
     "inspect": "streamlvq.monitor.files",
     "load_monitor": "streamlvq.monitor.files",
@@ -29,7 +29,7 @@ _MODULES = {
     "make_report": "streamlvq.replay.report",
     "publish": "streamlvq.replay.live",
     "record": "streamlvq.replay.live",
-    "replay": "streamlvq.replay.replay",
+    "replay": "streamlvq.replay.run",
     "save_monitor": "streamlvq.monitor.files",
     "summary": "streamlvq.replay.report",
     "train": "streamlvq.replay.training",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from streamlvq.connect import (
     Outgoing,
     Subscription,
     UnknownConnectorError,
+    guest_session,
     link_for,
     logs,
 )
@@ -33,8 +33,8 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
 from streamlvq.payloads.routing import DEVICE, DeviceTopics
-from streamlvq.replay.replay import Bar, LogReader
 from streamlvq.replay.rows import ReadingEncoder
+from streamlvq.replay.run import Bar, LogReader
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,7 @@ def connected(
     is broken; at the end the session is deleted.
     """
     make = link_for(config.broker.url)
-    broker = msgspec.structs.replace(
-        config.broker,
-        client_id=f"{config.broker.client_id}-{purpose}-{os.getpid()}",
-        session_expiry_seconds=session_seconds,
-    )
+    broker = guest_session(config.broker, purpose, session_expiry_seconds=session_seconds)
     link = make(broker, subscriptions)
     try:
         yield link

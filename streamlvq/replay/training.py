@@ -18,8 +18,8 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.memory import LabelMatcher
-from streamlvq.replay.replay import Bar, LogBatch, LogReader, ReplayRun
 from streamlvq.replay.report import Report, explain_empty, feature_lines, note_lines, refused_lines
+from streamlvq.replay.run import Bar, LogBatch, LogReader, ReplayRun
 from streamlvq.replay.statistics import Statistics
 from streamlvq.snapshot import Snapshot
 from streamlvq.text import number, percent

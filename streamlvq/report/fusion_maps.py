@@ -27,10 +27,10 @@ Offsets = dict[str, Floats]  # of each node, a number per feature of the report
 TOP_MARGIN = 4
 MIN_NAMES_WIDTH, MAX_NAMES_WIDTH = 130, 260  # of the column of node names
 ROW_LETTER_WIDTH = 6.8
-MAX_OFFSET = 3.0  # deviations with the full colour: one class then looks like another
+FULL_COLOUR_DEVIATIONS = 3.0  # deviations with the full colour: one class then looks like another
 MAX_LOG_GAIN = 1.0  # log2 of a gain with the full colour
-ROW_HEIGHT, MAX_ROWS = 20, 60
-MAX_COLUMNS = 240
+ROW_HEIGHT, MAX_MAP_ROWS = 20, 60
+MAX_MAP_COLUMNS = 240
 MAX_COLUMN_NAMES = 30  # of more features, only some are named
 COLUMN_LETTER_WIDTH = 6.4
 NAME_SLANT = 0.71  # sine of 45 degrees
@@ -39,7 +39,7 @@ MAX_COLUMN_LETTERS, MIN_COLUMN_LETTERS = 28, 10
 
 def offsets_drawing(features: Sequence[str], offsets: Mapping[str, Floats]) -> str:
     """Draw how far each feature of each node is off, in within-class deviations."""
-    reach = 1.0, MAX_OFFSET
+    reach = 1.0, FULL_COLOUR_DEVIATIONS
     return _map(features, offsets, reach, lambda value: f"{value:+.2f} within-class deviations")
 
 
@@ -52,11 +52,11 @@ def gains_drawing(features: Sequence[str], gains: Mapping[str, Floats]) -> str:
 def map_words(features: Sequence[str], nodes: int) -> str:
     """Explain what is left out of a map that would be too large."""
     words = ""
-    if len(features) > MAX_COLUMNS:
-        some = -(-len(features) // MAX_COLUMNS)
+    if len(features) > MAX_MAP_COLUMNS:
+        some = -(-len(features) // MAX_MAP_COLUMNS)
         words += f" A column stands for {some} features and shows the one that is furthest off."
-    if nodes > MAX_ROWS:
-        words += f" The {MAX_ROWS} nodes that are furthest off, of {nodes}."
+    if nodes > MAX_MAP_ROWS:
+        words += f" The {MAX_MAP_ROWS} nodes that are furthest off, of {nodes}."
     return words
 
 
@@ -71,8 +71,8 @@ def _map(
     Noise stays pale, and one feature that is far off does not bleach all others.
     """
     least, most = reach
-    shown = sorted(sorted(values, key=lambda name: -_far(values[name]))[:MAX_ROWS])
-    blocks = np.array_split(np.arange(len(features)), min(len(features), MAX_COLUMNS))
+    shown = sorted(sorted(values, key=lambda name: -_far(values[name]))[:MAX_MAP_ROWS])
+    blocks = np.array_split(np.arange(len(features)), min(len(features), MAX_MAP_COLUMNS))
     known = np.abs(np.concatenate([values[name] for name in shown]))
     known = known[np.isfinite(known)]
     limit = float(np.clip(np.quantile(known, 0.99) if len(known) else least, least, most))

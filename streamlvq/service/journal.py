@@ -84,6 +84,11 @@ Record = Received | Serve
 class RecordLog(Protocol):
     """Ordered, durable log of records, each at a position: 0, 1, 2 ..."""
 
+    @property
+    def next(self) -> int:
+        """Position of the next record."""
+        ...
+
     def append(self, record: Record) -> int:
         """Write a record and return its position once it is durable."""
         ...

@@ -17,7 +17,7 @@ from streamlvq.monitor import Checkpoint, Monitor, OtherModelError
 from streamlvq.monitor.files import FILE_MODE, FOLDER_MODE, load_start_model, restore_newest
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, changed_keys
-from streamlvq.service.journal import DecodingHistory, Journal, Record, Serve
+from streamlvq.service.journal import DecodingHistory, Journal, Record, RecordLog, Serve
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.processor import FeatureCheck, MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
@@ -182,7 +182,7 @@ class JournalReplay:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: RecordLog,
         history: DecodingHistory,
         config: Config,
         report_progress: Callable[[str], None],

