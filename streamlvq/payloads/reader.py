@@ -239,7 +239,8 @@ class Reader:
     decoded one by one with full checks (`decode_one`). Both agree wherever the fast path succeeds.
 
     `decode` turns a payload into dictionaries, lists, numbers and text; `compile` returns a faster
-    such function for a type (None: convert what `decode` returns); `what` names the expected payload in error messages.
+    such function for a type (None: convert what `decode` returns); `what` names the expected
+    payload in error messages.
     """
 
     most_features: float = math.inf  # limit for discovered features
