@@ -22,6 +22,7 @@ from streamlvq.models import (
     PairwiseLVQ,
 )
 from streamlvq.records import Decision, Integrated
+from streamlvq.registry import MODELS
 from streamlvq.wrappers import FeatureTransform, ProbabilityRejector, RelSimRejector, TimeIntegrator
 
 if TYPE_CHECKING:
@@ -68,4 +69,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"streamlvq.{name}")
     if name in _CLASSES:
         return getattr(importlib.import_module(f"streamlvq.{_CLASSES[name]}"), name)
+    if name in MODELS:  # registered, but not imported above for type checkers
+        return MODELS[name]
     raise AttributeError(f"module 'streamlvq' has no attribute {name!r}")

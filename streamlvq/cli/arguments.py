@@ -75,7 +75,7 @@ def names(text: str) -> list[str]:
 
 # --- outputs -------------------------------------------------------------------------------------
 
-STANDARD_OUTPUT = "-"  # output
+STANDARD_OUTPUT = "-"
 
 
 def check_outputs(outputs: Mapping[str, str | None], log: str | Sequence[str]) -> None:

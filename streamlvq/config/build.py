@@ -15,6 +15,7 @@ from streamlvq.text import suggestion
 
 _TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
 _MEMBERS = ("learner", "follower")  # parameters that are models themselves
+_MORE_MEMBERS = "others"  # the parameter that is a mapping from names to models
 _MAX_INTEGER = 2**31 - 1
 _BOOLEANS = {"true": True, "false": False}
 
@@ -86,7 +87,7 @@ def build_model(section: ModelSection, path: KeyPath = ("model",)) -> Any:
     _refuse_unknown(model, section, path)
     _refuse_huge(section, path)
     given = {
-        name: _member(value, (*path, "parameters", name)) if name in _MEMBERS else value
+        name: _with_members(name, value, (*path, "parameters", name))
         for name, value in section.parameters.items()
     }
     try:
@@ -118,6 +119,15 @@ def _refuse_huge(section: ModelSection, path: KeyPath) -> None:
         if isinstance(value, int) and abs(value) > most:
             where = (*path, "parameters", name)
             raise _error(where, f"expected a whole number up to {most}, got {value}")
+
+
+def _with_members(name: str, value: Any, path: KeyPath) -> Any:
+    """Return a parameter, with models built where it holds some."""
+    if name in _MEMBERS:
+        return _member(value, path)
+    if name == _MORE_MEMBERS and isinstance(value, Mapping):
+        return {each: _member(model, (*path, str(each))) for each, model in value.items()}
+    return value
 
 
 def _member(value: Any, path: KeyPath) -> Any:

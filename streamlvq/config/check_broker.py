@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -43,7 +44,7 @@ def broker_address(broker: Broker) -> Address:
     if found:
         raise ConfigError(found)
     parts = urlsplit(broker.url)
-    port = PORTS[parts.scheme] if parts.port is None else parts.port
+    port = PORTS.get(parts.scheme, 0) if parts.port is None else parts.port
     return Address(parts.scheme, parts.hostname or "", port)
 
 
@@ -99,11 +100,16 @@ def _url(broker: Broker) -> Iterator[Problem]:
         return
     if "://" not in broker.url or not parts.scheme:
         yield Problem(path, f"expected a URL {_EXAMPLE}, got {broker.url!r}")
-    elif parts.scheme not in PORTS:
+    elif parts.scheme not in PORTS and parts.scheme not in _installed_schemes():
         near = suggestion(parts.scheme, list(PORTS))
         yield Problem(path, f"expected mqtt:// or mqtts://, got {parts.scheme + '://'!r}{near}")
-    elif parts.scheme != "memory":
+    elif parts.scheme in ("mqtt", "mqtts"):  # what other links expect is their own business
         yield from _host(parts, port, broker.url)
+
+
+def _installed_schemes() -> set[str]:
+    """Return the schemes that installed links serve, without loading them."""
+    return entry_points(group="streamlvq.links").names
 
 
 def _host(parts: SplitResult, port: int | None, url: str) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from streamlvq.topics import Template, TemplateError
 
 _Check = Callable[[Config], Iterable[Problem]]
 _BY_COLUMN = ("json_array", "float32")  # formats whose values have no names of their own
+_BY_NAME = ("json",)  # whose values have; what is neither may be an array or an object
 
 
 class _Rule(NamedTuple):
@@ -91,15 +92,14 @@ def _readings(config: Config) -> Iterator[Problem]:
 
 def _columns(fields: Fields) -> Iterator[Problem]:
     columns = fields.columns
-    if fields.format == "msgpack" and columns is None:
+    if fields.format not in _BY_COLUMN and columns is None:
         return
-    if fields.format not in (*_BY_COLUMN, "msgpack"):  # which may be an array or a map
-        if columns is not None:
-            yield Problem(
-                ("readings", "columns"),
-                f"expected no columns with format: {fields.format}, whose values have names; "
-                f"to choose some of them use features",
-            )
+    if fields.format in _BY_NAME:
+        yield Problem(
+            ("readings", "columns"),
+            f"expected no columns with format: {fields.format}, whose values have names; "
+            f"to choose some of them use features",
+        )
         return
     if not columns:
         yield Problem(

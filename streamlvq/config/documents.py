@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from streamlvq.config.reader import expected
 from streamlvq.config.schema import KEY_DESCRIPTIONS, SECTION_DESCRIPTIONS, Config
+from streamlvq.registry import MODELS
 
 # --- all keys, in the order of the documentation -------------------------------------------------
 
@@ -215,6 +216,8 @@ def _described(struct: dict[str, Any], parts: dict[str, Any], prefix: str) -> di
         properties[name] = section
     if prefix == "broker.":
         properties["protocol"]["enum"] = ["5", "3.1.1", 5]  # 5 is a number to YAML
+    if prefix == "model.":
+        properties["type"]["enum"] = list(MODELS)
     return {
         "type": "object",
         "properties": properties,

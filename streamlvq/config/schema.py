@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS
+from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS, MODELS
 
 # --- descriptions of sections and keys -----------------------------------------------------------
 
@@ -145,8 +145,7 @@ KEY_DESCRIPTIONS = {
         1,
     ),
     "readings.format": Description(
-        "Format of the payloads: json (an object), json_array (an array of numbers, named by "
-        "columns), msgpack (a map) or float32 (raw little-endian numbers, named by columns).",
+        f"Format of the payloads: {FORMATS.described()}.",
         "json",
     ),
     "readings.columns": Description(
@@ -214,7 +213,7 @@ KEY_DESCRIPTIONS = {
     # --- model -----------------------------------------------------------------------------------
     "model.type": Description(
         "The model: LGMLVQ is the most accurate single one, LVQCommittee also follows change, "
-        "GLVQ is the fastest. Any model of streamlvq.models is allowed.",
+        f"GLVQ is the fastest. One of {', '.join(MODELS)}.",
         "GMLVQ",
     ),
     "model.per": Description(

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 GROUP = ""  # the one model that all devices of a node share
 
 
+# --- the node ------------------------------------------------------------------------------------
+
+
 class Host(Protocol):
     """Whoever runs the monitor that a node belongs to."""
 
@@ -239,6 +242,9 @@ class FleetNode(FleetParticipant):
         self.metrics.set_waiting(
             waiting_reason(self.section, self.name, samples, members, has_model)
         )
+
+
+# --- what is logged and said of it ---------------------------------------------------------------
 
 
 class ServingReporter:

@@ -36,6 +36,9 @@ class TooLargeError(StreamLVQError, ValueError):
     """Something that may not be published, because nobody would look at it."""
 
 
+# --- numbers -------------------------------------------------------------------------------------
+
+
 class SequenceNumbers:
     """Numbers that rise for ever, also over restarts: no two things get the same one.
 
@@ -104,6 +107,9 @@ class SequenceNumbers:
             )
             return None
         return int(found[1]), int(found[2])
+
+
+# --- envelopes -----------------------------------------------------------------------------------
 
 
 class EnvelopeWriter:
@@ -228,6 +234,9 @@ class EnvelopeWriter:
     def _path(self, node: str) -> Path:
         """Names may hold what file names cannot."""
         return self.folder / f"{hashlib.sha256(node.encode()).hexdigest()[:32]}.env"
+
+
+# --- times ---------------------------------------------------------------------------------------
 
 
 class Schedule:

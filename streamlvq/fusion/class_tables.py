@@ -26,9 +26,8 @@ MAX_SWAY = 0.4  # of what is known of a class: more, and byzantine nodes could b
 THIN_SPREAD = 0.1  # of the variance that a feature usually has: less is too little to rely on
 FEATURE_ARRAYS = ("mean", "variance", "peak", "weight", "inverse")
 PROTOTYPE_ARRAYS = ("usefulness", "wins", "rate")
-MAX_CLAIMED_VALUE = (
-    1e120  # of anything that a node claims: sums and products of it must stay finite
-)
+# Of anything that a node claims: sums and products of it must stay finite.
+MAX_CLAIMED_VALUE = 1e120
 MAX_CLAIMED_INVERSE = 1e60  # and of one over a deviation
 
 

@@ -92,7 +92,7 @@ COUPLINGS = {"pkpd": PKPD, "ht": HT, "wlw1": WLW1, "wlw2": WLW2, "vote": VOTE}
 DONE = 0
 NEEDS_SLOT = -1  # nothing changed: enlarge the prototype arrays and call again
 LARGEST_VALUE = 1e60  # larger values are refused like infinities: fourth powers may overflow
-# A positive status is 1 + the index of a feature beyond LARGEST.
+# A positive status is 1 + the index of a feature beyond LARGEST_VALUE.
 
 
 def answer_start(features: int, classes: int, rank: int, slots: int) -> int:

@@ -317,7 +317,7 @@ def _borders(bins: int) -> Floats:
 
     Certainties spread over [0, 1] but also crowd near 1, where 1 - 1e-6 and 1 - 1e-12 are as
     different as 0.1 and 0.9. So bins are equal steps on the sum of a linear and a log scale,
-    c - LOGARITHMIC * log(1 - c), written here in folds = -log(1 - c).
+    c - LOG_WEIGHT * log(1 - c), written here in folds = -log(1 - c).
     """
     folds = np.linspace(0.0, MAX_LOG_CERTAINTY, 100_001)
     scale = -np.expm1(-folds) + LOG_WEIGHT * folds

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# --- River's mini-batches on arrays --------------------------------------------------------------
+
+
 class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
     """River's mini-batch interface for classifiers that learn and predict arrays."""
 
@@ -105,6 +108,8 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         labels = self.predict_array(X)
         return pd.Series(list(labels), index=X.index, dtype=None if len(labels) else object)
 
+
+# --- the base of all models ----------------------------------------------------------------------
 
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)

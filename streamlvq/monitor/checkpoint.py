@@ -110,6 +110,9 @@ class Checkpoint(NamedTuple):
         )
 
 
+# --- from a monitor to bytes ---------------------------------------------------------------------
+
+
 def capture(
     config: Config,
     groups: Mapping[str, Group],
@@ -138,6 +141,9 @@ def _to_arrays(classifier: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _from_arrays(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
     return build_estimator(from_arrays(arrays, meta), limits=TRUSTED_LIMITS)
+
+
+# --- from bytes to a monitor ---------------------------------------------------------------------
 
 
 def load(

@@ -22,6 +22,9 @@ Item = TypeVar("Item")
 _NO_CERTAINTY = -1.0  # in checkpoints: there were not two classes to compare
 
 
+# --- readings that come twice --------------------------------------------------------------------
+
+
 class DuplicateFilter:
     """Recognises readings that come twice by the last so many keys.
 
@@ -74,6 +77,9 @@ class DuplicateFilter:
         self._ring, self._count, self._last = [], 0, {}
         for key in keys.tolist():
             self.seen_before(key, 0)
+
+
+# --- late labels ---------------------------------------------------------------------------------
 
 
 class LabelMatcher(Generic[Item]):

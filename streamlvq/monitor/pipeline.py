@@ -1,4 +1,4 @@
-"""A classifier with its wrappers as a step from readings to decisions."""
+"""`Pipeline`: a classifier with its wrappers as a step from readings to decisions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.rejectors import Rejector, no_model
+
+# --- decisions while they are made ---------------------------------------------------------------
 
 
 class Answer(NamedTuple):
@@ -153,6 +155,9 @@ class DecisionBuffer:
             duplicates=duplicates,
             sources=readings.sources,
         )
+
+
+# --- the pipeline --------------------------------------------------------------------------------
 
 
 class Pipeline:

@@ -246,7 +246,7 @@ class Reader:
     decode
         Turns a payload into dictionaries, lists, numbers and text.
     compile
-        Makes a faster such function for a type.
+        Makes a faster such function for a type; None: one that converts what `decode` returns.
     what
         What a payload should be, for error messages.
 
@@ -255,11 +255,11 @@ class Reader:
     most_features: float = math.inf  # of a payload whose features are found out
 
     def __init__(
-        self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode], what: str
+        self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode] | None, what: str
     ) -> None:
         self.layout = layout
         self.decode = decode
-        self.compile = compile
+        self.compile = self._converter if compile is None else compile
         self.what = what
         self.seconds = to_time(layout.time_unit)
         self._plan: BatchDecoder | None = None
@@ -267,6 +267,9 @@ class Reader:
             self.names = tuple(feature.name for feature in layout.features)
             with suppress(UnsupportedSchema):  # such paths are rare, and read with care
                 self._plan = BatchDecoder(self, schema_of(layout), self.names)
+
+    def _converter(self, kind: Any) -> Decode:
+        return lambda payload: msgspec.convert(self.decode(payload), kind)
 
     def read(self, payloads: Sequence[bytes]) -> Read:
         """What they say; raises nothing."""

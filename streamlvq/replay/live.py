@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 # --- a guest session -----------------------------------------------------------------------------
 
-GUEST_POLL_SECONDS = 0.1  # seconds
+GUEST_POLL_SECONDS = 0.1
 LEAVE_SECONDS = 3.0  # seconds that the end of a session may take
 
 
@@ -293,12 +293,8 @@ class _Pace:
 
 # --- recording -----------------------------------------------------------------------------------
 
-SESSION_SECONDS = (
-    600  # seconds that the broker keeps messages for us while the connection is broken
-)
-RECORDING_FLUSH_SECONDS = (
-    0.2  # seconds without a message after which the file is brought up to date
-)
+SESSION_SECONDS = 600  # for which the broker keeps messages while the connection is broken
+RECORDING_FLUSH_SECONDS = 0.2  # without a message, after which the file is brought up to date
 
 
 class Recorded(NamedTuple):

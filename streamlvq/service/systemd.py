@@ -23,6 +23,9 @@ EXTEND_EVERY_SECONDS = 10.0  # between two such requests
 EXTEND_MAX_SECONDS = 3600.0  # after which no more is requested: nothing compiles that long
 
 
+# --- notifications -------------------------------------------------------------------------------
+
+
 class Notifier:
     """Readiness, status and watchdog of a `Type=notify` service; silent without systemd.
 
@@ -107,6 +110,9 @@ def _interval(environment: Mapping[str, str]) -> float | None:
     if not microseconds.isdigit() or int(microseconds) == 0 or meant_for != str(os.getpid()):
         return None
     return int(microseconds) / 2e6
+
+
+# --- signals -------------------------------------------------------------------------------------
 
 
 class Signals:

@@ -37,11 +37,15 @@ Meta = dict[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
 
 COMMITTEE = LVQCommittee.__name__
-MODEL_CLASSES = {name: MODELS[name] for name in MODELS if name != COMMITTEE}
 WRAPPER_CLASSES = wrapper_classes()
 MAX_NESTING = 4  # transform, rejector, integrator, model
 MAX_NAME_LENGTH = 10_000
 _EXPECTED_VALUE = "expected text, a whole or other number, a bool or None"
+
+
+def model_names() -> list[str]:
+    """Return the names of all registered models that are not committees."""
+    return [name for name in MODELS if name != COMMITTEE]
 
 
 class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,9 +113,9 @@ def check(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any
     Return the classifier if the check had to build it. A model without wrappers is checked without
     building it, which takes half the time and no memory.
     """
-    if state.kind not in MODEL_CLASSES:
+    if state.kind not in model_names():
         return build_estimator(state, limits=limits)
-    MODEL_CLASSES[state.kind].check_state(state, limits=limits)
+    MODELS[state.kind].check_state(state, limits=limits)
     return None
 
 
@@ -205,8 +209,8 @@ def _model_from_json(arrays: Arrays, meta: ModelMeta) -> EstimatorState:
 
 
 def _blank(meta: BlankMeta | ModelMeta) -> EstimatorState:
-    if meta.type not in MODEL_CLASSES:
-        raise SnapshotError(f"expected one of {', '.join(MODEL_CLASSES)}, got {meta.type[:80]!r}")
+    if meta.type not in model_names():
+        raise SnapshotError(f"expected one of {', '.join(model_names())}, got {meta.type[:80]!r}")
     return EstimatorState(meta.type, _decode_parameters(meta.type, meta.parameters))
 
 

@@ -336,6 +336,9 @@ def no_model(label: Label | None, threshold: float, probabilities: dict[Label, f
     )
 
 
+# --- rejectors -----------------------------------------------------------------------------------
+
+
 @documented_rejector
 class RelSimRejector(Rejector):
     """Rejector of readings that are about equally close to two classes, or far from all.

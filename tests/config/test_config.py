@@ -50,6 +50,7 @@ from streamlvq.config.documents import (
     readme_with_table,
 )
 from streamlvq.config.schema import KEY_DESCRIPTIONS, SECTION_DESCRIPTIONS
+from streamlvq.registry import MODELS
 from support import ROOT
 
 FOLDER = ROOT / "configs"
@@ -216,10 +217,10 @@ def test_the_password_comes_from_a_file(tmp_path: Path) -> None:
 # --- the classifier ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", models.__all__)
+@pytest.mark.parametrize("name", MODELS)
 def test_every_model_can_be_built(name: str) -> None:
     classifier = build_classifier(loads(f"model: {{type: {name}}}"))
-    assert type(classifier) is getattr(models, name)
+    assert type(classifier) is MODELS[name]
 
 
 def test_each_classifier_is_a_fresh_one() -> None:

@@ -11,11 +11,11 @@ import pytest
 import streamlvq
 from streamlvq.errors import NotLearntYetError, StreamLVQError
 from streamlvq.records import Explanation
-from support.samples import GROWING, MODELS, PAIRS, blobs, readings, taught
+from support.samples import GROWING, MODELS, blobs, readings, taught
 
 # The likeliest class need not have the closest prototype where it is the sum of many prototypes,
 # or of the opinions of many pairs.
-SUMS = ("RSLVQ", "MRSLVQ", "LMRSLVQ", *PAIRS)
+SUMS = [name for name, model in MODELS.items() if not model.decides_by_distance()]
 
 
 def learnt(name: str, missing: float = 0.0, n: int = 150, **params: Any) -> tuple[Any, Any]:

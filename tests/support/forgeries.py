@@ -453,7 +453,7 @@ def snapshot_of_another(world: World) -> Envelope:
 def another_schema(world: World) -> Envelope:
     node = world.node()
     schema = world.random.choice([0, 2, 3, -1, 10**9, "1", None])
-    with mock.patch.object(container, "SCHEMA", json.dumps(schema)):
+    with mock.patch.object(container, "SCHEMA_VERSION", json.dumps(schema)):
         return world.sealed(node, encode(*world.contents[node]))
 
 

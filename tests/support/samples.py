@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import streamlvq
+from streamlvq import registry
 from streamlvq.estimator import DEFAULT_LIMITS, StateLimits, build_estimator
 from streamlvq.snapshot import capture, from_arrays, to_arrays
 
 Sample = tuple[dict[str, float], Any]
 
 MODELS = {
-    name: getattr(streamlvq, name)
-    for name in streamlvq.__all__
-    if hasattr(getattr(streamlvq, name), "_rule")
+    name: registry.MODELS[name]
+    for name in registry.MODELS
+    if hasattr(registry.MODELS[name], "_rule")
 }
 
 GROWTH = {"prototypes_per_class", "max_prototypes_per_class"}

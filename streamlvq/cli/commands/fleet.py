@@ -28,7 +28,7 @@ examples:
 
 WIDTH = 80
 # Columns, the least important last; empty ones are left out.
-NODE_COLUMNS = (
+STATUS_COLUMNS = (
     "node",
     "fresh",
     "samples",
@@ -40,7 +40,7 @@ NODE_COLUMNS = (
     "left over",
     "size",
 )
-ORDER = ("node", "state", "decides", "fresh", "samples", "classes", *NODE_COLUMNS[7:], "model")
+ORDER = ("node", "state", "decides", "fresh", "samples", "classes", *STATUS_COLUMNS[7:], "model")
 LAYOUTS = [
     *((count, True) for count in (10, 9, 8)),
     *((count, False) for count in range(10, 5, -1)),
@@ -133,7 +133,7 @@ def _hint(status: FleetStatus) -> Iterator[str]:
 def _table(nodes: Sequence[NodeStatus]) -> list[str]:
     """Return a table that fits the terminal; names of classes come before optional columns."""
     for count, named in LAYOUTS:
-        lines = _grid([_cells(node, named) for node in nodes], NODE_COLUMNS[:count])
+        lines = _grid([_cells(node, named) for node in nodes], STATUS_COLUMNS[:count])
         if max(map(display_width, lines)) <= WIDTH:
             break
     if "off by" in lines[0]:
