@@ -129,15 +129,15 @@ def check_plots() -> None:
         raise MissingExtraError("matplotlib", "plot") from error
 
 
-def write_all(writers: Mapping[str, Callable[[], object]]) -> list[str]:
-    """Call all writers, by option, even if some fail; return the error messages."""
-    wrong = []
+def write_all(writers: Mapping[str, Callable[[], object]]) -> dict[str, str]:
+    """Call all writers, by option, even if some fail; return the errors, by option."""
+    wrong = {}
     for option, write in writers.items():
         try:
             write()
         except (OSError, StreamLVQError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
-            wrong.append(f"{option} could not be written: {reason or error}")
+            wrong[option] = f"{option} could not be written: {reason or error}"
     return wrong
 
 

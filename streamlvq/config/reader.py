@@ -1,7 +1,8 @@
 """YAML reader: from text to a configuration, with the line of every key and of every problem.
 
 The text is not trusted, so what makes YAML dangerous is refused: tags (they can build objects),
-aliases (a few lines can expand to gigabytes), deep nesting and large files.
+aliases (a few lines can expand to gigabytes), deep nesting and large files. By hand on purpose: the
+loaders of PyYAML build values that no longer know their lines.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A file starts with the length of its header (8 bytes), followed by the header: a JSON object with
 the type, shape and offsets of every array. The arrays follow without gaps. All of this is checked
-before anything is allocated, because files may come from untrusted sources.
+before anything is allocated, because files may come from untrusted sources; by hand on purpose:
+safetensors itself would first read a header of any size and accept any names, types and shapes.
 
 All metadata is one JSON text under the key "streamlvq". It starts with the SHA-256 of the whole
 file, computed with zeros in place of the checksum, so any changed byte is detected.

@@ -270,13 +270,13 @@ def _write(options: argparse.Namespace, files: Mapping[str, tuple[str, bytes]]) 
             return lambda: sys.stdout.write(data.decode())
         return lambda: write_atomically(path, data)
 
-    wrong = arguments.write_all({name: writer(*file) for name, file in files.items()})
+    unwritten = arguments.write_all({name: writer(*file) for name, file in files.items()})
     if not options.quiet and options.json != arguments.STANDARD_OUTPUT:
         for name, (path, _) in files.items():
-            if not any(text.startswith(f"{name} ") for text in wrong):
+            if name not in unwritten:
                 print(f"{_called(name):<12} {path}")
-    if wrong:
-        raise StreamLVQError("; ".join(wrong))
+    if unwritten:
+        raise StreamLVQError("; ".join(unwritten.values()))
 
 
 def _called(option: str) -> str:

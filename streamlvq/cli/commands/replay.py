@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace, config: Config) -> int:
     monitor = replay.load_monitor(config, options.snapshot)
-    wrong: list[str] = []
+    unwritten: dict[str, str] = {}  # errors, by option
     try:
         report = replay.replay(
             options.log,
@@ -88,14 +88,17 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
         )
     except replay.UnwrittenError as error:
         report = error.report
-        wrong.append(f"--decisions could not be written: {error}")
+        unwritten["--decisions"] = f"--decisions could not be written: {error}"
     if not options.quiet and options.json != arguments.STANDARD_OUTPUT:
         print(replay.summary(report), flush=True)  # before writing, which may fail
-    return _write(options, report, monitor, wrong)
+    return _write(options, report, monitor, unwritten)
 
 
 def _write(
-    options: argparse.Namespace, report: replay.Report, monitor: Monitor, wrong: list[str]
+    options: argparse.Namespace,
+    report: replay.Report,
+    monitor: Monitor,
+    unwritten: dict[str, str],
 ) -> int:
     """Write the requested files and name them."""
     from streamlvq.report.replay_page import replay_html  # noqa: PLC0415 - drawn only if asked for
@@ -107,9 +110,10 @@ def _write(
         "--json": lambda: _write_json(options.json, numbers),
     }
     wanted = {name: each for name, each in writers.items() if getattr(options, name[2:])}
-    wrong += arguments.write_all(wanted)
+    unwritten |= arguments.write_all(wanted)
     if not options.quiet and options.json != arguments.STANDARD_OUTPUT:
-        _say_files(options, wrong)
+        _say_files(options, unwritten)
+    wrong = list(unwritten.values())
     if not report.readings and not report.duplicates:
         why = replay.explain_empty(
             report.refused, report.refused_examples, report.notes, report.hints
@@ -131,9 +135,9 @@ def _write_json(path: str, numbers: bytes) -> None:
         Path(path).write_bytes(numbers)
 
 
-def _say_files(options: argparse.Namespace, wrong: Sequence[str]) -> None:
+def _say_files(options: argparse.Namespace, unwritten: Container[str]) -> None:
     for name in FILES:
-        if (path := getattr(options, name)) and not any(f"--{name} " in text for text in wrong):
+        if (path := getattr(options, name)) and f"--{name}" not in unwritten:
             print(entry(name, path))
 
 
