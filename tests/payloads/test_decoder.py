@@ -520,8 +520,8 @@ def test_fields_that_cannot_be_meant_are_said_at_once() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOPIC_CACHE_SIZE <= 10**6
-    for name in ("routes", "decoder"):
-        monkeypatch.setattr(f"streamlvq.payloads.{name}.REMEMBERED", 100)
+    for name in ("routing", "decoder"):
+        monkeypatch.setattr(f"streamlvq.payloads.{name}.TOPIC_CACHE_SIZE", 100)
     by_topic = Decoder(config_of(features=["x"]))
     by_field = Decoder(config_of(features=["x"], device="d"))
     for i in range(1000):
