@@ -382,7 +382,7 @@ def test_snapshots_of_daemons_and_damaged_ones(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match=str(newest.name)):
         load_monitor(config, newest)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SnapshotError, match="expected a snapshot in this folder"):
+    with pytest.raises(SnapshotError, match="expected a valid snapshot in this folder"):
         inspect(tmp_path / "empty")
 
 
