@@ -512,7 +512,7 @@ def run(*arguments: str, **environment: str) -> Counter[str]:
         text=True,
         check=False,
         timeout=900,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stderr[-3000:]}"
     return Counter({k: int(v) for k, v in (each.split("=") for each in done.stdout.split())})
