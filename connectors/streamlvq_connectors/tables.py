@@ -110,9 +110,12 @@ def _plain_numbers(cells: Sequence[str], exponent: int) -> list[float]:
     text = f"[{','.join(cells)}]"
     if not _NEGATIVE_ZERO.search(text):
         try:  # reading them as JSON takes less than half the time, but 1., .5, +1 and 007 are none
-            return _JSON_NUMBERS.decode(text)
+            numbers = _JSON_NUMBERS.decode(text)
         except msgspec.MsgspecError:
             pass
+        else:
+            if len(numbers) == len(cells):  # one cell of nothing but blanks makes an empty array
+                return numbers
     return list(map(float, cells))
 
 

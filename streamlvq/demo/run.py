@@ -61,15 +61,16 @@ def run(
     _check(seconds, devices, rate, port, act)
     plan, broker = act_lengths(seconds, _possible(act)), find_broker()
     plant = PlantScript([f"press-{n}" for n in range(1, devices + 1)])
-    with _folder(keep) as folder:
-        processes = DemoProcesses(folder, port or free_port())
-        acts: dict[int, Act[Any]] = {
-            1: Act(plant, processes, broker, screenshot),
-            2: Act(FleetScript(), processes, broker, screenshot if act == 2 else None),
-        }
-        begun = _perform(acts, plan, processes, rate, plain)
-        text = _text(acts, begun, None if keep is None else folder)
-    print(text, flush=True)
+    with _termination_as_interrupt():  # until nothing is left to end
+        with _folder(keep) as folder:
+            processes = DemoProcesses(folder, port or free_port())
+            acts: dict[int, Act[Any]] = {
+                1: Act(plant, processes, broker, screenshot),
+                2: Act(FleetScript(), processes, broker, screenshot if act == 2 else None),
+            }
+            begun = _perform(acts, plan, processes, rate, plain)
+            text = _text(acts, begun, None if keep is None else folder)
+        print(text, flush=True)
     return 0
 
 
@@ -82,17 +83,16 @@ def _perform(
 ) -> list[int]:
     """Play the acts until the end or Ctrl-C; return those that were begun."""
     begun: list[int] = []
-    with _termination_as_interrupt():
-        try:
-            for number, seconds in plan.items():
-                begun.append(number)
-                acts[number].run(seconds, rate, plain)
-                acts[number].end()
-        except KeyboardInterrupt:
-            pass  # the ordinary way to end it
-        finally:
-            _ignore_signals()
-            _end([acts[number] for number in begun], processes)
+    try:
+        for number, seconds in plan.items():
+            begun.append(number)
+            acts[number].run(seconds, rate, plain)
+            acts[number].end()
+    except KeyboardInterrupt:
+        pass  # the ordinary way to end it
+    finally:
+        _ignore_signals()
+        _end([acts[number] for number in begun], processes)
     return begun
 
 

@@ -110,6 +110,7 @@ def test_halfway_cases_are_rounded_to_even() -> None:
 )
 @example(["1", "", " 2", "3 ", " ", "nan"], 0)
 @example(["1", "", " 2", "3 ", " ", "1.5"], -3)
+@example([" "], 0)
 def test_a_column_is_read_like_its_cells(cells: list[str], exponent: int) -> None:
     found, bad = to_numbers(cells, exponent)
     assert len(found) == len(cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 from streamlvq.cli import arguments
 from streamlvq.demo.run import run as run_demo
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return run_demo(
+    status = run_demo(
         seconds=options.seconds,
         devices=options.devices,
         rate=options.rate,
@@ -72,3 +73,5 @@ def run(options: argparse.Namespace) -> int:
         screenshot=options.screenshot,
         act=options.act,
     )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over: one more Ctrl-C is no failure
+    return status
