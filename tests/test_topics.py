@@ -159,7 +159,7 @@ def test_any_value_becomes_one_harmless_level(value: str) -> None:
     assert template.match(template.fill({"device": value})) == {"device": level}
 
 
-@given(ANYTHING)
+@given(st.text())  # no lone surrogates: they are names that nobody can write down
 def test_the_original_can_be_had_back(value: str) -> None:
     assume(len(value) * 12 <= MAX_VALUE_BYTES)  # at most 4 bytes each, 3 characters for a byte
     assert original(clean(value)) == value
