@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -28,12 +29,18 @@ LINK_COUNTERS = {
 }
 
 
+@dataclass(slots=True)
+class _DeviceCounts:
+    readings: int = 0
+    rejected: int = 0
+
+
 class ServiceMetrics(Collector):
     """Metrics of a service, by name.
 
-    Counters that the loop uses for every batch are bound to their labels once. Counts kept
-    elsewhere and current values are read on request (`collect`). The first `max_devices` devices
-    have counters of their own; the others share one.
+    Counters that the loop uses for every batch are bound to their labels once. Current values, and
+    counts that change with every reading, which are plain integers for speed, are read on request
+    (`collect`). The first `max_devices` devices have counts of their own; the others share one.
     """
 
     def __init__(self, health: Health, max_devices: int) -> None:
@@ -46,11 +53,12 @@ class ServiceMetrics(Collector):
         self.learnt_count = 0
         self.snapshot_seconds: float | None = None
         self._link_totals: Callable[[], dict[str, int]] | None = None
+        self._by_device: dict[str, _DeviceCounts] = {}
+        self._other_devices = _DeviceCounts()
         self.registry.register(self)
         self._add_counters()
         self._by_reason: dict[str | None, Counter] = {}
         self._by_refusal: dict[str, Counter] = {}
-        self._by_device: dict[str, tuple[Counter, Counter]] = {}  # readings, rejected
         self.batch = Histogram(
             "streamlvq_batch_messages",
             "Messages that were taken at a time.",
@@ -88,12 +96,6 @@ class ServiceMetrics(Collector):
             "Messages of the journal that were refused at the start, by reason.",
             ("reason",),
         )
-        self.device_readings = counter(
-            "device_readings_total", "Readings that were decided on, by device.", ("device",)
-        )
-        self.device_rejected = counter(
-            "device_rejected_total", "Decisions that were not accepted, by device.", ("device",)
-        )
         self.journal_failures = counter(
             "journal_failures_total", "Writes to the journal that failed."
         )
@@ -130,26 +132,18 @@ class ServiceMetrics(Collector):
                 accepted = "false" if reason else "true"
                 child = self._by_reason[reason] = self.decisions.labels(accepted, reason or "")
             child.inc(times)
-        for device, times in Tally(decisions.devices).items():
-            self._counters_of(device)[0].inc(times)
-        if any(decisions.reasons):
-            pairs = zip(decisions.devices, decisions.reasons, strict=True)
-            for device, times in Tally(device for device, reason in pairs if reason).items():
-                self._counters_of(device)[1].inc(times)
+        for device, reason in zip(decisions.devices, decisions.reasons, strict=True):
+            counts = self._by_device.get(device) or self._counts_of(device)
+            counts.readings += 1
+            if reason:
+                counts.rejected += 1
 
-    def _counters_of(self, device: str) -> tuple[Counter, Counter]:
-        counters = self._by_device.get(device)
-        if counters is not None:
-            return counters
+    def _counts_of(self, device: str) -> _DeviceCounts:
+        """Return the counts of a device that is new or beyond the limit."""
         if len(self._by_device) >= self.max_devices:
-            return self._labelled(OTHER_DEVICES)
-        counters = self._by_device[device] = self._labelled(device)
-        return counters
-
-    def _labelled(self, device: str) -> tuple[Counter, Counter]:
-        # Half a character, which JSON can hold, must not take the metrics of all others away.
-        label = device.encode(errors="replace").decode()
-        return self.device_readings.labels(label), self.device_rejected.labels(label)
+            return self._other_devices
+        counts = self._by_device[device] = _DeviceCounts()
+        return counts
 
     def count_refused(self, refused: Iterable[Refused]) -> None:
         """Count refusals by reason."""
@@ -188,11 +182,38 @@ class ServiceMetrics(Collector):
         }
         for name, (value, text) in values.items():
             yield GaugeMetricFamily(f"streamlvq_{name}", text, value=value)
+        yield from self._devices()
         yield from self._process()
         if self._link_totals is not None:
             totals = self._link_totals()
             for name, text in LINK_COUNTERS.items():
                 yield CounterMetricFamily(f"streamlvq_{name}", text, value=totals.get(name))
+
+    def _devices(self) -> Iterator[Metric]:
+        """Yield the counts by device."""
+        readings = CounterMetricFamily(
+            "streamlvq_device_readings",
+            "Readings that were decided on, by device.",
+            labels=["device"],
+        )
+        rejected = CounterMetricFamily(
+            "streamlvq_device_rejected",
+            "Decisions that were not accepted, by device.",
+            labels=["device"],
+        )
+        devices = self._by_device.copy()  # the loop may add to it while another thread asks
+        merged: dict[str, _DeviceCounts] = {}
+        for device, counts in [*devices.items(), (OTHER_DEVICES, self._other_devices)]:
+            # Half a character, which JSON can hold, must not take the metrics of all others away.
+            total = merged.setdefault(device.encode(errors="replace").decode(), _DeviceCounts())
+            total.readings += counts.readings
+            total.rejected += counts.rejected
+        for label, total in merged.items():
+            if total.readings:
+                readings.add_metric([label], total.readings)
+                rejected.add_metric([label], total.rejected)
+        yield readings
+        yield rejected
 
     @staticmethod
     def _process() -> Iterator[Metric]:
