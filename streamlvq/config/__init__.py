@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from streamlvq.config.build import build_classifier
 from streamlvq.config.check_broker import Address, broker_address, broker_password
-from streamlvq.config.checks import check
 from streamlvq.config.documents import describe, minimal_sample, sample
 from streamlvq.config.errors import ConfigError, Problem
-from streamlvq.config.fleet_topics import FleetTopics
-from streamlvq.config.load import load, loads
+from streamlvq.config.load import check, load, loads
 from streamlvq.config.schema import (
     Broker,
     Config,
@@ -27,6 +25,7 @@ from streamlvq.config.schema import (
     StatusSection,
     Tls,
 )
+from streamlvq.config.topics import FleetTopics
 
 __all__ = [
     "Address",

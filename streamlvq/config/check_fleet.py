@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from streamlvq.config.errors import Problem
-from streamlvq.config.fleet_topics import FleetTopics, own_name
 from streamlvq.config.schema import Config
+from streamlvq.config.topics import FleetTopics, own_name
 from streamlvq.topics import Template, TemplateError
 
 EVERYONE = "everyone"

@@ -1,6 +1,6 @@
 """Schema of the configuration: sections, types, ranges, defaults and descriptions of keys.
 
-`streamlvq.config.checks` checks what types cannot express.
+`streamlvq.config.load` checks what types cannot express.
 """
 
 from __future__ import annotations

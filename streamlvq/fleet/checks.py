@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streamlvq.config import Config, FleetSection, ModelSection, ReadingsSection
 from streamlvq.config.check_fleet import EVERYONE
-from streamlvq.config.fleet_topics import own_name
+from streamlvq.config.topics import own_name
 from streamlvq.errors import MissingExtraError, StreamLVQError
 from streamlvq.fleet.keys import KeyFileError, PrivateKey, TrustedKeys
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from streamlvq.config import Config, FleetTopics
-from streamlvq.config.fleet_topics import own_name
+from streamlvq.config.topics import own_name
 from streamlvq.connect import Link, Message, Subscription
 from streamlvq.fleet.metrics import FleetMetrics
 from streamlvq.fleet.roster import Receipt, Roster

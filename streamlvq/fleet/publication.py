@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from streamlvq.config import Config, FleetSection
-from streamlvq.config.fleet_topics import own_name
+from streamlvq.config.topics import own_name
 from streamlvq.errors import StreamLVQError
 from streamlvq.fleet.envelope import (
     NUMBER_MAX,

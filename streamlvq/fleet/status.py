@@ -11,7 +11,7 @@ import msgspec
 
 from streamlvq.config import Config, FleetSection, FleetTopics
 from streamlvq.config.check_fleet import EVERYONE
-from streamlvq.config.fleet_topics import own_name
+from streamlvq.config.topics import own_name
 from streamlvq.connect import Link, Message, Subscription, guest_session, link_for
 from streamlvq.errors import StreamLVQError
 from streamlvq.fleet.fusion_worker import MIN_NODES, describe_groups, fuse_group

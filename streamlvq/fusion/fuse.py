@@ -29,7 +29,14 @@ from streamlvq.fusion.class_tables import (
     feature_relevance,
 )
 from streamlvq.fusion.combine import VotingWeights, combine
-from streamlvq.fusion.corrections import Correction, get_correction
+from streamlvq.fusion.corrections import (
+    UNCORRECTED,
+    Correction,
+    candidates,
+    choose,
+    get_correction,
+    trial_errors,
+)
 from streamlvq.fusion.fused import Component, Fused, NodePlacement, estimate_coordinates
 from streamlvq.fusion.node_models import (
     FusionError,
@@ -48,7 +55,6 @@ from streamlvq.fusion.screening import (
     class_centres,
     screen_nodes,
 )
-from streamlvq.fusion.selection import UNCORRECTED, candidates, choose, trial_errors
 from streamlvq.fusion.sharing import components
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot

@@ -27,14 +27,14 @@ from streamlvq.estimator import (
 )
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
-from streamlvq.models.batch import Arrays, KernelBatch
-from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.engine import Engine, ModelSpec
 from streamlvq.models.parameters import check_range
 from streamlvq.models.training import train
 from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
 from streamlvq.models.vectorizer import (
     EXPECTED_NUMBER,
+    Arrays,
+    KernelBatch,
     Vectorizer,
     dictionary_maker,
     name_order,
@@ -42,6 +42,7 @@ from streamlvq.models.vectorizer import (
     to_number,
     to_rows,
 )
+from streamlvq.models.vectorizer import kernels as batch_kernels
 from streamlvq.records import Explanation, Prototype
 
 if TYPE_CHECKING:
@@ -526,7 +527,7 @@ class LVQClassifier(ArrayClassifier):
             return np.empty((len(rows), 0))
         return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
 
-    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+    # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` ----------------
 
     def rows_ready(self, batch: KernelBatch) -> int:
         """Return how many rows have only known features and labels; 0 before two classes are known.

@@ -1,20 +1,25 @@
 """Convert readings (dictionaries, data frames, arrays) to the vectors that kernels work on.
 
-Absent, None and NaN all mean *missing* and become NaN.
+Absent, None and NaN all mean *missing* and become NaN. `KernelBatch` and `BatchPart` are how a model,
+a window and a rejector share one kernel call over many readings.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.arrays import Reading, Rows
+from streamlvq.arrays import Floats, Ints, Label, Reading, Rows
+from streamlvq.events import Readings
 from streamlvq.kernels.layout import LARGEST_VALUE
 
 EXPECTED_NUMBER = f"expected a finite number of at most {LARGEST_VALUE:g}"
@@ -184,3 +189,77 @@ def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
         raise ValueError(
             f"feature {names[column]!r} of row {row}: {EXPECTED_NUMBER}, got {rows[row, column]}"
         )
+
+
+Arrays = tuple[npt.NDArray[Any], ...]
+
+# Placeholders that the kernel never writes to.
+_NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
+_NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
+
+
+@functools.cache
+def kernels() -> ModuleType:
+    """Return the batch kernel module, imported on first use because it compiles."""
+    from streamlvq.kernels import pipeline  # noqa: PLC0415
+
+    return pipeline
+
+
+@dataclass(slots=True)
+class KernelBatch:
+    """Consecutive readings for one kernel call, and its results."""
+
+    readings: Readings
+    duplicates: Sequence[bool]  # decided on, but change no state
+    learns: bool  # False: the model is fixed; labels only update thresholds
+    start: int = 0
+    remaining: int = field(init=False)  # readings from `start` on
+    # Set for each kernel call:
+    rows: slice = field(init=False)  # rows of this call among the readings
+    count: int = field(init=False)  # number of these rows
+    done: int = field(init=False)  # number of them that the kernel has processed
+    classes: Sequence[Label] = field(init=False)  # of the model, see `LVQClassifier.known_labels`
+    codes: Ints = field(init=False)
+    verdicts: Ints = field(init=False)
+    measures: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.remaining = len(self.readings) - self.start
+
+    def take(self, count: int) -> None:
+        """Select the next `count` rows for a kernel call."""
+        self.rows = slice(self.start, self.start + count)
+        self.count, self.done = count, 0
+
+    def move_on(self, count: int) -> None:
+        """Skip `count` rows that have been processed."""
+        self.start += count
+        self.remaining -= count
+
+
+@runtime_checkable
+class BatchPart(Protocol):
+    """A model, window or rejector that takes part in one kernel call over many rows.
+
+    Optional: a chain with a part that lacks it is processed one reading at a time.
+    """
+
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows from `batch.start` on the kernel can process."""
+
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Prepare for the rows and return the arrays that the kernel reads and writes."""
+
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Update the part after the kernel call: capacity, counters, thresholds."""
+
+
+def no_window(rows: int) -> Arrays:
+    """Return the window arrays for a chain without a window."""
+    return np.zeros(rows, np.int64), np.zeros(rows, np.int64), *_NO_LOGS
+
+
+def no_rejection(classes: int, threshold: float = 0.0) -> Arrays:
+    """Return the rejection arrays for one fixed threshold for all classes."""
+    return np.zeros(4), np.full(classes, threshold), *_NO_CERTAINTIES

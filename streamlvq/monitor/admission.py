@@ -1,4 +1,4 @@
-"""Admission checks of readings before any state changes: values, times, model limits."""
+"""Admission of readings before any state changes: values, times, model limits, duplicates."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from streamlvq.arrays import Label
+from streamlvq.arrays import Ints, Label
 from streamlvq.config import Config, ModelSection
-from streamlvq.events import Readings, Refused
+from streamlvq.events import NO_KEY, Readings, Refused
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.wrappers.feature_transform import Transform
 
@@ -168,3 +168,60 @@ def check_late_label(
     return _more_features(section, set(learner.features), features) or _another_class(
         section, set(learner.classes), label
     )
+
+
+# --- readings that come twice --------------------------------------------------------------------
+
+
+class DuplicateFilter:
+    """Filter that recognises repeated readings among the most recent keys.
+
+    A broker redelivers only unacknowledged messages, never more than its window of messages in
+    flight, so a memory of a few thousand keys is enough.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._ring: list[int] = []  # grows to `room`, then the oldest key is overwritten
+        self._count = 0  # keys ever added
+        self._last: dict[int, int] = {}  # position of the latest occurrence
+
+    def seen_before(self, key: int, span: int) -> bool:
+        """Return whether the key is among the last `span` keys, and remember it.
+
+        Always False for NO_KEY. See `Readings.dedup_windows` for the span.
+        """
+        if key == NO_KEY:
+            return False
+        if self.knows(key, span):
+            return True
+        count = self._count
+        self._count = count + 1
+        self._last[key] = count
+        if count < self.room:
+            self._ring.append(key)
+            return False
+        position = count % self.room
+        oldest, self._ring[position] = self._ring[position], key
+        if self._last.get(oldest) == count - self.room:
+            del self._last[oldest]
+        return False
+
+    def knows(self, key: int, span: int) -> bool:
+        """Return whether the key is among the last `span` keys, without remembering it."""
+        last = self._last.get(key)
+        return last is not None and self._count - last <= span
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def keys(self) -> list[int]:
+        """Return all remembered keys, oldest first."""
+        position = self._count % self.room if self._count > self.room else 0
+        return self._ring[position:] + self._ring[:position]
+
+    def restore(self, keys: Ints) -> None:
+        """Replace the remembered keys by the last `room` of these."""
+        self._ring, self._count, self._last = [], 0, {}
+        for key in keys.tolist():
+            self.seen_before(key, 0)

@@ -14,7 +14,8 @@ from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
+from streamlvq.monitor.admission import DuplicateFilter
+from streamlvq.monitor.late_labels import PendingReadings
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import (
     SCORE_MIN_LABELS,

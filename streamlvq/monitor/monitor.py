@@ -21,9 +21,9 @@ from streamlvq.events import (
     internal_error,
 )
 from streamlvq.monitor import checkpoint
-from streamlvq.monitor.admission import check_admission, check_late_label
+from streamlvq.monitor.admission import DuplicateFilter, check_admission, check_late_label
 from streamlvq.monitor.checkpoint import Checkpoint
-from streamlvq.monitor.memory import DuplicateFilter, PendingReadings
+from streamlvq.monitor.late_labels import PendingReadings
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, by_group, without_label
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot

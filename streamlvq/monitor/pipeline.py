@@ -13,7 +13,14 @@ from streamlvq.arrays import Ints, Label, Rows
 from streamlvq.events import Decisions, Model, Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.batch import Arrays, BatchPart, KernelBatch, kernels, no_rejection, no_window
+from streamlvq.models.vectorizer import (
+    Arrays,
+    BatchPart,
+    KernelBatch,
+    kernels,
+    no_rejection,
+    no_window,
+)
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap

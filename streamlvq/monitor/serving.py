@@ -13,7 +13,7 @@ from streamlvq.arrays import Label
 from streamlvq.events import Readings
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
-from streamlvq.monitor.memory import PendingReading
+from streamlvq.monitor.late_labels import PendingReading
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer, without_label
 from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform

@@ -1,10 +1,13 @@
-"""Encoders of decisions and of reports about refused messages."""
+"""Encoders of decisions, of reports about refused messages, and of readings."""
 
 from __future__ import annotations
 
 import base64
+import math
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -12,10 +15,13 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Label, Rows
-from streamlvq.config import Config
+from streamlvq.config import Config, Fields
 from streamlvq.connect import Message, Outgoing
-from streamlvq.events import Decisions, Refused, label_text
+from streamlvq.errors import StreamLVQError
+from streamlvq.events import Decisions, Readings, Refused, label_text
+from streamlvq.paths import parse_path
 from streamlvq.payloads.routing import TOPIC_CACHE_SIZE, DeviceTopics
+from streamlvq.payloads.values import UNITS_PER_SECOND
 from streamlvq.topics import Template, TemplateError
 
 DIGITS = 6  # of probabilities and certainties; more is only longer
@@ -259,3 +265,90 @@ def dead_letter(message: Message, refused: Refused) -> bytes:
         "payload": text,
     }
     return msgspec.json.encode(_readable(letter))
+
+
+class ReadingEncoder:
+    """Encoder of rows into payloads that decode to the same readings.
+
+    Examples
+    --------
+
+    >>> from streamlvq.config import Fields
+    >>> from streamlvq.events import Readings
+    >>> from streamlvq.payloads.encoder import ReadingEncoder
+    >>> readings = Readings.of(["motor.rpm", "t"], [[900.0, 21.5]], labels=["ok"], times=[12.5])
+    >>> ReadingEncoder(Fields(label="state", time="at", time_unit="ms")).encode(readings)
+    [b'{"motor":{"rpm":900.0},"t":21.5,"state":"ok","at":12500}']
+
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        if fields.format in ("json_array", "float32") and not fields.columns:
+            raise StreamLVQError(f"readings.columns: {fields.format} needs them, got none")
+        writers: dict[str, Callable[[dict[str, Any]], bytes]] = {
+            "json": lambda values: msgspec.json.encode(_nested(values)),
+            "msgpack": lambda values: msgspec.msgpack.encode(_nested(values)),
+            "json_array": lambda values: msgspec.json.encode(self._in_columns(values)),
+            "float32": self._packed,
+        }
+        if fields.format not in writers:
+            raise StreamLVQError(
+                f"readings.format: expected {', '.join(writers)} to publish rows, "
+                f"got {fields.format!r}, which can only be read"
+            )
+        self._finish = writers[fields.format]
+
+    def encode(self, readings: Readings) -> list[bytes]:
+        """Return a payload for each row."""
+        return [self._finish(self._values(readings, k)) for k in range(len(readings))]
+
+    def _values(self, readings: Readings, k: int) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            name: value
+            for name, value in zip(readings.features, readings.rows[k].tolist(), strict=True)
+            if not math.isnan(value)  # missing is said by saying nothing
+        }
+        fields = self.fields
+        for name, value in (
+            (fields.label, readings.labels[k]),
+            (fields.time, self._time(readings.times[k])),
+            (fields.sequence, readings.sequences[k]),
+            (fields.device, readings.devices[k]),
+        ):
+            if name is not None and value is not None:
+                values[name] = value
+        return values
+
+    def _time(self, t: float | None) -> Any:
+        if t is None:
+            return None
+        if self.fields.time_unit == "iso":
+            return datetime.fromtimestamp(t, UTC).isoformat()
+        if self.fields.time_unit == "s":
+            return t
+        return round(
+            Fraction(t) * UNITS_PER_SECOND[self.fields.time_unit]
+        )  # floats would round twice
+
+    def _in_columns(self, values: dict[str, Any]) -> list[Any]:
+        return [values.get(name) for name in self.fields.columns or ()]
+
+    def _packed(self, values: dict[str, Any]) -> bytes:
+        numbers = [values.get(name, math.nan) for name in self.fields.columns or ()]
+        try:
+            return np.array(numbers, dtype="<f4").tobytes()
+        except (TypeError, ValueError) as error:
+            raise StreamLVQError(f"float32: expected numbers only, got {numbers!r}") from error
+
+
+def _nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Return names such as `motor.rpm` as nested objects."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        *way, last = parse_path(name)
+        place = out
+        for step in way:
+            place = place.setdefault(step, {})
+        place[last] = value
+    return out

@@ -10,8 +10,7 @@ from __future__ import annotations
 from streamlvq.plot.curves import accuracy_reject_curve, reliability_diagram
 from streamlvq.plot.graphs import sharing_graph
 from streamlvq.plot.maps import decision_map
-from streamlvq.plot.profiles import prototype_profiles, relevance_profile
-from streamlvq.plot.projections import projection
+from streamlvq.plot.prototypes import projection, prototype_profiles, relevance_profile
 from streamlvq.plot.timelines import decisions_over_time
 
 __all__ = [

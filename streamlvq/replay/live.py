@@ -32,8 +32,8 @@ from streamlvq.connect import (
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
+from streamlvq.payloads.encoder import ReadingEncoder
 from streamlvq.payloads.routing import DEVICE, DeviceTopics
-from streamlvq.replay.rows import ReadingEncoder
 from streamlvq.replay.run import Bar, LogReader
 
 log = logging.getLogger(__name__)

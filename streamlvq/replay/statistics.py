@@ -11,7 +11,7 @@ import numpy as np
 from streamlvq.arrays import Bools, Floats, Ints, Label
 from streamlvq.events import Decisions, Hint, LateLabel, Refused
 from streamlvq.metrics import AccuracyRejectCurve
-from streamlvq.monitor.memory import LabelMatcher
+from streamlvq.monitor.late_labels import LabelMatcher
 
 # --- numbers for names ---------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
-from streamlvq.monitor.memory import LabelMatcher
+from streamlvq.monitor.late_labels import LabelMatcher
 from streamlvq.replay.report import Report, explain_empty, feature_lines, note_lines, refused_lines
 from streamlvq.replay.run import Bar, LogBatch, LogReader, ReplayRun
 from streamlvq.replay.statistics import Statistics

@@ -12,7 +12,7 @@ import msgspec
 
 import streamlvq
 from streamlvq.config import Config
-from streamlvq.config.fleet_topics import own_name
+from streamlvq.config.topics import own_name
 from streamlvq.connect import Link, Outgoing, Subscription, link_for
 from streamlvq.fleet.metrics import FleetRecord
 from streamlvq.monitor.files import FILE_MODE
@@ -165,18 +165,13 @@ class BrokerSession:
 
     def _use(self, config: Config, status: StatusWriter, link: Link | None = None) -> None:
         self.config, self._status_writer = config, status
-        self._link = self._make_link(config, status) if link is None else link
-        self._link.previous_filters = self._remember(
-            [each.filter for each in self._link.subscriptions]
+        self.link = self._make_link(config, status) if link is None else link
+        self.link.previous_filters = self._remember(
+            [each.filter for each in self.link.subscriptions]
         )
 
     def _make_link(self, config: Config, status: StatusWriter) -> Link:
         return make_link(config, self.role.subscriptions(config), status)
-
-    @property
-    def link(self) -> Link:
-        """Link in use."""
-        return self._link
 
     def replacement(self, config: Config) -> Callable[[], None]:
         """Prepare a new link, which may raise; the returned function switches to it.
@@ -189,7 +184,7 @@ class BrokerSession:
 
         def change() -> None:
             self._before = self.totals()
-            self._link.close()
+            self.link.close()
             self._tracker.use_new_link()
             self._use(config, status, link)
 
@@ -201,11 +196,11 @@ class BrokerSession:
 
     def totals(self) -> dict[str, int]:
         """Return the counts of all links so far."""
-        return link_totals(self._link, self._before)
+        return link_totals(self.link, self._before)
 
     def tend(self, now: float) -> None:
         """Check the link; announce after a connect, and publish the status when due."""
-        link = self._link
+        link = self.link
         self.health.connected, self.health.link_error = link.connected, link.error
         connect = self._tracker.observe(link)
         if connect is not None:
@@ -229,7 +224,7 @@ class BrokerSession:
     def leave(self) -> None:
         """Publish that we are offline, and close the link."""
         message = self._status("offline")
-        self._link.close([message] if message is not None else [])
+        self.link.close([message] if message is not None else [])
 
     def summary(self) -> str:
         """Return one line for `systemctl status`."""

@@ -13,9 +13,9 @@ from river import base
 from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.batch import Arrays, KernelBatch, no_rejection
-from streamlvq.models.batch import kernels as batch_kernels
 from streamlvq.models.parameters import check_range, documented
+from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
+from streamlvq.models.vectorizer import kernels as batch_kernels
 from streamlvq.records import Decision
 from streamlvq.robustness import is_beyond
 from streamlvq.wrappers.base import ClassifierWrapper, innermost, is_pipeline, unwrap
@@ -244,7 +244,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, False)
 
-    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+    # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` ----------------
 
     def rows_ready(self, batch: KernelBatch) -> int:
         """Return how many rows the kernel can process: none if it learns and adapts per class."""

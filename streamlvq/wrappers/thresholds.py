@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from streamlvq.arrays import Floats, Label
-from streamlvq.models.batch import Arrays, no_rejection
-from streamlvq.models.batch import kernels as batch_kernels
+from streamlvq.models.vectorizer import Arrays, no_rejection
+from streamlvq.models.vectorizer import kernels as batch_kernels
 
 FIRST_CAPACITY = 64  # initial capacity for certainties
 MAX_SEEN = 2**53  # still exact as a float

@@ -17,9 +17,8 @@ from river import base
 from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.errors import ParameterError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.batch import Arrays, KernelBatch
 from streamlvq.models.parameters import check_range
-from streamlvq.models.vectorizer import dictionary_maker
+from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker
 from streamlvq.records import Integrated
 from streamlvq.wrappers.base import (
     ClassifierWrapper,
@@ -641,7 +640,7 @@ class TimeIntegrator(ClassifierWrapper):
         """Number of devices that have a window."""
         return len(self._windows)
 
-    # --- many readings in one kernel call, see `streamlvq.models.batch.BatchPart` ----------------
+    # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` ----------------
 
     def rows_ready(self, batch: KernelBatch) -> int:
         """Return how many rows the kernel can process: all, or none for a centred window."""

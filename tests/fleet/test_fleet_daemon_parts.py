@@ -16,7 +16,7 @@ from streamlvq.config import (
     Config,
     FleetTopics,
 )
-from streamlvq.config.fleet_topics import FleetTopic
+from streamlvq.config.topics import FleetTopic
 from streamlvq.connect import Message, Subscription
 from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, parse_envelope, seal
 from streamlvq.fleet.checks import TrustError, load_trusted_keys
@@ -31,12 +31,11 @@ from streamlvq.models import GLVQ, GMLVQ
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus
-from streamlvq.service.daemon import subscriptions
+from streamlvq.service.daemon import restart_keys, subscriptions
 from streamlvq.service.journal import Received, Record, Serve
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.probe import as_guest
 from streamlvq.service.processor import MessageProcessor
-from streamlvq.service.reload import restart_keys
 from streamlvq.service.session import SessionTracker, StatusWriter, make_link
 from streamlvq.service.state_store import StateStore
 from streamlvq.snapshot import Snapshot

@@ -13,7 +13,7 @@ import streamlvq
 from streamlvq.config import Config, loads
 from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
-from streamlvq.monitor.memory import DuplicateFilter
+from streamlvq.monitor.admission import DuplicateFilter
 from streamlvq.snapshot import Snapshot, SnapshotError
 from support.streams import cut, facts, readings
 

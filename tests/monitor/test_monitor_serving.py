@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import streamlvq
 from streamlvq.config import build_classifier, loads
 from streamlvq.events import Readings
-from streamlvq.models.batch import KernelBatch
+from streamlvq.models.vectorizer import KernelBatch
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import same

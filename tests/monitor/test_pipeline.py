@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streamlvq
-from streamlvq.models.batch import KernelBatch
+from streamlvq.models.vectorizer import KernelBatch
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline
 from streamlvq.wrappers.rejectors import Rejector
 from support.streams import cut, readings

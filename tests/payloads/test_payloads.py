@@ -20,8 +20,8 @@ from streamlvq.config import Fields
 from streamlvq.events import REFUSAL_REASONS
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.paths import ABSENT, pick
-from streamlvq.payloads import FieldsError, join_path, parse_path, plans
-from streamlvq.payloads.plans import MAX_FIELDS, MAX_PLANS, MAX_SHAPES_SEEN, REPLACEMENT_PAYLOADS
+from streamlvq.payloads import FieldsError, formats, join_path, parse_path
+from streamlvq.payloads.formats import MAX_FIELDS, MAX_PLANS, MAX_SHAPES_SEEN, REPLACEMENT_PAYLOADS
 from streamlvq.payloads.reader import Reader, Reading, Table
 from streamlvq.payloads.values import RefusedError, shorten, to_label, to_sequence, to_time
 from streamlvq.registry import FORMATS
@@ -668,13 +668,13 @@ def test_shapes_seen_twice_have_a_fast_way_and_there_are_only_so_many() -> None:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The features of every plan that is made from now on."""
     made: list[tuple[str, ...]] = []
-    make = plans.BatchDecoder
+    make = formats.BatchDecoder
 
     def counting(reader: Any, shape: Any, names: tuple[str, ...]) -> Any:
         made.append(names)
         return make(reader, shape, names)
 
-    monkeypatch.setattr(plans, "BatchDecoder", counting)
+    monkeypatch.setattr(formats, "BatchDecoder", counting)
     return made
 
 

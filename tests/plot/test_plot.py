@@ -25,7 +25,7 @@ from streamlvq.errors import MissingExtraError, NotLearntYetError
 from streamlvq.fusion import Clipping, Edge
 from streamlvq.models.base import LVQClassifier
 from streamlvq.plot.curves import LARGEST_BIN, SMALLEST_BIN
-from streamlvq.plot.profiles import NAMED_FEATURES
+from streamlvq.plot.prototypes import NAMED_FEATURES
 from streamlvq.plot.style import COLOURS, NO_ANSWER, PROTOTYPE_SIZE, READING_SIZE, styles_of
 from streamlvq.records import Decision, Integrated
 from support.small_fleet import fleet, report_of

@@ -24,9 +24,9 @@ from streamlvq.connect import Message, open_log
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Readings
 from streamlvq.payloads import Decoder
+from streamlvq.payloads.encoder import ReadingEncoder
 from streamlvq.replay import publish, record, replay
 from streamlvq.replay.live import NotConnectedError, filters, open_writer
-from streamlvq.replay.rows import ReadingEncoder
 from support.brokers import Mosquitto, available, free_port
 from support.replays import FEATURES, Row, as_object, chain_config, rows, write_csv, write_jsonl
 

@@ -21,7 +21,6 @@ from streamlvq.fusion.report import (
     unprotected_note,
 )
 from streamlvq.plot.graphs import ring_spots, upper_nodes
-from streamlvq.report.fusion_graph import MAX_NAMED_NODES, graph_drawing, graph_words
 from streamlvq.report.fusion_maps import (
     MAX_MAP_COLUMNS,
     MAX_MAP_ROWS,
@@ -31,7 +30,7 @@ from streamlvq.report.fusion_maps import (
     offsets_drawing,
     shift_offsets,
 )
-from streamlvq.report.fusion_page import fusion_html
+from streamlvq.report.fusion_page import MAX_NAMED_NODES, fusion_html, graph_drawing, graph_words
 from streamlvq.report.fusion_prototypes import (
     MAX_DRAWN_CLASSES,
     MAX_DRAWN_NODES,

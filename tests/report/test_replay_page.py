@@ -16,8 +16,13 @@ import pytest
 
 from streamlvq.plot.style import colours_of
 from streamlvq.replay import Report, load_monitor, replay
-from streamlvq.report.replay_page import replay_html
-from streamlvq.report.timeline import course_drawing, moment, time_axis, track_drawing
+from streamlvq.report.replay_page import (
+    course_drawing,
+    moment,
+    replay_html,
+    time_axis,
+    track_drawing,
+)
 from support.pages import read
 from support.replays import chain_config, plain_config, rows, write_csv
 

@@ -47,7 +47,7 @@ from streamlvq.monitor import Monitor, Outcome
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus, changed_keys
 from streamlvq.service import logs
-from streamlvq.service.daemon import subscriptions
+from streamlvq.service.daemon import needs_reconnect, restart_keys, subscriptions
 from streamlvq.service.health import HealthServer, PortError
 from streamlvq.service.metrics import OTHER_DEVICES, STEP_SECONDS
 from streamlvq.service.probe import Probe
@@ -59,7 +59,6 @@ from streamlvq.service.publisher import (
     HomeAssistantDiscovery,
     Publisher,
 )
-from streamlvq.service.reload import needs_reconnect, restart_keys
 from streamlvq.service.session import BrokerSession, StatusWriter, make_link
 from streamlvq.service.state_store import FolderError, FolderLock, StateStore
 from streamlvq.service.systemd import Notifier

@@ -1,4 +1,4 @@
-"""Memory of recent readings: keys for deduplication, and readings still without a label."""
+"""Late labels: which of the recent readings a label belongs to."""
 
 from __future__ import annotations
 
@@ -7,79 +7,17 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from streamlvq.arrays import Rows
-from streamlvq.events import NO_KEY, Decisions, LateLabel, Readings
+from streamlvq.events import Decisions, LateLabel, Readings
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.monitor.pipeline import Answer, Answers, ServedAnswer
 
-Keys = npt.NDArray[np.int64]
 Mark = int | float  # the sequence number or the time of a reading
 ReadingKey = tuple[str, Mark]  # device and mark
 Item = TypeVar("Item")
 
 _NO_CERTAINTY = -1.0  # in checkpoints: fewer than two classes were known
-
-
-# --- readings that come twice --------------------------------------------------------------------
-
-
-class DuplicateFilter:
-    """Filter that recognises repeated readings among the most recent keys.
-
-    A broker redelivers only unacknowledged messages, never more than its window of messages in
-    flight, so a memory of a few thousand keys is enough.
-    """
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self._ring: list[int] = []  # grows to `room`, then the oldest key is overwritten
-        self._count = 0  # keys ever added
-        self._last: dict[int, int] = {}  # position of the latest occurrence
-
-    def seen_before(self, key: int, span: int) -> bool:
-        """Return whether the key is among the last `span` keys, and remember it.
-
-        Always False for NO_KEY. See `Readings.dedup_windows` for the span.
-        """
-        if key == NO_KEY:
-            return False
-        if self.knows(key, span):
-            return True
-        count = self._count
-        self._count = count + 1
-        self._last[key] = count
-        if count < self.room:
-            self._ring.append(key)
-            return False
-        position = count % self.room
-        oldest, self._ring[position] = self._ring[position], key
-        if self._last.get(oldest) == count - self.room:
-            del self._last[oldest]
-        return False
-
-    def knows(self, key: int, span: int) -> bool:
-        """Return whether the key is among the last `span` keys, without remembering it."""
-        last = self._last.get(key)
-        return last is not None and self._count - last <= span
-
-    def __len__(self) -> int:
-        return len(self._last)
-
-    def keys(self) -> list[int]:
-        """Return all remembered keys, oldest first."""
-        position = self._count % self.room if self._count > self.room else 0
-        return self._ring[position:] + self._ring[:position]
-
-    def restore(self, keys: Keys) -> None:
-        """Replace the remembered keys by the last `room` of these."""
-        self._ring, self._count, self._last = [], 0, {}
-        for key in keys.tolist():
-            self.seen_before(key, 0)
-
-
-# --- late labels ---------------------------------------------------------------------------------
 
 
 class LabelMatcher(Generic[Item]):
@@ -93,7 +31,7 @@ class LabelMatcher(Generic[Item]):
     --------
 
     >>> from streamlvq.events import LateLabel
-    >>> from streamlvq.monitor.memory import LabelMatcher
+    >>> from streamlvq.monitor.late_labels import LabelMatcher
 
     >>> waiting = LabelMatcher(room=2, by_sequence=True)
     >>> for number in (1, 2, 3):
