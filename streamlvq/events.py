@@ -23,6 +23,7 @@ Model = Literal["local", "fused"]  # which decides: the one that learns here, or
 
 UNNAMED_DEVICE = "device"  # for readings that name no device
 NO_KEY = 0  # for a reading that cannot be a duplicate
+ALL_DEVICES = ""  # the group of every device, unless `model.per` separates them
 
 
 class DedupWindow(IntEnum):
@@ -135,7 +136,7 @@ class Readings:
             features=tuple(features),
             rows=table,
             devices=column("devices", devices, UNNAMED_DEVICE),
-            groups=column("groups", groups, ""),
+            groups=column("groups", groups, ALL_DEVICES),
             labels=column("labels", labels, None),
             times=column("times", times, None),
             sequences=column("sequences", sequences, None),
@@ -182,7 +183,7 @@ class Refused(NamedTuple):
     source: int  # index of the message in the decoded batch
     reason: str  # one of REFUSAL_REASONS, to count by
     text: str  # what was expected and what was found
-    about: str = ""  # what was expected, without values: separates problems with the same reason
+    about: str | None = None  # what was expected, without values: tells apart equal reasons
     hint: Hint | None = None  # what is probably wrong with the configuration
 
 

@@ -198,7 +198,7 @@ def _config_error(error: Exception, path: KeyPath) -> ConfigError:
         message += f"; use type: {_TYPE_OF.get(error.instead, error.instead)}"
     if error.parameter is None:
         return _error(path, message)
-    parameter = "type" if error.parameter == "classifier" else error.parameter.partition("=")[0]
+    parameter = "type" if error.parameter == "classifier" else error.parameter
     return _error((*path, parameter), message)
 
 

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from streamlvq.config import Config, FleetSection
 from streamlvq.connect import Message
+from streamlvq.events import ALL_DEVICES
 from streamlvq.fleet.checks import introduction
 from streamlvq.fleet.metrics import FleetMetrics
 from streamlvq.fleet.participant import FleetParticipant
@@ -25,8 +26,6 @@ from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.wrappers.base import unwrap
 
 log = logging.getLogger(__name__)
-
-GROUP = ""  # the one model that all devices of a node share
 
 
 # --- the node ------------------------------------------------------------------------------------
@@ -91,8 +90,8 @@ class FleetNode(FleetParticipant):
         self._session, self._host = session, host
         if self.is_peer:
             self.worker.prepare()
-        self.reporter.start(host.monitor.serving_score(GROUP))
-        serving = host.monitor.serving(GROUP)
+        self.reporter.start(host.monitor.serving_score(ALL_DEVICES))
+        serving = host.monitor.serving(ALL_DEVICES)
         if serving is not None:
             self._served = _digest(shared_bytes(serving, self.name))
         if self.is_peer and (kept := self.writer.kept().get(self.name)) is not None:
@@ -152,9 +151,9 @@ class FleetNode(FleetParticipant):
         self._publish_news()
 
     def _publish(self, now: float, monitor: Monitor) -> None:
-        if GROUP not in monitor.models():
+        if ALL_DEVICES not in monitor.models():
             return
-        *_, model = unwrap(local := monitor.local(GROUP))
+        *_, model = unwrap(local := monitor.local(ALL_DEVICES))
         if not self.schedule.due(model.samples, now):
             return
         try:
@@ -219,11 +218,11 @@ class FleetNode(FleetParticipant):
 
     def _report(self, now: float, monitor: Monitor) -> None:
         """Report which model decides, what is not published yet, and what we are waiting for."""
-        has_model = monitor.serving(GROUP) is not None
-        self.reporter.report(monitor.serving_score(GROUP), has_model)
+        has_model = monitor.serving(ALL_DEVICES) is not None
+        self.reporter.report(monitor.serving_score(ALL_DEVICES), has_model)
         samples = 0
-        if GROUP in monitor.models():
-            *_, model = unwrap(monitor.local(GROUP))
+        if ALL_DEVICES in monitor.models():
+            *_, model = unwrap(monitor.local(ALL_DEVICES))
             samples = model.samples
         self.metrics.unpublished = self.schedule.new(samples)
         wait = self.schedule.wait(samples, now)

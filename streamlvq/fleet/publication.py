@@ -20,8 +20,7 @@ from streamlvq.fleet.envelope import (
     seal,
 )
 from streamlvq.fleet.keys import PrivateKey, TrustedKeys
-from streamlvq.fleet.roster import FILE_MODE
-from streamlvq.snapshot.files import UNFINISHED_SUFFIX, write_atomically
+from streamlvq.snapshot.files import FILE_MODE, UNFINISHED_SUFFIX, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from streamlvq.fleet.envelope import (
 )
 from streamlvq.fleet.keys import TrustedKeys
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
-from streamlvq.snapshot.files import UNFINISHED_SUFFIX, read, write_atomically
+from streamlvq.snapshot.files import FILE_MODE, UNFINISHED_SUFFIX, read, write_atomically
 
 ENVELOPE_MAX_BYTES = 16 * 2**20
 MODEL_MAX_NUMBERS = 2**24  # that a model may need memory for, whatever is said about it: 128 MiB
@@ -34,7 +34,6 @@ MAX_NODES = 10_000
 CLOCK_AHEAD_SECONDS = 300.0  # tolerated difference between clocks
 STORE_MAGIC = b"SLVQROS1"
 STORE_SUFFIX = ".sealed"
-FILE_MODE = 0o640  # of all fleet files except keys: models are not public
 _STORE_START = struct.Struct(f">8s{DIGEST_BYTES}sH")  # magic, SHA-256 and length of the header
 _LOG = logging.getLogger("streamlvq")
 ReceiptStatus = Literal["new", "same", "refused"]

@@ -89,15 +89,19 @@ def check_range(
     high: float = float("inf"),
     *,
     whole: bool = False,
+    about: str = "",
 ) -> None:
-    """Raise `ParameterError` unless low <= value <= high (and is whole if `whole`)."""
+    """Raise `ParameterError` unless low <= value <= high (and is whole if `whole`).
+
+    `about` says what the value is for, where a parameter has several.
+    """
     kind = "a whole number" if whole else "a number"
     expected = f"expected {kind} "
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
     accepted = numbers.Integral if whole else numbers.Real
     good = isinstance(value, accepted) and not isinstance(value, bool)
     if not good or not low <= value <= high or not math.isfinite(value):
-        raise ParameterError(owner, name, f"{expected}, got {value!r}")
+        raise ParameterError(owner, name, f"{expected}{about}, got {value!r}")
 
 
 def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> None:

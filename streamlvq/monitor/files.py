@@ -29,7 +29,6 @@ from streamlvq.text import number
 T = TypeVar("T")
 
 SNAPSHOT, CHECKPOINT = "snapshot", "checkpoint"  # kinds of files: of a model, of a monitor
-FILE_MODE, FOLDER_MODE = 0o640, 0o750  # of a state folder: readings are not public
 
 
 def load_start_model(config: Config) -> Snapshot | None:

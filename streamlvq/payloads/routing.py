@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamlvq.config import Config
 from streamlvq.connect import NO_TOPIC
-from streamlvq.events import UNNAMED_DEVICE
+from streamlvq.events import ALL_DEVICES, UNNAMED_DEVICE
 from streamlvq.payloads.values import MAX_NAME_CHARACTERS
 from streamlvq.topics import Template, original
 
@@ -256,10 +256,10 @@ def group_of(config: Config) -> GroupOf:
     """
     per = config.model.per
     if per == "all":
-        return lambda device, placeholders: ""
+        return lambda device, placeholders: ALL_DEVICES
     if per == "device":
         return lambda device, placeholders: device
-    return lambda device, placeholders: placeholders.get(per, "")
+    return lambda device, placeholders: placeholders.get(per, ALL_DEVICES)
 
 
 class Shard:

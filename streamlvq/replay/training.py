@@ -15,7 +15,7 @@ from streamlvq.arrays import Label, Rows
 from streamlvq.config import Config, build_classifier
 from streamlvq.config.build import build_transform
 from streamlvq.errors import StreamLVQError
-from streamlvq.events import Event, LateLabel, Readings, Refused
+from streamlvq.events import ALL_DEVICES, Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.late_labels import LabelMatcher
 from streamlvq.replay.report import Report, explain_empty, feature_lines, note_lines, refused_lines
@@ -208,7 +208,7 @@ def _train_model(
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
-        monitor.set_classifier("", classifier)
+        monitor.set_classifier(ALL_DEVICES, classifier)
 
 
 def _transformed(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing, Subscription
+from streamlvq.events import ALL_DEVICES
 from streamlvq.fleet.hub import HubRole
 from streamlvq.fleet.inbox import fleet_subscriptions
 from streamlvq.fleet.node import FleetNode
@@ -109,7 +110,7 @@ class MonitoringRole:
     def _join_fleet(self) -> None:
         if self.fleet is not None:
             self.fleet.start(self.session, self)
-        elif self.monitor.serving("") is not None:
+        elif self.monitor.serving(ALL_DEVICES) is not None:
             log.info("no longer in a fleet: the local model decides")
             self.serve(None)
 
@@ -162,9 +163,9 @@ class MonitoringRole:
         Return False if the model cannot decide here. Raise `JournalError`, an OSError, and change
         nothing, if the change cannot be made durable.
         """
-        self.store.append(Serve("", model))
+        self.store.append(Serve(ALL_DEVICES, model))
         self.health.unsaved = True
-        return self.processor.serve("", model)
+        return self.processor.serve(ALL_DEVICES, model)
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         """Publish messages; an error of the link is logged, since they have taken effect."""

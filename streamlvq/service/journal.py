@@ -25,8 +25,8 @@ import msgspec
 from streamlvq.config import Config, LabelsSection, ReadingsSection, ShardSection
 from streamlvq.connect import Message
 from streamlvq.errors import StreamLVQError
-from streamlvq.monitor.files import FILE_MODE
 from streamlvq.snapshot import write_atomically
+from streamlvq.snapshot.files import FILE_MODE
 
 log = logging.getLogger(__name__)
 

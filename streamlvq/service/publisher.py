@@ -16,12 +16,12 @@ import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
 from streamlvq.events import Refused
-from streamlvq.monitor.files import FILE_MODE
 from streamlvq.payloads import Encoder, dead_letter
 from streamlvq.payloads.routing import DeviceIdentity, DeviceTopics
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.processor import BatchResult
 from streamlvq.service.session import own_topic
+from streamlvq.snapshot.files import FILE_MODE
 from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)

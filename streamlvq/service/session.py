@@ -15,10 +15,10 @@ from streamlvq.config import Config
 from streamlvq.config.topics import own_name
 from streamlvq.connect import Link, Outgoing, Subscription, link_for
 from streamlvq.fleet.metrics import FleetRecord
-from streamlvq.monitor.files import FILE_MODE
 from streamlvq.role import Health, Role, RoleStatus
 from streamlvq.service.metrics import ServiceMetrics, link_totals
 from streamlvq.snapshot import write_atomically
+from streamlvq.snapshot.files import FILE_MODE
 from streamlvq.topics import Template
 
 log = logging.getLogger(__name__)

@@ -14,13 +14,14 @@ from pathlib import Path
 from streamlvq.config import Config
 from streamlvq.errors import StreamLVQError
 from streamlvq.monitor import Checkpoint, Monitor, OtherModelError
-from streamlvq.monitor.files import FILE_MODE, FOLDER_MODE, load_start_model, restore_newest
+from streamlvq.monitor.files import load_start_model, restore_newest
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, changed_keys
 from streamlvq.service.journal import DecodingHistory, Journal, Record, RecordLog, Serve
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.processor import FeatureCheck, MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
+from streamlvq.snapshot.files import FILE_MODE, FOLDER_MODE
 
 log = logging.getLogger(__name__)
 

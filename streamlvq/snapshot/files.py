@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 SNAPSHOT_SUFFIX = ".safetensors"
 UNFINISHED_SUFFIX = ".unfinished"
+FILE_MODE, FOLDER_MODE = 0o640, 0o750  # of states and fleets: readings and models are not public
 POSITION_DIGITS = 20
 _LOG = logging.getLogger("streamlvq")
 _ADVICE = {

@@ -123,7 +123,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if not value:
             raise ParameterError(owner, "threshold", f"expected at least one label, got {value!r}")
         for label, number in value.items():
-            check_range(owner, f"threshold={{{label!r}: ...}}", number, 0, 1)
+            check_range(owner, "threshold", number, 0, 1, about=f" for {label!r}")
 
     def _check_chain(self, chain: list[Any]) -> None:
         """Raise `ParameterError` for an unsuitable classifier; `chain` leads to its model."""
