@@ -22,7 +22,7 @@ from streamlvq.replay import inspect, load_monitor, save_monitor, train
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.feature_transform import MONOTONE
 from support.replays import FEATURES, Row, rows, write_csv
-from support.streams import cut, facts, readings
+from support.streams import assert_decides_like, readings, say
 
 TEXT = """
 readings: {topic: "plant/{device}", time: t, label: state, device: pump}
@@ -81,16 +81,6 @@ def test_other_transforms_are_refused() -> None:
 # --- the monitor ---------------------------------------------------------------------------------
 
 
-def run(monitor: Monitor, whole: Readings, seed: int) -> list[tuple[Any, ...]]:
-    said = []
-    for part in cut(whole, seed):
-        outcome = monitor.step(part)
-        assert outcome.decisions is not None
-        assert outcome.refused == []
-        said += facts(outcome.decisions)
-    return said
-
-
 @pytest.mark.parametrize("name", MONOTONE)
 def test_a_monitor_decides_as_the_wrappers_do(name: str) -> None:
     model = FeatureTransform(
@@ -102,23 +92,15 @@ def test_a_monitor_decides_as_the_wrappers_do(name: str) -> None:
         name,
     )
     stream, monitor = positive(250), Monitor(config(name))
-    said = run(monitor, stream, seed=1)
-    for k, row in enumerate(stream.rows.tolist()):
-        x = dict(zip(stream.features, row, strict=True))
-        keywords = {"device": stream.devices[k], "t": stream.times[k]}
-        decision = model.decide_one(x, **keywords)
-        assert said[k][1:5] == decision[:1] + decision[2:4] + decision[1:2]
-        if stream.labels[k] is None:
-            model.observe_one(x, scales=False, **keywords)
-        else:
-            model.learn_one(x, stream.labels[k], **keywords)
+    said = say(monitor, stream, seed=1)
+    assert_decides_like(said, model, stream)
     assert Snapshot.of(monitor.models()[""]).to_bytes() == Snapshot.of(model).to_bytes()
 
 
 def test_batches_make_no_difference() -> None:
     stream = positive(300, twice=0.1)
     first, second = Monitor(config()), Monitor(config())
-    assert run(first, stream, seed=1) == run(second, stream, seed=2)
+    assert say(first, stream, seed=1) == say(second, stream, seed=2)
     assert first.checkpoint() == second.checkpoint()
 
 
@@ -161,17 +143,17 @@ def test_late_labels_teach_what_the_model_sees() -> None:
 def test_checkpoints_go_on_exactly_and_only_with_the_same_transform() -> None:
     stream = positive(200)
     monitor = Monitor(config("sqrt"))
-    run(monitor, stream.select(slice(0, 120)), seed=3)
+    say(monitor, stream.select(slice(0, 120)), seed=3)
     data = monitor.checkpoint()
     twin = Monitor.restore(config("sqrt"), data)
     rest = stream.select(slice(120, 200))
-    assert run(twin, rest, seed=4) == run(monitor, rest, seed=5)
+    assert say(twin, rest, seed=4) == say(monitor, rest, seed=5)
     assert twin.checkpoint() == monitor.checkpoint()
     for other in ("log", "null"):
         with pytest.raises(OtherModelError, match=r"sqrt.*model\.transform"):
             Monitor.restore(config(other), data)
     plain = Monitor(config("null"))
-    run(plain, stream, seed=3)
+    say(plain, stream, seed=3)
     with pytest.raises(OtherModelError, match=r"None.*log.*model\.transform"):
         Monitor.restore(config("log"), plain.checkpoint())
 

@@ -15,7 +15,7 @@ from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.monitor.admission import DuplicateFilter
 from streamlvq.snapshot import Snapshot, SnapshotError
-from support.streams import cut, facts, readings
+from support.streams import assert_decides_like, cut, readings, say
 
 TEXT = """
 broker: {receive_maximum: 50}
@@ -36,17 +36,6 @@ def config(text: str = TEXT, **changes: str) -> Config:
     return loads(text)
 
 
-def run(monitor: Monitor, whole: Readings, seed: int = 0) -> list[tuple[Any, ...]]:
-    """What was decided on readings that came in random batches."""
-    said = []
-    for part in cut(whole, seed):
-        outcome = monitor.step(part)
-        assert outcome.decisions is not None
-        assert outcome.refused == []
-        said += facts(outcome.decisions)
-    return said
-
-
 def refusals(outcome: Outcome) -> list[tuple[int, str]]:
     return [(refused.source, refused.reason) for refused in outcome.refused]
 
@@ -60,7 +49,7 @@ def test_batches_make_no_difference(model: str) -> None:
     wanted = config(model=f"{{type: {model}}}", rejector=rejector)
     stream = readings(300, twice=0.1)
     first, second = Monitor(wanted), Monitor(wanted)
-    assert run(first, stream, seed=1) == run(second, stream, seed=2)
+    assert say(first, stream, seed=1) == say(second, stream, seed=2)
     assert first.checkpoint() == second.checkpoint()
 
 
@@ -69,32 +58,24 @@ def test_decisions_are_those_of_the_wrappers() -> None:
         streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=3), target_rate=0.1, memory=50
     )
     stream = readings(250)
-    said = run(Monitor(config()), stream)
-    for k, row in enumerate(stream.rows.tolist()):
-        x = dict(zip(stream.features, row, strict=True))
-        keywords = {"device": stream.devices[k], "t": stream.times[k]}
-        decision = model.decide_one(x, **keywords)
-        assert said[k][1:5] == decision[:1] + decision[2:4] + decision[1:2]
-        if stream.labels[k] is None:
-            model.observe_one(x, scales=False, **keywords)
-        else:
-            model.learn_one(x, stream.labels[k], **keywords)
+    said = say(Monitor(config()), stream)
+    assert_decides_like(said, model, stream)
 
 
 def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened() -> None:
     before, after = readings(200, twice=0.1), readings(200, seed=7, twice=0.1)
     after.keys = [key + 1000 for key in after.keys]
     never_stopped = Monitor(config())
-    run(never_stopped, before)
+    say(never_stopped, before)
     stopped = Monitor.restore(config(), never_stopped.checkpoint())
     assert stopped.checkpoint() == never_stopped.checkpoint()
-    assert run(stopped, after) == run(never_stopped, after)
+    assert say(stopped, after) == say(never_stopped, after)
     assert stopped.checkpoint() == never_stopped.checkpoint()
 
 
 def test_a_checkpoint_before_anything_came() -> None:
     empty = Monitor.restore(config(), Monitor(config()).checkpoint())
-    assert run(empty, readings(50)) == run(Monitor(config()), readings(50))
+    assert say(empty, readings(50)) == say(Monitor(config()), readings(50))
 
 
 def test_before_anything_is_learnt() -> None:
@@ -112,7 +93,7 @@ def test_before_anything_is_learnt() -> None:
 def test_a_duplicate_changes_nothing_and_is_answered() -> None:
     monitor = Monitor(config())
     stream = readings(150)
-    run(monitor, stream)
+    say(monitor, stream)
     before = monitor.checkpoint()
     again = stream.select(list(range(140, 150)))
     outcome = monitor.step(again)
@@ -125,7 +106,7 @@ def test_a_duplicate_changes_nothing_and_is_answered() -> None:
 def test_a_sensor_at_rest_says_the_same_twice() -> None:
     monitor = Monitor(config())
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     same = stream.select([99])
     same.dedup_windows = [DedupWindow.NONE]
     assert monitor.step(same).duplicates == 0
@@ -170,7 +151,7 @@ def test_duplicates_are_those_of_a_list(keys: list[int], room: int, span: int) -
 def test_memory_of_duplicates_is_bounded() -> None:
     monitor = Monitor(config())
     stream = readings(300)
-    run(monitor, stream)
+    say(monitor, stream)
     assert monitor.step(stream.select([250])).duplicates == 1  # 100 are remembered
     assert monitor.step(stream.select([150])).duplicates == 0
 
@@ -186,7 +167,7 @@ def late(stream: Readings, k: int, label: str, **changes: Any) -> LateLabel:
 def test_a_late_label_is_learnt() -> None:
     monitor = Monitor(config())
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
     model = monitor.models()[""].classifier.classifier
     twin = Snapshot.of(model, node="twin").classifier()
@@ -199,7 +180,7 @@ def test_a_late_label_is_learnt() -> None:
 def test_a_label_that_belongs_to_nothing_is_refused() -> None:
     monitor = Monitor(config())
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
     before = monitor.checkpoint()
     for stranger in (
@@ -217,7 +198,7 @@ def test_a_label_that_belongs_to_nothing_is_refused() -> None:
 def test_a_late_label_that_is_delivered_twice_is_no_stranger() -> None:
     monitor = Monitor(config())
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
     label = late(stream, k, "class 1", key=987, dedup_window=DedupWindow.ALL)
     assert monitor.step(label).learnt == 1
@@ -230,14 +211,14 @@ def test_a_label_that_came_too_early_may_come_again() -> None:
     k = max(i for i, y in enumerate(stream.labels) if y is None)
     early = late(stream, k, "class 1", key=987, dedup_window=DedupWindow.RECENT)
     assert refusals(monitor.step(early)) == [(0, "label")]
-    run(monitor, stream)
+    say(monitor, stream)
     assert monitor.step(early).learnt == 1
 
 
 def test_late_labels_keep_to_the_limits() -> None:
     monitor = Monitor(config(model="{type: GLVQ, max_features: 5, max_classes: 4}"))
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
     assert refusals(monitor.step(late(stream, k, "a fifth"))) == [(0, "model")]
     assert monitor.step(late(stream, k, "class 1")).learnt == 1  # it waits still
@@ -246,7 +227,7 @@ def test_late_labels_keep_to_the_limits() -> None:
 def test_labels_by_time() -> None:
     monitor = Monitor(config(labels='{topic: "labels/{site}/{device}", time: t, wait: 200}'))
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     k = max(i for i, y in enumerate(stream.labels) if y is None)
     label = late(stream, k, "class 1", sequence=None, t=stream.times[k])
     assert monitor.step(label).learnt == 1
@@ -255,7 +236,7 @@ def test_labels_by_time() -> None:
 def test_readings_wait_in_checkpoints_too_and_not_for_ever() -> None:
     monitor = Monitor(config(labels='{topic: "labels/{site}/{device}", sequence: seq, wait: 5}'))
     stream = readings(100)
-    run(monitor, stream)
+    say(monitor, stream)
     monitor = Monitor.restore(monitor.config, monitor.checkpoint())
     assert monitor.waiting == 5
     unlabelled = [i for i, y in enumerate(stream.labels) if y is None]
@@ -267,7 +248,7 @@ def test_readings_wait_in_checkpoints_too_and_not_for_ever() -> None:
 def test_thresholds_hear_of_late_labels() -> None:
     monitor = Monitor(config(rejector="{target_accuracy: 0.9, memory: 50}"))
     stream = readings(200, labelled=0.5)
-    run(monitor, stream)
+    say(monitor, stream)
     before = monitor.models()[""]._thresholds.recent(None).seen
     for k in [i for i, y in enumerate(stream.labels) if y is None][-20:]:
         monitor.step(late(stream, k, "class 1"))
@@ -281,10 +262,10 @@ def test_one_model_per_device_is_as_many_monitors() -> None:
     wanted = config(model="{type: GLVQ, per: device}")
     stream = readings(300, devices=3)
     stream.groups = list(stream.devices)
-    together = run(Monitor(wanted), stream)
+    together = say(Monitor(wanted), stream)
     for device in sorted(set(stream.devices)):
         own = [k for k, name in enumerate(stream.devices) if name == device]
-        alone = run(Monitor(wanted), stream.select(own))
+        alone = say(Monitor(wanted), stream.select(own))
         # of classes that only other models know nothing is said
         assert alone == [together[k] for k in own]
 
@@ -294,7 +275,7 @@ def test_groups_survive_a_checkpoint() -> None:
     stream = readings(200, devices=3)
     stream.groups = list(stream.devices)
     monitor = Monitor(wanted)
-    run(monitor, stream)
+    say(monitor, stream)
     twin = Monitor.restore(wanted, monitor.checkpoint())
     assert sorted(twin.models()) == sorted(set(stream.devices))
     assert twin.devices == monitor.devices == 3
@@ -328,7 +309,7 @@ def test_absurd_values_are_refused_and_the_rest_is_kept(value: float) -> None:
     monitor, clean = Monitor(config()), Monitor(config())
     stream = readings(100)
     rest = [k for k in range(100) if k != 60]
-    run(clean, stream.select(rest))
+    say(clean, stream.select(rest))
     stream.rows[60, 2] = value
     outcome = monitor.step(stream)
     assert refusals(outcome) == [(60, "value")]
@@ -368,11 +349,11 @@ def test_windows_with_gaps_need_times() -> None:
 def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monitor, clean = Monitor(config()), Monitor(config())
     for each in (monitor, clean):
-        run(each, readings(20))
+        say(each, readings(20))
         each._groups[""].local.batch_parts = None
     stream = readings(30, seed=4)
     stream.keys = [key + 500 for key in stream.keys]
-    run(clean, stream.select([k for k in range(30) if k != 17]))
+    say(clean, stream.select([k for k in range(30) if k != 17]))
     learn, x = streamlvq.GLVQ.learn_one, stream.rows[17].tolist()
 
     def defective(model: Any, reading: dict[str, float], y: str) -> None:
@@ -400,7 +381,7 @@ def test_a_defect_hits_one_reading_only(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
     monitor = Monitor(config())
-    run(monitor, readings(100))
+    say(monitor, readings(100))
     data = monitor.checkpoint()
     with pytest.raises(OtherModelError, match=r"state is that of GLVQ.*asks for GMLVQ"):
         Monitor.restore(config(model="{type: GMLVQ}"), data)
@@ -437,7 +418,7 @@ def test_a_snapshot_to_begin_with() -> None:
 
 def test_damaged_checkpoints_are_refused() -> None:
     monitor = Monitor(config())
-    run(monitor, readings(60))
+    say(monitor, readings(60))
     data = monitor.checkpoint()
     rng = np.random.default_rng(0)
     for _ in range(50):

@@ -35,9 +35,9 @@ from support.serving import (
     monitor_records,
     other,
     per_device,
-    say,
     stream,
 )
+from support.streams import say
 
 # --- the local model stays local -----------------------------------------------------------------
 

@@ -9,7 +9,8 @@ import streamlvq
 from streamlvq.events import Readings
 from streamlvq.monitor import Monitor, OtherModelError
 from streamlvq.snapshot import Snapshot
-from support.serving import MODES, config, fingerprint, late, other, say, stream
+from support.serving import MODES, config, fingerprint, late, other, stream
+from support.streams import say
 
 
 def positive(whole: Readings) -> Readings:

@@ -34,9 +34,9 @@ from support.serving import (
     liar,
     other,
     per_device,
-    say,
     stream,
 )
+from support.streams import say
 
 # --- better --------------------------------------------------------------------------------------
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import cache
 from inspect import signature
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
+from river import checks
 
 from streamlvq import registry
 from streamlvq.estimator import DEFAULT_LIMITS, StateLimits, build_estimator
@@ -96,3 +99,12 @@ def rebuilt(
 ) -> Any:
     """The opposite of `described`."""
     return build_estimator(from_arrays(arrays, meta), limits=limits)
+
+
+def river_checks(estimators: dict[str, Callable[[], Any]]) -> list[Any]:
+    """Every check of River for every estimator, as parameters `make, check` of a test."""
+    return [
+        pytest.param(make, check, id=f"{name}-{k}-{check.__name__}")
+        for name, make in estimators.items()
+        for k, check in enumerate(checks.yield_checks(make()))
+    ]

@@ -13,7 +13,7 @@ from streamlvq.config import Config, ModelSection, loads
 from streamlvq.events import LateLabel, Readings
 from streamlvq.monitor import Monitor
 from support.samples import described
-from support.streams import NAMES, cut, facts, readings
+from support.streams import NAMES, readings
 
 MODEL, VERSION, CERTAINTY, LABEL = map(NAMES.index, ("model", "version", "certainty", "label"))
 
@@ -102,17 +102,6 @@ def other(
     rows = (CENTRES[order] + rng.standard_normal((len(order), 5)))[:, list(features)]
     made.learn_array(rows, [f"class {c}" for c in order], [FEATURES[i] for i in features])
     return made
-
-
-def say(monitor: Monitor, whole: Readings, seed: int = 0) -> list[tuple[Any, ...]]:
-    """What was decided on readings that came in random batches."""
-    said = []
-    for part in cut(whole, seed):
-        outcome = monitor.step(part)
-        assert outcome.decisions is not None
-        assert outcome.refused == []
-        said += facts(outcome.decisions)
-    return said
 
 
 def late(whole: Readings, k: int, label: str) -> LateLabel:

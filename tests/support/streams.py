@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamlvq.events import DecisionRecord, Decisions, DedupWindow, Readings
+from streamlvq.monitor import Monitor
 
 NAMES = [name for name in DecisionRecord.__struct_fields__ if name != "probabilities"]
 
@@ -64,3 +65,27 @@ def facts(decisions: Decisions) -> list[tuple[Any, ...]]:
         tuple(getattr(record, name) for name in NAMES) + tuple(sorted(record.probabilities.items()))
         for record in decisions.records()
     ]
+
+
+def say(monitor: Monitor, whole: Readings, seed: int = 0) -> list[tuple[Any, ...]]:
+    """What was decided on readings that came in random batches."""
+    said = []
+    for part in cut(whole, seed):
+        outcome = monitor.step(part)
+        assert outcome.decisions is not None
+        assert outcome.refused == []
+        said += facts(outcome.decisions)
+    return said
+
+
+def assert_decides_like(said: list[tuple[Any, ...]], model: Any, whole: Readings) -> None:
+    """A chain of wrappers that gets the readings one by one decides as was said of them."""
+    for k, row in enumerate(whole.rows.tolist()):
+        x = dict(zip(whole.features, row, strict=True))
+        keywords = {"device": whole.devices[k], "t": whole.times[k]}
+        decision = model.decide_one(x, **keywords)
+        assert said[k][1:5] == decision[:1] + decision[2:4] + decision[1:2]
+        if whole.labels[k] is None:
+            model.observe_one(x, scales=False, **keywords)
+        else:
+            model.learn_one(x, whole.labels[k], **keywords)

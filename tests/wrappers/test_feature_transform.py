@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import checks, naive_bayes, preprocessing
+from river import naive_bayes, preprocessing
 
 import streamlvq
 from streamlvq import FeatureTransform, ProbabilityRejector, RelSimRejector, TimeIntegrator
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.snapshot import Snapshot, SnapshotError, inspect_text
 from streamlvq.wrappers.feature_transform import MONOTONE, Transform
-from support.samples import described, frozen, knowledge, rebuilt
+from support.samples import described, frozen, knowledge, rebuilt, river_checks
 
 steady = settings(derandomize=True, max_examples=150, deadline=None, database=None)
 Make = Callable[[], Any]
@@ -99,15 +99,7 @@ ESTIMATORS: dict[str, Make] = {
 }
 
 
-def river_checks() -> list[Any]:
-    cases = []
-    for title, make in ESTIMATORS.items():
-        for k, check in enumerate(checks.yield_checks(make())):
-            cases.append(pytest.param(make, check, id=f"{title}-{k}-{check.__name__}"))
-    return cases
-
-
-@pytest.mark.parametrize("make, check", river_checks())
+@pytest.mark.parametrize("make, check", river_checks(ESTIMATORS))
 def test_river_check(make: Make, check: Callable[[Any], None]) -> None:
     check(make())
 

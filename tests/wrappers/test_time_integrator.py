@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import base, checks, evaluate, imblearn, metrics, naive_bayes, preprocessing
+from river import base, evaluate, imblearn, metrics, naive_bayes, preprocessing
 
 import naive
 import streamlvq
 from streamlvq import Integrated, TimeIntegrator
-from support.samples import blobs, frozen, image_segments, readings, taught
+from support.samples import blobs, frozen, image_segments, readings, river_checks, taught
 
 steady = settings(derandomize=True, max_examples=80, deadline=None, database=None)
 
@@ -67,15 +67,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 }
 
 
-def river_checks() -> list[Any]:
-    cases = []
-    for name, make in ESTIMATORS.items():
-        for k, check in enumerate(checks.yield_checks(make())):
-            cases.append(pytest.param(make, check, id=f"{name}-{k}-{check.__name__}"))
-    return cases
-
-
-@pytest.mark.parametrize("make, check", river_checks())
+@pytest.mark.parametrize("make, check", river_checks(ESTIMATORS))
 def test_river_check(make: Callable[[], Any], check: Callable[[Any], None]) -> None:
     check(make())
 
