@@ -16,6 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from streamlvq.demo.processes import AskedToEnd
 from streamlvq.demo.tracker import (
     FleetTracker,
     JudgedDecision,
@@ -88,7 +89,8 @@ class PictureView(View[TrackerT]):
         return self
 
     def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(KeyboardInterrupt):  # the terminal must get its cursor back
+        # The terminal must get its cursor back.
+        with contextlib.suppress(AskedToEnd, KeyboardInterrupt):
             self._live.stop()
 
     def waiting(self, what: str, elapsed: float) -> None:

@@ -54,6 +54,14 @@ class DemoError(StreamLVQError, RuntimeError):
 # --- child processes ------------------------------------------------------------------------------
 
 
+class AskedToEnd(BaseException):
+    """Ctrl-C or another polite request to end.
+
+    Not a KeyboardInterrupt: if one passes through `exec`, as while a module is imported, Python
+    ends the process by SIGINT at its exit even though the exception was caught.
+    """
+
+
 class ChildProcess:
     """A process with a log of its own that does not outlive the demo.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,11 +16,19 @@ from typing import Any
 from streamlvq.demo.act import GRACE_SECONDS, Act
 from streamlvq.demo.fleet import FLEET_STORY_SECONDS, FleetScript, can_sign
 from streamlvq.demo.plant import PLANT_STORY_SECONDS, PlantScript
-from streamlvq.demo.processes import DemoError, DemoProcesses, find_broker, free_port, port_in_use
+from streamlvq.demo.processes import (
+    AskedToEnd,
+    DemoError,
+    DemoProcesses,
+    find_broker,
+    free_port,
+    port_in_use,
+)
 from streamlvq.demo.summary import next_steps
 from streamlvq.errors import MissingExtraError
 
-TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # as good as Ctrl-C
+POLITE_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")  # Ctrl-C, and what is as good
+ASK_AGAIN_SECONDS = 0.01
 
 
 def run(
@@ -61,7 +70,7 @@ def run(
     _check(seconds, devices, rate, port, act)
     plan, broker = act_lengths(seconds, _possible(act)), find_broker()
     plant = PlantScript([f"press-{n}" for n in range(1, devices + 1)])
-    with _termination_as_interrupt():  # until nothing is left to end
+    with _ending_on_signals():  # until nothing is left to end
         with _folder(keep) as folder:
             processes = DemoProcesses(folder, port or free_port())
             acts: dict[int, Act[Any]] = {
@@ -88,7 +97,7 @@ def _perform(
             begun.append(number)
             acts[number].run(seconds, rate, plain)
             acts[number].end()
-    except KeyboardInterrupt:
+    except (AskedToEnd, KeyboardInterrupt):
         pass  # the ordinary way to end it
     finally:
         _ignore_signals()
@@ -173,29 +182,37 @@ def _folder(keep: str | Path | None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Let every polite request to end count as Ctrl-C; restore the handlers afterwards."""
+def _ending_on_signals() -> Iterator[None]:
+    """Let Ctrl-C and every other polite request raise `AskedToEnd`; restore the handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives signals
         return
-    numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in [*numbers, signal.SIGINT]}
-    for number in numbers:
-        signal.signal(number, _interrupt)
+    numbers = [getattr(signal, name) for name in POLITE_SIGNALS if hasattr(signal, name)]
+    before = {number: signal.signal(number, _ask) for number in numbers}
+    hook, sys.unraisablehook = sys.unraisablehook, _ask_again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _ask(number: int, frame: FrameType | None) -> None:
+    raise AskedToEnd
+
+
+def _ask_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Repeat a request that came while an object was deleted, where Python ignores exceptions."""
+    if unraisable.exc_type is AskedToEnd:
+        signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN_SECONDS)
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _ignore_signals() -> None:
     """Ending takes a second or two; impatience must not leave processes behind."""
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", *TERMINATION_SIGNALS):
+        for name in POLITE_SIGNALS:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_IGN)

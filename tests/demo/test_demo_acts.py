@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -144,6 +145,38 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
     time.sleep(0.05)
     process.send_signal(signal.SIGINT)
+
+
+CTRL_C_AT = {  # where Python treats it in ways of its own
+    # Named tuples and data classes are made by `exec`: a KeyboardInterrupt there has lasting effects.
+    "exec": 'exec("signal.raise_signal(signal.SIGINT); [].append(0)")',
+    # Exceptions are ignored while an object is deleted.
+    "deletion": """
+        class Deleted:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+        Deleted()
+        time.sleep(10)
+""",
+}
+
+
+@pytest.mark.parametrize("place", CTRL_C_AT)
+def test_ctrl_c_ends_it_wherever_it_comes(place: str, tmp_path: Path) -> None:
+    program = f"""
+import signal, time
+from streamlvq.demo import run
+with run._ending_on_signals():
+    try:
+        {CTRL_C_AT[place].strip()}
+        print("not asked")
+    except run.AskedToEnd:
+        print("asked")
+"""
+    (tmp_path / "interrupted.py").write_text(program)
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "asked\n", "")
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.4])
