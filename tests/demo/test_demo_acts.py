@@ -148,7 +148,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
 
 
 CTRL_C_AT = {  # where Python treats it in ways of its own
-    # Named tuples and data classes are made by `exec`: a KeyboardInterrupt there has lasting effects.
+    # Data classes are made by `exec`, where a KeyboardInterrupt has lasting effects.
     "exec": 'exec("signal.raise_signal(signal.SIGINT); [].append(0)")',
     # Exceptions are ignored while an object is deleted.
     "deletion": """
