@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,17 +14,10 @@ from streamlvq.events import Readings
 
 Arrays = tuple[npt.NDArray[Any], ...]
 
-# Placeholders that the kernel never writes to.
+# Placeholders that the kernel never calls or writes to.
+NO_ADDRESS = 0
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
-
-
-@functools.cache
-def kernels() -> ModuleType:
-    """Return the batch kernel module, imported on first use because it compiles."""
-    from streamlvq.kernels import pipeline  # noqa: PLC0415
-
-    return pipeline
 
 
 @dataclass(slots=True)
@@ -46,6 +37,10 @@ class KernelBatch:
     codes: Ints = field(init=False)
     verdicts: Ints = field(init=False)
     measures: Floats = field(init=False)
+    # Addresses of kernels, set by model and rejector:
+    predict: Any = field(init=False)
+    learn: Any = field(init=False)
+    adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
 
     def __post_init__(self) -> None:
         self.remaining = len(self.readings) - self.start
@@ -72,7 +67,10 @@ class BatchPart(Protocol):
         """Return how many rows from `batch.start` on the kernel can process."""
 
     def lend(self, batch: KernelBatch) -> Arrays:
-        """Prepare for the rows and return the arrays that the kernel reads and writes."""
+        """Prepare for the rows and return the arrays that the kernel reads and writes.
+
+        A model also sets `batch.predict` and `batch.learn`, an adaptive rejector `batch.adapt`.
+        """
 
     def settle(self, batch: KernelBatch, lent: Arrays) -> None:
         """Update the part after the kernel call: capacity, counters, thresholds."""
