@@ -198,7 +198,7 @@ LIMIT = 17.5  # 10 us where the floor costs 0.57 us
 
 def coupling_us(classes: int = 10) -> dict[str, float]:
     """Return the microseconds to couple the pairs of one reading, for each method."""
-    from streamlvq.kernels import coupling
+    from streamlvq.kernels import kernels
     from streamlvq.kernels.layout import COUPLINGS, coupling_scratch
 
     odds = np.random.default_rng(0).normal(scale=2.0, size=(CALLS, classes, classes))
@@ -206,7 +206,7 @@ def coupling_us(classes: int = 10) -> dict[str, float]:
     none, out = np.empty((0, 0)), np.empty((CALLS, classes))
     scratch = np.empty(coupling_scratch(classes))
     runs = {
-        name: partial(coupling.couple_array, r, none, number, scratch, out)
+        name: partial(kernels("coupling").couple_array, r, none, number, scratch, out)
         for name, number in COUPLINGS.items()
     }
     return best_us(runs, CALLS, REPEATS)

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from types import ModuleType
-
 import numpy as np
 import numpy.typing as npt
 
 from streamlvq.arrays import Floats
+from streamlvq.kernels import kernels
 from streamlvq.kernels.layout import COUPLINGS, coupling_scratch
 
 TOLERANCE = 1e-6  # allowed deviation of a pair's two probabilities from a sum of one
-
-
-@functools.cache
-def _kernels() -> ModuleType:
-    from streamlvq.kernels import coupling  # noqa: PLC0415
-
-    return coupling
 
 
 def couple(r: npt.ArrayLike, method: str = "pkpd", counts: npt.ArrayLike | None = None) -> Floats:
@@ -84,7 +75,7 @@ def couple(r: npt.ArrayLike, method: str = "pkpd", counts: npt.ArrayLike | None 
     classes = pairs.shape[-1]
     weights = _weights(counts, classes)
     out = np.empty(pairs.shape[:-1])
-    _kernels().couple_array(
+    kernels("coupling").couple_array(
         pairs.reshape(-1, classes, classes),
         weights,
         COUPLINGS[method],

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 import naive
 from naive import Array
 from streamlvq.coupling import couple
-from streamlvq.kernels import coupling as kernels
+from streamlvq.kernels import kernels
 from streamlvq.kernels.layout import COUPLINGS, HT, coupling_scratch
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
@@ -299,7 +299,7 @@ def test_kernel_reads_neither_scratch_nor_diagonal(method: int) -> None:
         r[0, range(4), range(4)] = rubbish
         out = np.full((1, 4), rubbish)
         scratch = np.full(coupling_scratch(4), rubbish)
-        kernels.couple_array(r, np.empty((0, 0)), method, scratch, out)
+        kernels("coupling").couple_array(r, np.empty((0, 0)), method, scratch, out)
         answers.append(out[0].tolist())
     assert answers[0] == answers[1] == answers[2]
 
@@ -307,7 +307,7 @@ def test_kernel_reads_neither_scratch_nor_diagonal(method: int) -> None:
 def test_kernel_survives_counts_that_do_not_link_all_classes() -> None:
     r, out = random_pairs(4, 32), np.empty((1, 4))
     for counts in (np.zeros((4, 4)), np.kron(np.eye(2), np.ones((2, 2)))):
-        kernels.couple_array(r[None], counts, HT, np.empty(coupling_scratch(4)), out)
+        kernels("coupling").couple_array(r[None], counts, HT, np.empty(coupling_scratch(4)), out)
         assert np.isfinite(out).all()
         assert out.sum() == pytest.approx(1.0)
     # In the end there are two pairs that know nothing of each other.

@@ -1,9 +1,11 @@
-"""Decorators that compile kernels with explicit signatures and a cache that cannot go stale."""
+"""Decorators that compile kernels when they are first used, with a cache that cannot go stale."""
 
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+
+from streamlvq.kernels.internals import HELPER_OPTIONS, address_of
 
 # `reassoc` and `contract` let LLVM vectorise sums; the full `fastmath=True` would also delete the
 # NaN checks on which missing features depend.
@@ -22,6 +26,8 @@ OPTIONS: dict[str, Any] = {
 }
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# --- the cache -----------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -52,10 +58,24 @@ def _caching_in(folder: Path) -> Iterator[None]:
         numba.config.CACHE_DIR = before
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Switch the garbage collector off: compiling creates many objects that stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+# --- decorators ----------------------------------------------------------------------------------
+
+
 def helper(function: F) -> F:
     """Compile a function that only kernels call."""
-    compiled: F = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
-    return compiled
+    return _as_helper(function)
 
 
 def inner(function: F) -> F:
@@ -63,26 +83,87 @@ def inner(function: F) -> F:
 
     Passing arrays costs more than a short loop. Elsewhere inlining would only slow down compiling.
     """
-    compiled: F = numba.njit(
-        forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS
-    )(function)
+    return _as_helper(function, forceinline=True)
+
+
+def _as_helper(function: F, **options: Any) -> F:
+    if function.__closure__ is not None:
+        # Cached kernels carry the helpers they call, and of two with the same name one would be
+        # used for both.
+        inside = [_name_of(cell.cell_contents) for cell in function.__closure__]
+        function.__qualname__ += f"[{','.join(inside)}]"
+    compiled: F = numba.njit(**options, **HELPER_OPTIONS, **OPTIONS)(function)
     return compiled
 
 
+def _name_of(value: Any) -> str:
+    function = getattr(value, "py_func", value)
+    return getattr(function, "__qualname__", repr(value))
+
+
+_signatures: dict[Any, tuple[Callable[..., Any], str]] = {}
+
+
 def kernel(signature: str) -> Callable[[F], F]:
-    """Compile a function that Python calls, when its module is imported.
+    """Make a helper that Python can call as well, see `kernels` and `compiled`."""
+
+    def decorate(function: F) -> F:
+        inside = helper(function)
+        _signatures[inside] = function, signature
+        return inside
+
+    return decorate
+
+
+# --- kernels for Python --------------------------------------------------------------------------
+
+
+@functools.cache
+def compiled(function: Callable[..., Any]) -> Any:
+    """Return a kernel as a function for Python, compiled now or loaded from the cache.
 
     A cache that cannot be read or written (read-only file system, full disk, damaged file) costs
     compilation time but raises no error.
     """
-
-    def decorate(function: F) -> F:
-        compiled: F
+    plain, signature = _signatures[function]
+    if numba.config.DISABLE_JIT:
+        return plain
+    with _without_collector(), _caching_in(cache_folder()):
         try:
-            with _caching_in(cache_folder()):
-                compiled = numba.njit(signature, cache=True, **OPTIONS)(function)
+            dispatcher = numba.njit(cache=True, **OPTIONS)(plain)
+            dispatcher.compile(signature)
         except Exception:  # a damaged cache file can raise anything; compile without it
-            compiled = numba.njit(signature, **OPTIONS)(function)
-        return compiled
+            dispatcher = numba.njit(signature, **OPTIONS)(plain)
+    dispatcher.disable_compile()
+    return dispatcher
 
-    return decorate
+
+@functools.cache
+def address(function: Callable[..., Any]) -> Any:
+    """Return the address of a kernel, with which other kernels call it instead of containing it."""
+    kernel = compiled(function)
+    if numba.config.DISABLE_JIT:
+        return kernel
+    found = address_of(kernel)
+    if found is None:
+        plain, signature = _signatures[function]
+        found = numba.cfunc(signature, **OPTIONS)(plain).address
+    return found
+
+
+class KernelModule:
+    """Constants and kernels of a module; a kernel is compiled when it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.module = importlib.import_module(f"streamlvq.kernels.{name}")
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.module, name)
+        if value.__hash__ is not None and value in _signatures:
+            value = compiled(value)
+        setattr(self, name, value)
+        return value
+
+    def address(self, name: str) -> Any:
+        """Return the address of a kernel."""
+        return address(getattr(self.module, name))

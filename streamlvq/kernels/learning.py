@@ -339,6 +339,9 @@ def step_own_metric(floats, ints, work, p, slope):
 
 
 # --- learning rules ------------------------------------------------------------------------------
+#
+# A rule learns a sample x of class c, given distance and number of the closest prototype of its
+# class (`near`, `right`) and of the others (`other`, `wrong`).
 
 SMALLEST_DISTANCE = 1e-70  # the fourth power of smaller distances would underflow
 MIN_RESPONSIBILITY = 1e-6  # smaller responsibilities are ignored
@@ -418,24 +421,8 @@ def make_up(floats, ints, x, p, z):
 
 
 @helper
-def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
-    """Take a gradient step on Phi((d+ - d-) / (d+ + d-)).
-
-    The sigmoid is scaled to slope one at the border, so that its steepness determines which samples
-    count, not the step size.
-    """
-    total = near + other
-    if right < 0 or wrong < 0 or total < SMALLEST_DISTANCE:
-        return
-    slope = 1.0
-    steepness = floats[at.SLOPE]
-    if steepness > 0.0:
-        s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
-        slope = 4.0 * s * (1.0 - s)
-    pull, push = slope * 2.0 * other / (total * total), -slope * 2.0 * near / (total * total)
-    if shares_metric(ints) and ints[at.METRIC_KIND] == at.MATRIX and ints[at.ADAPTIVE] == 1:
-        move_both(floats, ints, work, x, right, wrong, pull, push, gaps)
-        return
+def move_in_turn(floats, ints, work, x, right, wrong, pull, push, gaps):
+    """Move two prototypes, then the metric if they share one."""
     if shares_metric(ints):
         clear(views.metric_gradient(work, ints))
     move(floats, ints, work, x, right, pull, gaps)
@@ -445,7 +432,40 @@ def glvq(floats, ints, work, x, near, other, right, wrong, gaps):
 
 
 @helper
-def rslvq(floats, ints, work, x, c, gaps):
+def move_with_matrix(floats, ints, work, x, right, wrong, pull, push, gaps):
+    """Move two prototypes that share a matrix, and the matrix."""
+    if ints[at.ADAPTIVE] == 1:
+        move_both(floats, ints, work, x, right, wrong, pull, push, gaps)
+    else:
+        move_in_turn(floats, ints, work, x, right, wrong, pull, push, gaps)
+
+
+def glvq_by(move_pair):
+    """Return the rule of GLVQ with this way to move two prototypes."""
+
+    @helper
+    def glvq(floats, ints, work, x, c, near, other, right, wrong, gaps):
+        """Take a gradient step on Phi((d+ - d-) / (d+ + d-)).
+
+        The sigmoid is scaled to slope one at the border, so that its steepness determines which
+        samples count, not the step size.
+        """
+        total = near + other
+        if right < 0 or wrong < 0 or total < SMALLEST_DISTANCE:
+            return
+        slope = 1.0
+        steepness = floats[at.SLOPE]
+        if steepness > 0.0:
+            s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
+            slope = 4.0 * s * (1.0 - s)
+        pull, push = slope * 2.0 * other / (total * total), -slope * 2.0 * near / (total * total)
+        move_pair(floats, ints, work, x, right, wrong, pull, push, gaps)
+
+    return glvq
+
+
+@helper
+def rslvq(floats, ints, work, x, c, near, other, right, wrong, gaps):
     """Take a gradient step on -log p(c, x) / p(x) of a mixture, one component per prototype.
 
     Expects the distance of every prototype in `slot_distance`.
@@ -501,7 +521,7 @@ def two_nearest(ints, work):
 
 
 @helper
-def lvq1(floats, ints, x, near, other, right, wrong):
+def lvq1(floats, ints, work, x, c, near, other, right, wrong, gaps):
     """LVQ1 and OLVQ1: move the winner, in OLVQ1 at its own rate."""
     winner = right if near <= other else wrong
     sign = 1.0 if near <= other else -1.0
@@ -515,7 +535,7 @@ def lvq1(floats, ints, x, near, other, right, wrong):
 
 
 @helper
-def lvq2(floats, ints, work, x, c):
+def lvq2(floats, ints, work, x, c, near, other, right, wrong, gaps):
     """LVQ2.1 and LVQ3: move the two nearest prototypes if the sample lies between them."""
     first, second = two_nearest(ints, work)
     if second < 0:
@@ -536,19 +556,3 @@ def lvq2(floats, ints, work, x, c):
         return
     attract(floats, ints, x, first, rate if right_first else -rate)
     attract(floats, ints, x, second, rate if right_second else -rate)
-
-
-@helper
-def learn_from(floats, ints, work, x, c, near, other, right, wrong, gaps):
-    """Learn one sample by the model's rule, given the closest pair of `distances`."""
-    rule = ints[at.RULE]
-    if gaps == 1 and right >= 0:
-        fill_gaps(floats, ints, x, right)
-    if rule == at.RULE_GLVQ:
-        glvq(floats, ints, work, x, near, other, right, wrong, gaps)
-    elif rule == at.RULE_RSLVQ:
-        rslvq(floats, ints, work, x, c, gaps)
-    elif rule == at.RULE_LVQ21 or rule == at.RULE_LVQ3:
-        lvq2(floats, ints, work, x, c)
-    else:
-        lvq1(floats, ints, x, near, other, right, wrong)

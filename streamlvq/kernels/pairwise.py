@@ -29,7 +29,7 @@ from streamlvq.kernels.growth import (
     rounds_of_learning,
     settle,
 )
-from streamlvq.kernels.learning import attract, clear, fill_gaps, glvq
+from streamlvq.kernels.learning import attract, clear, fill_gaps, glvq_by, move_with_matrix
 from streamlvq.kernels.statistics import calibrate, to_probabilities
 from streamlvq.kernels.views import row, table, vector
 
@@ -42,6 +42,8 @@ SIGMOID_DECAY = 0.999
 STEEPEST, FLATTEST = -100.0, -0.01
 SIGMOID_MAX_OFFSET = 30.0
 TINY = 1e-12
+
+glvq = glvq_by(move_with_matrix)
 
 
 @helper
@@ -234,7 +236,7 @@ def teach_pair(floats, ints, work, x, c, other, gaps):
     squares = views.slot_distance(work, ints)
     if gaps == 1:
         fill_gaps(floats, ints, x, right)
-    glvq(floats, ints, work, x, squares[right], squares[wrong], right, wrong, gaps)
+    glvq(floats, ints, work, x, c, squares[right], squares[wrong], right, wrong, gaps)
 
 
 @helper
@@ -279,7 +281,7 @@ def rehearse(floats, ints, work):
 
 
 @helper
-def learn_row_in_pairs(floats, ints, work, x, c):
+def learn_in_pairs(floats, ints, work, x, c):
     """Learn one sample of class c, then rehearse; c == N_CLASSES adds a new class."""
     gaps = has_gaps(ints, x)
     known = ints[at.N_CLASSES]

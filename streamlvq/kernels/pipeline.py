@@ -1,7 +1,8 @@
 """Batch step over many readings: model, window of a device, and rejector with its thresholds.
 
 `step_batch` does what `streamlvq.wrappers` do for one reading, in the same order and with the same
-arithmetic; `streamlvq.monitor.pipeline` handles the rare cases.
+arithmetic; `streamlvq.monitor.pipeline` handles the rare cases. The model's kernels and the rule of
+an adaptive threshold are called by address, so that they are compiled once, when first used.
 
 A window is the product of the class probabilities of successive readings, as sums of logs.
 `logs` is the window of a device: one row per reading, the newest last, and their sums in row 0, so
@@ -19,15 +20,8 @@ import numpy as np
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper, kernel
-from streamlvq.kernels.distance import (
-    cache_prediction,
-    closest_two,
-    has_gaps,
-    relative_difference,
-    separation,
-)
-from streamlvq.kernels.prototypes import learn_row, measure
-from streamlvq.kernels.statistics import to_probabilities
+from streamlvq.kernels.distance import closest_two, relative_difference, separation
+from streamlvq.kernels.internals import call_float, call_integer
 
 # --- windows -------------------------------------------------------------------------------------
 
@@ -203,17 +197,7 @@ ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
 
 
 @helper
-def adaptive_threshold(rule, memory, seen, target):
-    stored = min(seen, memory.shape[1])
-    if rule == TARGET_RATE:
-        return rate_threshold(memory, stored, target)
-    if rule == TARGET_ACCURACY:
-        return accurate_threshold(memory, stored, target)
-    return cheapest_threshold(memory, stored, target)
-
-
-@helper
-def judge(floats, ints, work, by_relsim, best, p, found):
+def judge(ints, work, by_relsim, best, p, measures):
     """Return the certainty of a label; -1 before two classes are known."""
     if not by_relsim:
         return p[best]
@@ -221,15 +205,15 @@ def judge(floats, ints, work, by_relsim, best, p, found):
     if runner_up < 0:
         return -1.0
     relsim = relative_difference(near, other)
-    found[OUT_RELSIM], found[OUT_DISTANCE] = relsim, near
+    measures[OUT_RELSIM], measures[OUT_DISTANCE] = relsim, near
     return relsim if winner == best else 0.0
 
 
 @helper
-def separate(floats, ints, work, found):
-    """Return the distance between the two closest prototypes; needed only for rejections."""
+def separate(floats, ints, work, measures):
+    """Measure the distance between the two closest prototypes; needed only for rejections."""
     _, _, winner, runner_up = closest_two(ints, work)
-    found[OUT_SEPARATION] = separation(floats, ints, work, winner, runner_up)
+    measures[OUT_SEPARATION] = separation(floats, ints, work, winner, runner_up)
 
 
 @helper
@@ -256,14 +240,14 @@ def opinion(work, ints, logs, place, no_past, windowed, known, out):
     "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, int64, "
     "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], float64[::1], float64[::1], "
     "float64[:, ::1], int64[::1], float64[::1], int64[::1], int64[::1], int64[::1], "
-    "float64[:, ::1], float64[:, ::1])"
+    "float64[:, ::1], float64[:, ::1], int64, int64, int64)"
 )
 def step_batch(
     floats,
     ints,
     work,
     rows,
-    kinds,
+    targets,
     start,
     end,
     places,
@@ -278,14 +262,18 @@ def step_batch(
     codes,
     verdicts,
     versions,
-    found,
+    measures,
     probabilities,
+    predict,
+    learn,
+    adapt,
 ):
     """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
 
-    `kinds` are class numbers, UNLABELLED or DUPLICATE. `places` are the window slots of the
+    `targets` are class numbers, UNLABELLED or DUPLICATE. `places` are the window slots of the
     devices, -1 for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class;
-    `memory` and `seen` belong to an adaptive threshold.
+    `memory` and `seen` belong to an adaptive threshold. `predict` and `learn` are the addresses of
+    the model's kernels, `adapt` that of the rule of an adaptive threshold.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0
@@ -298,37 +286,38 @@ def step_batch(
         known = ints[at.N_CLASSES]
         for i in range(x.shape[0]):
             x[i] = rows[k, i]
-        measure(floats, ints, work, x, has_gaps(ints, x))
-        to_probabilities(floats, ints, work)
-        cache_prediction(ints, work, x)
+        call_integer(predict, (floats, ints, work))
         place = -1 if fresh[k] == 1 else places[k]
         best = opinion(work, ints, logs, place, no_past, windowed, known, probabilities[k])
-        certainty = judge(floats, ints, work, by_relsim, best, probabilities[k], found[k])
+        certainty = judge(ints, work, by_relsim, best, probabilities[k], measures[k])
         if rule == FIXED:
             threshold = thresholds[best]
         else:
             if stale:
-                moving = adaptive_threshold(rule, memory, seen[0], settings[TARGET])
+                stored = min(seen[0], memory.shape[1])
+                moving = call_float(adapt, (memory, stored, settings[TARGET]))
                 stale = False
             threshold = moving
         codes[k] = best
         versions[k] = ints[at.SAMPLES]
-        found[k, OUT_CERTAINTY] = max(certainty, 0.0)
-        found[k, OUT_THRESHOLD] = threshold
+        measures[k, OUT_CERTAINTY] = max(certainty, 0.0)
+        measures[k, OUT_THRESHOLD] = threshold
         verdicts[k] = ACCEPTED
         if certainty < 0.0:
             verdicts[k] = NO_MODEL
         elif not certainty >= threshold:
             verdicts[k] = REJECTED
             if by_relsim:
-                separate(floats, ints, work, found[k])
-        if kinds[k] == DUPLICATE:
+                separate(floats, ints, work, measures[k])
+        if targets[k] == DUPLICATE:
             continue
         p = views.probabilities(work, ints)
         for c in range(known):
             scratch[c] = p[c]
-        if kinds[k] >= 0 and learn_row(floats, ints, work, x, kinds[k]) == at.NEEDS_SLOT:
-            return k
+        if targets[k] >= 0:
+            status = call_integer(learn, (floats, ints, work, targets[k]))
+            if status == at.NEEDS_SLOT:
+                return k
         if windowed:
             window = logs[places[k]]
             if fresh[k] == 1:
@@ -336,8 +325,8 @@ def step_batch(
                 counts[places[k]] = 0
             advance(window, scratch[:known])
             counts[places[k]] = min(counts[places[k]] + 1, logs.shape[1] - 1)
-        if rule != FIXED and certainty >= 0.0 and (kinds[k] >= 0 or rule == TARGET_RATE):
-            remember(memory, seen[0], certainty, 1.0 if best == kinds[k] else 0.0)
+        if rule != FIXED and certainty >= 0.0 and (targets[k] >= 0 or rule == TARGET_RATE):
+            remember(memory, seen[0], certainty, 1.0 if best == targets[k] else 0.0)
             seen[0] += 1
             stale = True
     return end

@@ -1,4 +1,8 @@
-"""Entry points of the prototype models: learn, observe and predict readings and arrays."""
+"""Entry points of the models: learn, observe and predict readings and arrays.
+
+A family is a learning rule with its way to measure a reading. Each has two kernels, `learn_...` and
+`predict_...`; kernels over arrays call them by address, so that nothing is compiled twice.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,26 @@ from streamlvq.kernels.distance import (
 )
 from streamlvq.kernels.growth import (
     add_prototype,
+    copy,
     pick_rehearsed,
     prototype_slot,
     remember,
     rounds_of_learning,
     set_margin,
 )
-from streamlvq.kernels.learning import learn_from
+from streamlvq.kernels.internals import call_integer
+from streamlvq.kernels.learning import (
+    fill_gaps,
+    glvq_by,
+    lvq1,
+    lvq2,
+    move_in_turn,
+    move_with_matrix,
+    rslvq,
+)
 from streamlvq.kernels.pairwise import (
     calibrate_pairs,
-    learn_row_in_pairs,
+    learn_in_pairs,
     measure_pairs,
     score_by_pairs,
 )
@@ -39,6 +53,8 @@ from streamlvq.kernels.statistics import (
 )
 from streamlvq.kernels.views import reading, row, vector
 
+# --- one reading ---------------------------------------------------------------------------------
+
 
 @helper
 def infinite_feature(x):
@@ -48,28 +64,6 @@ def infinite_feature(x):
             if abs(x[i]) > at.LARGEST_VALUE:
                 return i + 1
     return 0
-
-
-@helper
-def needs_every_distance(ints):
-    """Return whether the rule needs all distances: LVQ2.1, LVQ3 and RSLVQ."""
-    rule = ints[at.RULE]
-    return rule == at.RULE_RSLVQ or rule == at.RULE_LVQ21 or rule == at.RULE_LVQ3
-
-
-@helper
-def measure(floats, ints, work, x, gaps):
-    """Compute distances and scores of the reading for every known class."""
-    if ints[at.RULE] == at.RULE_PAIRWISE:
-        measure_pairs(floats, ints, work, x, gaps, -1)
-        score_by_pairs(floats, ints, work)
-        return
-    which = -2 if needs_every_distance(ints) else -1
-    distances(floats, ints, work, x, gaps, which, -1, -1)
-    if ints[at.RULE] == at.RULE_RSLVQ:
-        score_by_likelihood(floats, ints, work)
-    else:
-        score_by_distance(ints, work)
 
 
 @helper
@@ -84,17 +78,108 @@ def credit(floats, ints, winner, correct):
         vector(floats, ints, at.WINS, ints[at.PROTOTYPE_CAPACITY])[winner] += 1.0
 
 
+def learning(measure, find_pair, teach):
+    """Return how a family learns a sample of class c, then rehearses; c == N_CLASSES is new.
+
+    `measure` computes distances and scores of a reading for every known class, `find_pair` the
+    closest prototypes of a stored sample, and `teach` is the learning rule.
+    """
+
+    @helper
+    def learn_sample(floats, ints, work, x, c):
+        gaps = has_gaps(ints, x)
+        known = ints[at.N_CLASSES]
+        near, other, right, wrong = 1.0, 0.0, -1, -1
+        if known > 0 and not has_cached_prediction(ints, work, x):
+            measure(floats, ints, work, x, gaps)
+        drop_cached_prediction(ints, work)
+        if c < known:
+            near, other, right, wrong = closest_pair(ints, work, c)
+        place = prototype_slot(floats, ints, c, other <= near)
+        if place == ints[at.PROTOTYPE_CAPACITY]:
+            return at.NEEDS_SLOT
+        if right >= 0:
+            if wrong >= 0 and ints[at.PASSIVE] != at.SILENT:
+                to_probabilities(floats, ints, work)
+                calibrate(floats, ints, work, c)
+            credit(floats, ints, right if near < other else wrong, near < other)
+        if place >= 0:
+            add_prototype(floats, ints, x, c, place, right)
+            wrong = -1  # this sample became a prototype: nothing left to learn
+        sample, label = x, c
+        for k in range(rounds_of_learning(ints)):
+            if k > 0:
+                position = pick_rehearsed(floats, ints)
+                sample = row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES])
+                label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
+                gaps = has_gaps(ints, sample)
+                near, other, right, wrong = find_pair(
+                    floats, ints, work, sample, label, gaps, position
+                )
+                set_margin(floats, ints, position, near, other)
+            if wrong >= 0:
+                if gaps == 1 and right >= 0:
+                    fill_gaps(floats, ints, sample, right)
+                teach(floats, ints, work, sample, label, near, other, right, wrong, gaps)
+            if k == 0:
+                remember(floats, ints, x, c)
+        return at.DONE
+
+    return learning_with(learn_sample)
+
+
+def learning_with(learn_sample):
+    """Return how a family learns the reading in `work`; the result is a status, see `layout`."""
+
+    @helper
+    def learn_reading(floats, ints, work, c):
+        x = reading(work, ints)
+        infinite = infinite_feature(x)
+        if infinite > 0:
+            return infinite
+        return learn_sample(floats, ints, work, x, c)
+
+    return learn_reading
+
+
+def predicting(measure):
+    """Return how a family predicts the reading in `work`: probabilities, distances and winners."""
+
+    @helper
+    def predict_reading(floats, ints, work):
+        x = reading(work, ints)
+        infinite = infinite_feature(x)
+        if infinite > 0:
+            return infinite
+        measure(floats, ints, work, x, has_gaps(ints, x))
+        to_probabilities(floats, ints, work)
+        cache_prediction(ints, work, x)
+        return at.DONE
+
+    return predict_reading
+
+
+# --- rules that need the closest prototypes ------------------------------------------------------
+
+LEARN = "int64(float64[::1], int64[::1], float64[::1], int64)"
+PREDICT = "int64(float64[::1], int64[::1], float64[::1])"
+
+
 @helper
-def find_pair(floats, ints, work, x, c, gaps, position):
+def measure_closest(floats, ints, work, x, gaps):
+    """Compute the distance of the closest prototype of every class, and scores by it."""
+    distances(floats, ints, work, x, gaps, -1, -1, -1)
+    score_by_distance(ints, work)
+
+
+@helper
+def find_closest(floats, ints, work, x, c, gaps, position):
     """Return the closest prototype of a stored sample's class and of any other class.
 
     They are stored with the sample as guesses for the next search.
     """
     last_right = vector(ints, ints, at.BUFFER_RIGHT, ints[at.BUFFER])
     last_wrong = vector(ints, ints, at.BUFFER_WRONG, ints[at.BUFFER])
-    if needs_every_distance(ints):
-        distances(floats, ints, work, x, gaps, -2, -1, -1)
-        return closest_pair(ints, work, c)
     near, other, right, wrong = distances(
         floats, ints, work, x, gaps, c, last_right[position], last_wrong[position]
     )
@@ -103,69 +188,126 @@ def find_pair(floats, ints, work, x, c, gaps, position):
     return near, other, right, wrong
 
 
+predict_by_closest = predicting(measure_closest)
+learn_by_glvq = learning(measure_closest, find_closest, glvq_by(move_in_turn))
+learn_by_shared_matrix = learning(measure_closest, find_closest, glvq_by(move_with_matrix))
+learn_by_lvq1 = learning(measure_closest, find_closest, lvq1)
+
+
+@kernel(PREDICT)
+def predict_closest(floats, ints, work):
+    return predict_by_closest(floats, ints, work)
+
+
+@kernel(LEARN)
+def learn_glvq(floats, ints, work, c):
+    return learn_by_glvq(floats, ints, work, c)
+
+
+@kernel(LEARN)
+def learn_shared_matrix(floats, ints, work, c):
+    return learn_by_shared_matrix(floats, ints, work, c)
+
+
+@kernel(LEARN)
+def learn_lvq1(floats, ints, work, c):
+    return learn_by_lvq1(floats, ints, work, c)
+
+
+# --- rules that need the distance of every prototype ---------------------------------------------
+
+
 @helper
-def learn_row(floats, ints, work, x, c):
-    """Learn one sample of class c, then rehearse; c == N_CLASSES adds a new class."""
-    if ints[at.RULE] == at.RULE_PAIRWISE:
-        return learn_row_in_pairs(floats, ints, work, x, c)
-    gaps = has_gaps(ints, x)
-    known = ints[at.N_CLASSES]
-    near, other, right, wrong = 1.0, 0.0, -1, -1
-    if known > 0 and not has_cached_prediction(ints, work, x):
-        measure(floats, ints, work, x, gaps)
-    drop_cached_prediction(ints, work)
-    if c < known:
-        near, other, right, wrong = closest_pair(ints, work, c)
-    place = prototype_slot(floats, ints, c, other <= near)
-    if place == ints[at.PROTOTYPE_CAPACITY]:
-        return at.NEEDS_SLOT
-    if right >= 0:
-        if wrong >= 0 and ints[at.PASSIVE] != at.SILENT:
-            to_probabilities(floats, ints, work)
-            calibrate(floats, ints, work, c)
-        credit(floats, ints, right if near < other else wrong, near < other)
-    if place >= 0:
-        add_prototype(floats, ints, x, c, place, right)
-        wrong = -1  # this sample became a prototype: nothing left to learn
-    sample, label = x, c
-    for k in range(rounds_of_learning(ints)):
-        if k > 0:
-            position = pick_rehearsed(floats, ints)
-            sample = row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES])
-            label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
-            gaps = has_gaps(ints, sample)
-            near, other, right, wrong = find_pair(floats, ints, work, sample, label, gaps, position)
-            set_margin(floats, ints, position, near, other)
-        if wrong >= 0:
-            learn_from(floats, ints, work, sample, label, near, other, right, wrong, gaps)
-        if k == 0:
-            remember(floats, ints, x, c)
-    return at.DONE
+def measure_every(floats, ints, work, x, gaps):
+    """Compute `measure_closest` and the distance of every prototype."""
+    distances(floats, ints, work, x, gaps, -2, -1, -1)
+    score_by_distance(ints, work)
 
 
-@kernel("int64(float64[::1], int64[::1], float64[::1], int64)")
-def learn(floats, ints, work, c):
-    """Learn the reading in `work`; return a status code, see `layout`."""
-    x = reading(work, ints)
-    infinite = infinite_feature(x)
-    if infinite > 0:
-        return infinite
-    return learn_row(floats, ints, work, x, c)
+@helper
+def measure_likelihood(floats, ints, work, x, gaps):
+    """Compute the distance of every prototype, and scores by the likelihood of a mixture."""
+    distances(floats, ints, work, x, gaps, -2, -1, -1)
+    score_by_likelihood(floats, ints, work)
+
+
+@helper
+def find_among_all(floats, ints, work, x, c, gaps, position):
+    """Return what `find_closest` does, with the distance of every prototype."""
+    distances(floats, ints, work, x, gaps, -2, -1, -1)
+    return closest_pair(ints, work, c)
+
+
+predict_by_every = predicting(measure_every)
+predict_by_likelihood = predicting(measure_likelihood)
+learn_by_lvq2 = learning(measure_every, find_among_all, lvq2)
+learn_by_rslvq = learning(measure_likelihood, find_among_all, rslvq)
+
+
+@kernel(PREDICT)
+def predict_every(floats, ints, work):
+    return predict_by_every(floats, ints, work)
+
+
+@kernel(PREDICT)
+def predict_likelihood(floats, ints, work):
+    return predict_by_likelihood(floats, ints, work)
+
+
+@kernel(LEARN)
+def learn_lvq2(floats, ints, work, c):
+    return learn_by_lvq2(floats, ints, work, c)
+
+
+@kernel(LEARN)
+def learn_rslvq(floats, ints, work, c):
+    return learn_by_rslvq(floats, ints, work, c)
+
+
+# --- pairs of classes ----------------------------------------------------------------------------
+
+
+@helper
+def measure_in_pairs(floats, ints, work, x, gaps):
+    """Compute the distances of all pairs, and scores by coupling them."""
+    measure_pairs(floats, ints, work, x, gaps, -1)
+    score_by_pairs(floats, ints, work)
+
+
+predict_by_pairs = predicting(measure_in_pairs)
+learn_by_pairs = learning_with(learn_in_pairs)
+
+
+@kernel(PREDICT)
+def predict_pairs(floats, ints, work):
+    return predict_by_pairs(floats, ints, work)
+
+
+@kernel(LEARN)
+def learn_pairs(floats, ints, work, c):
+    return learn_by_pairs(floats, ints, work, c)
+
+
+# --- arrays --------------------------------------------------------------------------------------
+#
+# `learn` and `predict` are addresses of a family's kernels: called, not compiled once more.
 
 
 @kernel(
     "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, "
-    "float64[:, ::1])"
+    "float64[:, ::1], int64)"
 )
-def learn_array(floats, ints, work, rows, classes, start, before):
+def learn_array(floats, ints, work, rows, classes, start, before, learn):
     """Learn rows from `start` on; return the row at which another slot was needed, or the end.
 
     `before`, if it has rows, receives the probabilities of each sample before it is learnt; entries
     stay unchanged where there is no prediction, as for the first sample of a class.
     """
+    x = reading(work, ints)
     for k in range(start, rows.shape[0]):
         known = ints[at.N_CLASSES]
-        if learn_row(floats, ints, work, rows[k], classes[k]) == at.NEEDS_SLOT:
+        copy(rows[k], x)
+        if call_integer(learn, (floats, ints, work, classes[k])) == at.NEEDS_SLOT:
             return k
         if before.shape[0] > 0 and classes[k] < known and known > 1:
             p = views.probabilities(work, ints)
@@ -174,8 +316,48 @@ def learn_array(floats, ints, work, rows, classes, start, before):
     return rows.shape[0]
 
 
+@kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1], int64)")
+def predict_array(floats, ints, work, rows, out, predict):
+    """Compute the probabilities of every known class for each row."""
+    x = reading(work, ints)
+    p = views.probabilities(work, ints)
+    for k in range(rows.shape[0]):
+        copy(rows[k], x)
+        call_integer(predict, (floats, ints, work))
+        for c in range(ints[at.N_CLASSES]):
+            out[k, c] = p[c]
+    drop_cached_prediction(ints, work)
+
+
+@kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64)")
+def calibrate_array(floats, ints, work, rows, classes, predict):
+    """Fit the temperature on held-out samples."""
+    x = reading(work, ints)
+    for k in range(rows.shape[0]):
+        copy(rows[k], x)
+        call_integer(predict, (floats, ints, work))
+        calibrate(floats, ints, work, classes[k])
+    drop_cached_prediction(ints, work)
+
+
+@kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64)")
+def calibrate_array_of_pairs(floats, ints, work, rows, classes, predict):
+    """Fit temperature and sigmoids on held-out samples."""
+    x = reading(work, ints)
+    for k in range(rows.shape[0]):
+        copy(rows[k], x)
+        call_integer(predict, (floats, ints, work))
+        calibrate(floats, ints, work, classes[k])
+        calibrate_pairs(floats, ints, work, classes[k])
+    drop_cached_prediction(ints, work)
+
+
+# --- statistics alone ----------------------------------------------------------------------------
+
+
 @kernel("int64(float64[::1], int64[::1], float64[::1])")
 def observe_reading(floats, ints, work):
+    """Update the feature scales with the reading in `work`; return a status code."""
     x = reading(work, ints)
     infinite = infinite_feature(x)
     if infinite == 0:
@@ -186,47 +368,9 @@ def observe_reading(floats, ints, work):
 
 @kernel("void(float64[::1], int64[::1], float64[:, ::1])")
 def observe_array(floats, ints, rows):
+    """Update the feature scales with each row."""
     for k in range(rows.shape[0]):
         observe(floats, ints, rows[k])
-
-
-@kernel("int64(float64[::1], int64[::1], float64[::1])")
-def predict(floats, ints, work):
-    """Compute probabilities, distances and winners of every class, in `work`."""
-    x = reading(work, ints)
-    infinite = infinite_feature(x)
-    if infinite > 0:
-        return infinite
-    measure(floats, ints, work, x, has_gaps(ints, x))
-    to_probabilities(floats, ints, work)
-    cache_prediction(ints, work, x)
-    return at.DONE
-
-
-@kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])")
-def predict_array(floats, ints, work, rows, out):
-    """Compute the probabilities of every known class for each row."""
-    drop_cached_prediction(ints, work)
-    p = views.probabilities(work, ints)
-    for k in range(rows.shape[0]):
-        x = rows[k]
-        measure(floats, ints, work, x, has_gaps(ints, x))
-        to_probabilities(floats, ints, work)
-        for c in range(ints[at.N_CLASSES]):
-            out[k, c] = p[c]
-
-
-@kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1])")
-def calibrate_array(floats, ints, work, rows, classes):
-    """Fit temperature and sigmoids on held-out samples."""
-    drop_cached_prediction(ints, work)
-    for k in range(rows.shape[0]):
-        x = rows[k]
-        measure(floats, ints, work, x, has_gaps(ints, x))
-        to_probabilities(floats, ints, work)
-        calibrate(floats, ints, work, classes[k])
-        if ints[at.RULE] == at.RULE_PAIRWISE:
-            calibrate_pairs(floats, ints, work, classes[k])
 
 
 @kernel("void(float64[::1], int64[::1], float64[:, ::1], int64[::1])")

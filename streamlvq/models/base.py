@@ -25,6 +25,7 @@ from streamlvq.estimator import (
     parameters_of,
     without_numpy,
 )
+from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.engine import Engine, ModelSpec
@@ -33,6 +34,7 @@ from streamlvq.models.training import train
 from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
 from streamlvq.models.vectorizer import (
     EXPECTED_NUMBER,
+    NO_ADDRESS,
     Arrays,
     KernelBatch,
     Vectorizer,
@@ -42,7 +44,6 @@ from streamlvq.models.vectorizer import (
     to_number,
     to_rows,
 )
-from streamlvq.models.vectorizer import kernels as batch_kernels
 from streamlvq.records import Explanation, Prototype
 
 if TYPE_CHECKING:
@@ -553,12 +554,15 @@ class LVQClassifier(ArrayClassifier):
         """Return the model's arrays, the rows in the order of its features, and their targets."""
         assert self._engine is not None
         readings = batch.readings
+        batch.predict = self._engine.predict_address
+        batch.learn = self._engine.learn_address if batch.learns else NO_ADDRESS
         rows = self._vectorizer.arrange(readings.rows[batch.rows], readings.features)
         return (*self._engine.memory, np.ascontiguousarray(rows), self._targets(batch))
 
     def _targets(self, batch: KernelBatch) -> npt.NDArray[np.int64]:
         """Return the class code of each row; UNLABELLED or DUPLICATE for rows not learnt."""
-        duplicate, unlabelled = batch_kernels().DUPLICATE, batch_kernels().UNLABELLED
+        constants = kernels("pipeline")
+        duplicate, unlabelled = constants.DUPLICATE, constants.UNLABELLED
         if batch.learns:
             codes = {None: unlabelled, **self._codes}
             targets = np.array([codes[y] for y in batch.readings.labels[batch.rows]], np.int64)
@@ -771,7 +775,7 @@ class LVQClassifier(ArrayClassifier):
             return -1.0
         # An unknown label never is the closest class.
         code = -1 if label is None else self._codes.get(label, len(self._labels))
-        relsim: float = insight.kernels().relsim(engine.ints, engine.work, code)
+        relsim: float = kernels("distance").relsim(engine.ints, engine.work, code)
         return relsim
 
     def last_closest(self) -> insight.Closest | None:

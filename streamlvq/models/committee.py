@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -20,19 +19,12 @@ from streamlvq.estimator import (
     check_ours,
     estimator_class,
 )
+from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.glvq import GLVQ, LGMLVQ
 from streamlvq.models.parameters import documented
 from streamlvq.models.vectorizer import dictionary_maker, to_rows
 from streamlvq.records import Explanation
-
-
-@functools.cache
-def _kernels() -> ModuleType:
-    from streamlvq.kernels import pool  # noqa: PLC0415
-
-    return pool
-
 
 LEARNER, FOLLOWER = "learner", "follower"
 MAX_WEIGHT = 10.0
@@ -211,7 +203,7 @@ class LVQCommittee(ArrayClassifier):
 
     def _fit(self, opinions: Array, known: Array, codes: Array, pooled: Array) -> None:
         """Update the weights with labelled rows; opinions are members x rows x classes."""
-        _kernels().fit(opinions, known, codes, self._fitted, pooled)
+        kernels("pool").fit(opinions, known, codes, self._fitted, pooled)
 
     def observe_one(self, x: Reading) -> None:
         """Update the feature scales with an unlabelled reading."""
@@ -234,7 +226,7 @@ class LVQCommittee(ArrayClassifier):
         if opinions.shape[2] < 2:
             pooled[:] = opinions[0]
         else:
-            _kernels().pool(opinions, self._fitted, pooled)
+            kernels("pool").pool(opinions, self._fitted, pooled)
 
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array in order, exactly as `learn_one` would."""

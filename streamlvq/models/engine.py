@@ -7,17 +7,15 @@ needs more space.
 from __future__ import annotations
 
 import functools
-import logging
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from streamlvq.arrays import Floats, Ints, Rows
+from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 
 # --- arrays --------------------------------------------------------------------------------------
@@ -147,24 +145,25 @@ class ModelState:
 
 # --- kernels on them -----------------------------------------------------------------------------
 
-COMPILE_NOTICE_SECONDS = 3.0  # seconds; loading from the cache takes less than one
-COMPILE_NOTICE = "compiling the kernels, once for this installation: one to two minutes"
-_LOG = logging.getLogger("streamlvq")
+
+class Family(NamedTuple):
+    """Names of the kernels that models with the same learning rule share."""
+
+    learn: str
+    predict: str
+    calibrate: str = "calibrate_array"
 
 
-@functools.cache
-def kernels() -> ModuleType:
-    """Return the kernels, imported on first use because compiling them takes a while."""
-    notice = threading.Timer(COMPILE_NOTICE_SECONDS, _LOG.warning, [COMPILE_NOTICE])
-    notice.daemon = True
-    notice.start()
-    try:
-        from streamlvq.kernels import prototypes  # noqa: PLC0415
-    finally:
-        notice.cancel()
-    Engine.learn_kernel = staticmethod(prototypes.learn)
-    Engine.predict_kernel = staticmethod(prototypes.predict)
-    return prototypes
+SHARED_MATRIX = Family("learn_shared_matrix", "predict_closest")
+FAMILIES = {
+    at.RULE_LVQ1: Family("learn_lvq1", "predict_closest"),
+    at.RULE_OLVQ1: Family("learn_lvq1", "predict_closest"),
+    at.RULE_LVQ21: Family("learn_lvq2", "predict_every"),
+    at.RULE_LVQ3: Family("learn_lvq2", "predict_every"),
+    at.RULE_GLVQ: Family("learn_glvq", "predict_closest"),
+    at.RULE_RSLVQ: Family("learn_rslvq", "predict_likelihood"),
+    at.RULE_PAIRWISE: Family("learn_pairs", "predict_pairs", "calibrate_array_of_pairs"),
+}
 
 
 @dataclass(frozen=True)
@@ -179,6 +178,13 @@ class ModelSpec:
     buffer: int
     initial: int
     seed: int
+
+    @property
+    def family(self) -> Family:
+        """Kernels that learn and predict."""
+        if self.rule == at.RULE_GLVQ and self.kind == at.MATRIX and not self.local:
+            return SHARED_MATRIX
+        return FAMILIES[self.rule]
 
     def rows(self, features: int) -> int:
         """Return the number of rows of a metric for this many features."""
@@ -221,13 +227,33 @@ class ModelSpec:
         return np.ascontiguousarray(start / max(float(np.linalg.norm(start)), 1e-300))
 
 
-class Engine:
-    """Model arrays with the operations that learn from vectors and predict them."""
+class FamilyKernel:
+    """Class attribute of an engine: a kernel of its family, compiled when it is first asked for."""
 
-    # The two kernels that run for each reading. They are class attributes because River would
-    # count a compiled function in an instance as memory of the model.
-    learn_kernel: ClassVar[Callable[..., int]]
-    predict_kernel: ClassVar[Callable[..., int]]
+    def __init__(self, find: Callable[[Family], Any]) -> None:
+        self._find = find
+
+    def __set_name__(self, owner: type[Engine], name: str) -> None:
+        self._name = name
+
+    def __get__(self, engine: object, owner: type[Engine]) -> Any:
+        kernel = self._find(owner.family)
+        setattr(owner, self._name, staticmethod(kernel))  # replaces this attribute
+        return kernel
+
+
+class Engine:
+    """Model arrays with the operations that learn from vectors and predict them.
+
+    An engine becomes an instance of its family's subclass. Kernels are attributes of that class
+    because River would count a compiled function in an instance as memory of the model.
+    """
+
+    family: ClassVar[Family]
+    learn_kernel = FamilyKernel(lambda family: getattr(_kernels(), family.learn))
+    predict_kernel = FamilyKernel(lambda family: getattr(_kernels(), family.predict))
+    learn_address = FamilyKernel(lambda family: _kernels().address(family.learn))
+    predict_address = FamilyKernel(lambda family: _kernels().address(family.predict))
 
     def __init__(self, spec: ModelSpec, features: int, temperature: float) -> None:
         self.spec = spec
@@ -250,7 +276,7 @@ class Engine:
 
     def _adopt(self, state: ModelState) -> None:
         """Switch to these arrays and keep direct references to them for the hot path."""
-        kernels()
+        self.__class__ = _engine_class(self.spec.family)
         self.state = state
         self.floats, self.ints, self.work = state.floats, state.ints, state.work
         self.memory = (self.floats, self.ints, self.work)
@@ -338,28 +364,53 @@ class Engine:
             before = np.empty((0, 0))
         done = 0
         while done < len(rows):
-            done = kernels().learn_array(*self.memory, rows, classes, done, before)
+            done = _kernels().learn_array(
+                *self.memory, rows, classes, done, before, self.learn_address
+            )
             if done < len(rows):
                 self.make_room_for_prototypes()
 
     def observe(self) -> int:
         """Update the feature scales with the reading in `buffer`; return a status as `learn`."""
-        status: int = kernels().observe_reading(*self.memory)
+        status: int = _kernels().observe_reading(*self.memory)
         return status
 
     def predict_rows(self, rows: Rows) -> Rows:
         """Return class probabilities, one row per reading."""
         out = np.empty((len(rows), self.known))
-        kernels().predict_array(self.floats, self.ints, self.work, rows, out)
+        _kernels().predict_array(*self.memory, rows, out, self.predict_address)
         return out
+
+    def observe_rows(self, rows: Rows, classes: Ints) -> None:
+        """Update feature scales and class statistics with labelled rows."""
+        _kernels().observe_array(self.floats, self.ints, rows)
+        _kernels().count_classes(self.floats, self.ints, rows, classes)
+
+    def calibrate_rows(self, rows: Rows, classes: Ints) -> None:
+        """Fit the probabilities on labelled rows that were not learnt."""
+        calibrate = getattr(_kernels(), self.family.calibrate)
+        calibrate(*self.memory, rows, classes, self.predict_address)
 
     def classes_changed(self) -> None:
         """Refresh `probabilities`; call it after a class was added."""
         self._adopt(self.state)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"spec": self.spec, "state": self.state}
+    def __reduce__(self) -> Any:
+        return _blank_engine, (), {"spec": self.spec, "state": self.state}
 
     def __setstate__(self, saved: dict[str, object]) -> None:
         self.spec = saved["spec"]  # type: ignore[assignment]
         self._adopt(saved["state"])  # type: ignore[arg-type]
+
+
+@functools.cache
+def _engine_class(family: Family) -> type[Engine]:
+    return type("Engine", (Engine,), {"family": family, "__module__": __name__})
+
+
+def _blank_engine() -> Engine:
+    return Engine.__new__(Engine)
+
+
+def _kernels() -> Any:
+    return kernels("prototypes")

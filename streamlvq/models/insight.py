@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Sequence
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from streamlvq.arrays import Floats
 from streamlvq.errors import NotLearntYetError
+from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.engine import Engine
 from streamlvq.records import Explanation, Prototype
@@ -24,14 +23,6 @@ class Closest(NamedTuple):
     runner_up_distance: float
     winner: int
     runner_up: int
-
-
-@functools.cache
-def kernels() -> ModuleType:
-    """Return the kernels for certainty, compiled on first use."""
-    from streamlvq.kernels import distance  # noqa: PLC0415
-
-    return distance
 
 
 def learnt(engine: Engine | None) -> Engine:
@@ -207,10 +198,10 @@ def explain(
 
 
 def closest(engine: Engine) -> Closest:
-    return Closest(*kernels().closest_classes(engine.ints, engine.work))
+    return Closest(*kernels("distance").closest_classes(engine.ints, engine.work))
 
 
 def separation(engine: Engine, pair: Closest) -> float:
     """Return the distance between the two prototypes closest to the reading."""
-    length: float = kernels().separation(*engine.memory, pair.winner, pair.runner_up)
+    length: float = kernels("distance").separation(*engine.memory, pair.winner, pair.runner_up)
     return length

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamlvq.arrays import Floats, Ints, Rows
 from streamlvq.kernels import layout as at
-from streamlvq.models.engine import Engine, kernels
+from streamlvq.models.engine import Engine
 
 HELD_OUT_SHARE = 0.1  # share of samples used only to fit the temperature
 HELD_OUT_MIN_SAMPLES = 50  # with fewer samples none are held out
@@ -38,8 +38,7 @@ def train(
     on them just before it.
     """
     random = np.random.default_rng(seed)
-    kernels().observe_array(engine.floats, engine.ints, rows)
-    kernels().count_classes(engine.floats, engine.ints, rows, classes)
+    engine.observe_rows(rows, classes)
     order = random.permutation(len(rows))
     held = order[
         : int(HELD_OUT_SHARE * len(rows)) if len(rows) >= HELD_OUT_MIN_SAMPLES and epochs > 1 else 0
@@ -67,7 +66,7 @@ def train(
 
 def _calibrate(engine: Engine, rows: Rows, classes: Ints) -> None:
     for _ in range(5):
-        kernels().calibrate_array(*engine.memory, rows, classes)
+        engine.calibrate_rows(rows, classes)
 
 
 def _place_prototypes(

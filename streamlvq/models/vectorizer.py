@@ -6,13 +6,11 @@ a window and a rejector share one kernel call over many readings.
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -193,17 +191,10 @@ def refuse_infinities(rows: Rows, names: Sequence[Hashable]) -> None:
 
 Arrays = tuple[npt.NDArray[Any], ...]
 
-# Placeholders that the kernel never writes to.
+# Placeholders that the kernel never calls or writes to.
+NO_ADDRESS = 0
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
-
-
-@functools.cache
-def kernels() -> ModuleType:
-    """Return the batch kernel module, imported on first use because it compiles."""
-    from streamlvq.kernels import pipeline  # noqa: PLC0415
-
-    return pipeline
 
 
 @dataclass(slots=True)
@@ -223,6 +214,10 @@ class KernelBatch:
     codes: Ints = field(init=False)
     verdicts: Ints = field(init=False)
     measures: Floats = field(init=False)
+    # Addresses of kernels, set by model and rejector:
+    predict: Any = field(init=False)
+    learn: Any = field(init=False)
+    adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
 
     def __post_init__(self) -> None:
         self.remaining = len(self.readings) - self.start
@@ -249,7 +244,10 @@ class BatchPart(Protocol):
         """Return how many rows from `batch.start` on the kernel can process."""
 
     def lend(self, batch: KernelBatch) -> Arrays:
-        """Prepare for the rows and return the arrays that the kernel reads and writes."""
+        """Prepare for the rows and return the arrays that the kernel reads and writes.
+
+        A model also sets `batch.predict` and `batch.learn`, an adaptive rejector `batch.adapt`.
+        """
 
     def settle(self, batch: KernelBatch, lent: Arrays) -> None:
         """Update the part after the kernel call: capacity, counters, thresholds."""

@@ -11,16 +11,10 @@ import numpy.typing as npt
 
 from streamlvq.arrays import Ints, Label, Rows
 from streamlvq.events import Decisions, Model, Readings
+from streamlvq.kernels import kernels
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.vectorizer import (
-    Arrays,
-    BatchPart,
-    KernelBatch,
-    kernels,
-    no_rejection,
-    no_window,
-)
+from streamlvq.models.vectorizer import Arrays, BatchPart, KernelBatch, no_rejection, no_window
 from streamlvq.records import Decision
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
@@ -253,7 +247,7 @@ class Pipeline:
         """Run the kernel over the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
         assert isinstance(model, LVQClassifier)
-        kernel, rows, count = kernels(), batch.rows, batch.count
+        kernel, rows, count = kernels("pipeline"), batch.rows, batch.count
         batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]
         batch.verdicts = np.zeros(count, np.int64)
@@ -272,7 +266,17 @@ class Pipeline:
         )
         while batch.done < count:
             lent = model.lend(batch)
-            batch.done = kernel.step_batch(*lent, batch.done, count, *window, *rejection, *outputs)
+            batch.done = kernel.step_batch(
+                *lent,
+                batch.done,
+                count,
+                *window,
+                *rejection,
+                *outputs,
+                batch.predict,
+                batch.learn,
+                batch.adapt,
+            )
             model.settle(batch, lent)
         if integrator is not None:
             integrator.settle(batch, window)
@@ -282,7 +286,7 @@ class Pipeline:
 
     def _conclude(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
         """Derive acceptance and reasons from what the kernel measured."""
-        kernel, rows, verdicts = kernels(), batch.rows, batch.verdicts
+        kernel, rows, verdicts = kernels("pipeline"), batch.rows, batch.verdicts
         buffer.certainties[rows] = batch.measures[:, kernel.OUT_CERTAINTY]
         buffer.thresholds[rows] = batch.measures[:, kernel.OUT_THRESHOLD]
         buffer.accepted[rows] = verdicts == kernel.ACCEPTED

@@ -12,10 +12,10 @@ from river import base
 
 from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
+from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
-from streamlvq.models.vectorizer import kernels as batch_kernels
 from streamlvq.records import Decision
 from streamlvq.robustness import is_beyond
 from streamlvq.wrappers.base import ClassifierWrapper, innermost, is_pipeline, unwrap
@@ -265,8 +265,8 @@ class Rejector(ClassifierWrapper, abc.ABC):
             # Reject all: the kernel measures outliers only for rejected readings.
             lent = no_rejection(len(batch.classes), np.inf)
         else:
-            lent = self._thresholds.lend(batch.classes)
-        constants = batch_kernels()
+            lent = self._thresholds.lend(batch)
+        constants = kernels("pipeline")
         lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
         return lent
 
@@ -279,7 +279,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     def _apply_thresholds(self, batch: KernelBatch) -> None:
         """Apply thresholds to the decisions in order, updating them after each."""
-        constants, thresholds = batch_kernels(), self._thresholds
+        constants, thresholds = kernels("pipeline"), self._thresholds
         labels = [batch.classes[code] for code in batch.codes.tolist()]
         certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
         judged = (batch.verdicts != constants.NO_MODEL).tolist()

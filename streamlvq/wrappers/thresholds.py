@@ -8,43 +8,36 @@ from __future__ import annotations
 
 import abc
 import copy
-import functools
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from streamlvq.arrays import Floats, Label
-from streamlvq.models.vectorizer import Arrays, no_rejection
-from streamlvq.models.vectorizer import kernels as batch_kernels
+from streamlvq.kernels import kernels
+from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
 
 FIRST_CAPACITY = 64  # initial capacity for certainties
 MAX_SEEN = 2**53  # still exact as a float
 
 
-@functools.cache
-def _kernels() -> ModuleType:
-    from streamlvq.kernels import pipeline  # noqa: PLC0415
-
-    return pipeline
-
-
 # --- rules: recent certainties to a threshold ----------------------------------------------------
 
 
-class Rule(abc.ABC):
+class Rule:
     """Base class of the targets that an adaptive threshold can have."""
 
     needs_labels = True
+    kernel: str  # that computes the threshold, see `streamlvq.kernels.pipeline`
     kernel_rule: str  # name of the constant in the batch kernel
 
     def __init__(self, target: float) -> None:
         self.target = target
 
-    @abc.abstractmethod
     def threshold(self, memory: Floats, stored: int) -> float:
-        """Return the threshold for `stored` certainties, see `streamlvq.kernels.pipeline`."""
+        """Return the threshold for `stored` certainties."""
+        find = getattr(kernels("pipeline"), self.kernel)
+        return float(find(memory, stored, self.target))
 
 
 class TargetRate(Rule):
@@ -54,28 +47,19 @@ class TargetRate(Rule):
     """
 
     needs_labels = False
-    kernel_rule = "TARGET_RATE"
-
-    def threshold(self, memory: Floats, stored: int) -> float:
-        return float(_kernels().rate_threshold(memory, stored, self.target))
+    kernel, kernel_rule = "rate_threshold", "TARGET_RATE"
 
 
 class TargetAccuracy(Rule):
     """Rule that rejects as little as needed for an accuracy; everything if none suffices."""
 
-    kernel_rule = "TARGET_ACCURACY"
-
-    def threshold(self, memory: Floats, stored: int) -> float:
-        return float(_kernels().accurate_threshold(memory, stored, self.target))
+    kernel, kernel_rule = "accurate_threshold", "TARGET_ACCURACY"
 
 
 class RejectCost(Rule):
     """Rule that minimises the cost of errors (1) and rejections; rejects before the first label."""
 
-    kernel_rule = "REJECT_COST"
-
-    def threshold(self, memory: Floats, stored: int) -> float:
-        return float(_kernels().cheapest_threshold(memory, stored, self.target))
+    kernel, kernel_rule = "cheapest_threshold", "REJECT_COST"
 
 
 # --- thresholds ----------------------------------------------------------------------------------
@@ -112,7 +96,7 @@ class RecentCertainties:
         """Add a certainty and whether the decision was right."""
         if self.seen == self._memory.shape[1] < self._capacity:
             self._grow(min(2 * self.seen, self._capacity))
-        _kernels().remember(self._memory, self.seen, certainty, float(right))
+        kernels("pipeline").remember(self._memory, self.seen, certainty, float(right))
         self.seen += 1
         self.threshold = None
 
@@ -165,10 +149,10 @@ class Thresholds(abc.ABC):
     def remember(self, label: Label, certainty: float, right: bool) -> None:
         """Record a decision that was made before its reading was learnt."""
 
-    def lend(self, classes: Sequence[Label]) -> Arrays:
+    def lend(self, batch: KernelBatch) -> Arrays:
         """Return settings, thresholds by class, certainties and their count for the kernel."""
-        settings, _, *memory = no_rejection(len(classes))
-        return settings, np.array([self.find(label) for label in classes]), *memory
+        settings, _, *memory = no_rejection(len(batch.classes))
+        return settings, np.array([self.find(label) for label in batch.classes]), *memory
 
     def settle(self, seen: int) -> None:  # noqa: B027 - only adaptive thresholds need it
         """Record how many certainties the kernel has seen in total."""
@@ -248,14 +232,15 @@ class Adaptive(Thresholds):
             self._recent[key] = RecentCertainties(self._memory)
         return self._recent[key]
 
-    def lend(self, classes: Sequence[Label]) -> Arrays:
+    def lend(self, batch: KernelBatch) -> Arrays:
         """Return the certainties of all classes together for the batch kernel."""
-        constants, recent = batch_kernels(), self.recent(None)
+        constants, recent = kernels("pipeline"), self.recent(None)
+        batch.adapt = constants.address(self.rule.kernel)
         settings = np.zeros(4)
         settings[constants.RULE] = getattr(constants, self.rule.kernel_rule)
         settings[constants.TARGET] = self.rule.target
         seen = np.array([recent.seen], np.int64)
-        return settings, np.zeros(len(classes)), recent.memory, seen
+        return settings, np.zeros(len(batch.classes)), recent.memory, seen
 
     def settle(self, seen: int) -> None:
         """Record how many certainties the kernel has seen in total."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import ModuleType, NoneType
+from types import NoneType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from river import base
 
 from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.errors import ParameterError
+from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_range
 from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker
@@ -34,14 +34,6 @@ from streamlvq.wrappers.base import (
 Time = Any  # a number, or a datetime together with a timedelta as `max_gap`
 
 NO_WINDOW = -1  # no window
-
-
-@functools.cache
-def kernels() -> ModuleType:
-    """Return the window kernels, compiled on first use."""
-    from streamlvq.kernels import pipeline  # noqa: PLC0415
-
-    return pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +153,7 @@ class Windows:
         if found == NO_WINDOW:
             self.logs[slot] = 0.0
             self.counts[slot] = 0
-        kernels().advance(self.logs[slot], p)
+        kernels("pipeline").advance(self.logs[slot], p)
         self.counts[slot] = min(self.counts[slot] + 1, self.readings)
 
     def enter_many(
@@ -494,7 +486,7 @@ class TimeIntegrator(ClassifierWrapper):
         out = self._scratch
         if len(out) != len(p):
             out = self._scratch = np.empty(len(p))
-        best = kernels().combine(
+        best = kernels("pipeline").combine(
             _NO_PAST if window == NO_WINDOW else self._windows.logs[window], p, out
         )
         return labels, out, best, window
@@ -624,7 +616,7 @@ class TimeIntegrator(ClassifierWrapper):
         count = min(window.count, self.window - self._delay + ago)
         logs = window.logs[-count:].sum(axis=0, keepdims=True)
         out = np.empty(len(self._labels))
-        best = kernels().combine(logs, np.ones(len(out)), out)
+        best = kernels("pipeline").combine(logs, np.ones(len(out)), out)
         p = self._dictionary(self._labels, out)
         return Integrated(self._labels[best], p, ago, window.times[-1 - ago], count)
 

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from streamlvq.kernels import distance, pipeline
+from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from support.samples import MODELS, blobs, readings, taught
 
+distance, pipeline = kernels("distance"), kernels("pipeline")
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
 certainties = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5000001, 0.75, 1.0]) | st.floats(0, 1)
 decisions = st.lists(st.tuples(certainties, st.booleans()), max_size=40)

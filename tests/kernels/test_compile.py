@@ -17,7 +17,7 @@ interpreted = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 compiled_only = pytest.mark.skipif(interpreted, reason="nothing is compiled with NUMBA_DISABLE_JIT")
 
 KERNEL = """
-from streamlvq.kernels.compile import helper, kernel
+from streamlvq.kernels.compile import compiled, helper, kernel
 
 @helper
 def twice(x):
@@ -28,7 +28,7 @@ def fourfold(x):
     return twice(twice(x))
 
 if __name__ == "__main__":
-    print(fourfold(10.5))
+    print(compiled(fourfold)(10.5))
 """
 
 LEARN = """

@@ -17,7 +17,7 @@ import naive
 import streamlvq
 from naive import Array, NaiveLVQ, oracle_of
 from streamlvq.kernels import layout as at
-from streamlvq.models.engine import Engine, ModelSpec, kernels
+from streamlvq.models.engine import Engine, ModelSpec
 from support.agreement import assert_close, assert_same_state
 from support.samples import MODELS, blobs, build, knowledge, readings
 
@@ -390,7 +390,7 @@ def test_learn_reports_an_infinite_feature_and_changes_nothing() -> None:
     engine.work[:D] = [0.0, 1.0, -np.inf, 2.0]
     assert engine.learn(0) == 3
     assert engine.observe() == 3
-    assert kernels().predict(engine.floats, engine.ints, engine.work) == 3
+    assert engine.predict_kernel(*engine.memory) == 3
     assert (engine.floats.tobytes(), engine.ints.tobytes()) == before
 
 
@@ -399,7 +399,7 @@ def test_needs_slot_changes_nothing() -> None:
     model = streamlvq.GLVQ()
     engine.set_parameters(model._parameters(), model._switches())
     engine.make_room_for_classes(9)
-    learn = kernels().learn
+    learn = engine.learn_kernel
     for c in range(4):
         engine.work[:D] = np.arange(D) * c
         assert learn(engine.floats, engine.ints, engine.work, c) == at.DONE

@@ -1,0 +1,111 @@
+"""What depends on numba's internals: helpers without machine code, and calls by address.
+
+If the internals are not as expected, helpers are compiled as numba does it and addresses are those
+of C callbacks: the same results, but compiling takes several times as long.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _helper_compiler() -> type | None:
+    """Return a compiler for functions that are only linked into others; None if it cannot be made.
+
+    Numba optimises a function together with everything it calls and generates machine code for it,
+    then does so again for each caller, up to the kernel. Once, in the kernel, is enough.
+    """
+    try:
+        from numba.core.codegen import JITCodeLibrary  # noqa: PLC0415
+        from numba.core.compiler import Compiler  # noqa: PLC0415
+    except ImportError:
+        return None
+    expected = ["_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals"]
+    arguments = list(inspect.signature(Compiler).parameters)[:3]
+    if not all(hasattr(JITCodeLibrary, name) for name in expected):
+        return None
+    if arguments != ["typingctx", "targetctx", "library"]:
+        return None
+
+    class HelperLibrary(JITCodeLibrary):
+        """Code of a helper, neither optimised as a whole nor made into machine code."""
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+        def get_pointer_to_function(self, name: str) -> int:
+            self._ensure_finalized()
+            return 0
+
+        @property
+        def codegen(self) -> Any:
+            return self
+
+        def set_env(self, name: str, environment: object) -> None:
+            """Do nothing: no machine code looks for the environment."""
+
+    class HelperCompiler(Compiler):
+        """Numba's compiler with another library."""
+
+        def __init__(self, typing: Any, target: Any, library: Any, *more: Any) -> None:
+            super().__init__(typing, target, library, *more)
+            self.state.library = library or HelperLibrary(self.state.targetctx.codegen(), "helper")
+
+    return HelperCompiler
+
+
+HELPER_COMPILER = _helper_compiler()
+HELPER_OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+if HELPER_COMPILER is not None:
+    HELPER_OPTIONS["pipeline_class"] = HELPER_COMPILER
+
+
+# --- calls by address ----------------------------------------------------------------------------
+
+
+def address_of(compiled: Any) -> int | None:
+    """Return the address of a compiled kernel as a C function; None if it cannot be found."""
+    try:
+        (overload,) = compiled.overloads.values()
+        name = overload.fndesc.llvm_cfunc_wrapper_name
+        address: int = overload.library.get_pointer_to_function(name)
+    except (AttributeError, ValueError):
+        return None
+    return address or None
+
+
+def caller(result: Any) -> Callable[..., Any]:
+    """Return a function `call(address, arguments)` for kernels with this type of result."""
+
+    @intrinsic
+    def call(typing, address, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, values):  # type: ignore[no-untyped-def]
+            kinds = [context.get_value_type(kind) for kind in arguments]
+            function = ir.FunctionType(context.get_value_type(result), kinds).as_pointer()
+            given = cgutils.unpack_tuple(builder, values[1])
+            return builder.call(builder.inttoptr(values[0], function), given)
+
+        return result(types.int64, arguments), generate
+
+    def call_python(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        return function(*arguments)
+
+    chosen: Callable[..., Any] = call_python if numba.config.DISABLE_JIT else call
+    return chosen
+
+
+call_integer = caller(types.int64)
+call_float = caller(types.float64)
