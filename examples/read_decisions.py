@@ -24,7 +24,8 @@ os.environ["MPLBACKEND"] = "Agg"  # matplotlib writes files and opens no window
 def read(decisions: Path, log: Path) -> list[tuple[dict[str, Any], str]]:
     """Return each decision with the label of its reading."""
     with log.open(newline="", encoding="utf-8") as file:
-        labels = {(row["device"], int(row["sequence"])): row["state"] for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    labels = {(row["device"], int(row["sequence"])): row["state"] for row in rows}
     lines = decisions.read_text(encoding="utf-8").splitlines()
     return [(one, labels[one["device"], one["sequence"]]) for one in map(json.loads, lines)]
 

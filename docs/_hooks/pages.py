@@ -105,7 +105,9 @@ def _relinked(found: re.Match[str], uri: str) -> str:
         target = target.removeprefix(f"{DOCS}/")
     else:
         return found[0]  # MkDocs complains about it
-    return f"{found[1]}{posixpath.relpath(target, posixpath.dirname(uri))}{found[3] or ''}{found[4]}"
+    return (
+        f"{found[1]}{posixpath.relpath(target, posixpath.dirname(uri))}{found[3] or ''}{found[4]}"
+    )
 
 
 # --- configuration -------------------------------------------------------------------------------
@@ -140,8 +142,8 @@ def cli_page() -> str:
     parts = [
         "# Command line",
         DESCRIPTION,
-        "Exit status 0 means success, 2 an error that you can put right: one line on standard error "
-        "says what it is. `--debug` shows the traceback.",
+        "Exit status 0 means success, 2 an error that you can put right: one line on standard "
+        "error says what it is. `--debug` shows the traceback.",
         "\n".join(f"- [`{name}`](#{name}): {summary}" for name, summary in COMMANDS.items()),
     ]
     for name in COMMANDS:
@@ -157,7 +159,7 @@ def cli_page() -> str:
 def _parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command."""
     actions = make_parser(name)._subparsers._group_actions  # type: ignore[union-attr]
-    return actions[0].choices[name]  # type: ignore[index,return-value,call-overload,no-any-return]
+    return actions[0].choices[name]  # type: ignore[index,no-any-return]
 
 
 def _examples(epilog: str) -> list[str]:
@@ -183,9 +185,7 @@ def _columns(width: str) -> Iterator[None]:
 
 
 def examples_page() -> str:
-    rows = [
-        f"| [`{name}`](examples/{Path(name).stem}.md) | {_summary(name)} |" for name in SCRIPTS
-    ]
+    rows = [f"| [`{name}`](examples/{Path(name).stem}.md) | {_summary(name)} |" for name in SCRIPTS]
     table = "\n".join(["| script | what it does |", "|---|---|", *rows])
     return (
         "# Examples\n\nScripts in `examples/`; our tests run each of them. "
@@ -249,7 +249,7 @@ SNAPSHOT_MEMBERS = (
 )
 MONITOR_MEMBERS = ("step", "checkpoint", "restore", "models", "local", "serve", "devices")
 
-Members = Sequence[str] | bool
+Members = Sequence[str] | None  # None: all
 
 
 def _models() -> dict[str, Members]:
@@ -258,12 +258,12 @@ def _models() -> dict[str, Members]:
     return {f"streamlvq.{name}": MODEL_MEMBERS if name == first else () for name in names}
 
 
-def _all(module: str, members: Members = True) -> dict[str, Members]:
+def _all(module: str, members: Members = None) -> dict[str, Members]:
     names = importlib.import_module(module).__all__
     return {f"{module}.{name}": members for name in names if not name.isupper()}
 
 
-def _of(module: str, *names: str, members: Members = True) -> dict[str, Members]:
+def _of(module: str, *names: str, members: Members = None) -> dict[str, Members]:
     return {f"{module}.{name}": members for name in names}
 
 
@@ -297,7 +297,7 @@ API: dict[str, tuple[str, str, Callable[[], dict[str, Members]]]] = {
     ),
     "plot": (
         "Plots",
-        "`streamlvq.plot`: pictures with matplotlib (`pip install \"streamlvq[plot]\"`). "
+        '`streamlvq.plot`: pictures with matplotlib (`pip install "streamlvq[plot]"`). '
         "Each function returns matplotlib axes, and draws into yours if you pass `ax=`.",
         lambda: _all("streamlvq.plot"),
     ),
@@ -321,7 +321,14 @@ API: dict[str, tuple[str, str, Callable[[], dict[str, Members]]]] = {
     "fusion": (
         "Fusion",
         "`streamlvq.fuse` and what it returns; [Fleets](../../fleet.md) explains it.",
-        lambda: _all("streamlvq.fusion"),
+        lambda: {
+            "streamlvq.fuse": None,
+            **{
+                path: members
+                for path, members in _all("streamlvq.fusion").items()
+                if path != "streamlvq.fusion.fuse"
+            },
+        },
     ),
     "certainty": (
         "Coupling and robustness",
@@ -367,7 +374,7 @@ def api_page(name: str) -> str:
     parts = [f"# {title}", introduction]
     for path, members in content().items():
         options: dict[str, Any] = {}
-        if members is not True:
+        if members is not None:
             options = {"members": list(members), "inherited_members": list(members)}
         parts.append(f"::: {path}\n    options: {json.dumps(options)}")
     return "\n\n".join(parts) + "\n"
