@@ -26,7 +26,9 @@ def executed() -> Any:
 def outputs(notebook: Any) -> list[list[str]]:
     """Kinds of outputs of each cell."""
     return [
-        [kind for output in cell.get("outputs", ()) for kind in (output.get("data") or {"text": 0})]
+        sorted(
+            kind for output in cell.get("outputs", ()) for kind in output.get("data") or ("text",)
+        )
         for cell in notebook.cells
     ]
 

@@ -166,7 +166,7 @@ def _examples(epilog: str) -> list[str]:
     head, _, rest = epilog.partition("examples:\n")
     lines = [line.removeprefix("  ") for line in rest.rstrip().splitlines()]
     code = "\n".join(lines)
-    return [part for part in (head.strip(), fenced(code, "sh") if code else "") if part]
+    return [part for part in (head.strip(), f"Examples:\n\n{fenced(code)}" if code else "") if part]
 
 
 @contextlib.contextmanager
@@ -218,7 +218,7 @@ def notebook_page(path: str, uri: str) -> dict[str, str | bytes]:
                 )
                 parts.append(f"![output of the cell above]({name})")
             elif shown := "".join(output.get("text", data.get("text/plain", ()))):
-                parts.append(fenced(shown.rstrip() + "\n"))
+                parts.append(f'<div class="output" markdown>\n\n{fenced(shown)}\n</div>')
     return {**pages, uri: "\n\n".join(parts) + "\n"}
 
 
