@@ -110,7 +110,12 @@ def test_source_distribution_is_complete_and_clean(built: Path) -> None:
     assert {"README.md", "LICENSE", "CHANGELOG.md", "tests/test_packaging.py"} <= names
     assert {"connectors/streamlvq_connectors/__init__.py", "examples/quickstart.py"} <= names
     assert {"docs/certainty.md", "docs/relsim.png", "examples/certainty.py"} <= names
-    assert {"mkdocs.yml", "docs/_hooks/pages.py", "docs/start/daemon.md", "CONTRIBUTING.md"} <= names
+    assert {
+        "mkdocs.yml",
+        "docs/_hooks/pages.py",
+        "docs/start/daemon.md",
+        "CONTRIBUTING.md",
+    } <= names
     assert not [name for name in names if "__pycache__" in name or "/out/" in name]
 
 
