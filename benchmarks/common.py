@@ -33,7 +33,7 @@ Factory = Callable[[], Classifier]
 
 @dataclass
 class Table:
-    """Rows of text under a title, printable for a terminal or for the README."""
+    """Rows of text under a title, printable for a terminal or as Markdown."""
 
     title: str
     columns: Sequence[str]

@@ -294,7 +294,7 @@ def parse_args() -> argparse.Namespace:
         default=[],
         help="growth: no growth tables; peers: only the one the figures need",
     )
-    add("--markdown", action="store_true", help="print the tables for the README")
+    add("--markdown", action="store_true", help="print the tables as Markdown")
     return parser.parse_args()
 
 

@@ -184,7 +184,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--limit", type=int, help="only the first so many samples of each stream")
     add("--peers-cache", type=Path, metavar="FILE", help="JSON file of peers' results to reuse")
     add("--max-seconds", type=float, default=math.inf, help="CPU time allowed a model on a stream")
-    add("--markdown", action="store_true", help="print the tables for the README")
+    add("--markdown", action="store_true", help="print the tables as Markdown")
     return parser.parse_args(argv)
 
 

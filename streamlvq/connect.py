@@ -77,6 +77,9 @@ class Link(abc.ABC):
     nothing dies silently, and unread messages wait at the broker. Messages published before
     `acknowledge` reach the broker before the acknowledgement does.
 
+    `previous_filters` are topic filters of earlier configurations; the broker is asked to forget
+    those that are not subscribed to any more. Set it before the first `read`.
+
     Parameters
     ----------
     broker
@@ -87,9 +90,6 @@ class Link(abc.ABC):
         Message that the broker publishes if this client vanishes.
     birth
         Message to publish after every connect.
-
-    `previous_filters` are topic filters of earlier configurations; the broker is asked to forget
-    those that are not subscribed to any more. Set it before the first `read`.
     """
 
     def __init__(

@@ -134,15 +134,23 @@ def test_fleet(tmp_path: Path) -> None:
 def test_simulated_log_can_be_replayed(tmp_path: Path) -> None:
     log = tmp_path / "plant.csv"
     assert "500 readings of 4 machines" in run("simulated_log.py", str(log), "--readings", "500")
-    columns = ["--label", "state", "--device", "device", "--time", "t"]
+    columns = ["--label", "state", "--device", "device", "--time", "t", "--sequence", "sequence"]
+    decisions, picture = tmp_path / "decisions.jsonl", tmp_path / "replay.png"
     done = subprocess.run(
-        [sys.executable, "-m", "streamlvq", "replay", str(log), *columns],
+        [
+            *(sys.executable, "-m", "streamlvq", "replay", str(log), *columns),
+            *("--decisions", str(decisions)),
+        ],
         capture_output=True,
         text=True,
         timeout=300,
         check=True,
     )
     assert numbers(done.stdout, "accuracy")[0] > 80.0
+    output = run("read_decisions.py", str(decisions), str(log), "--picture", str(picture))
+    assert "500 decisions" in output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert 10_000 < picture.stat().st_size < 150_000
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))

@@ -110,6 +110,12 @@ def test_source_distribution_is_complete_and_clean(built: Path) -> None:
     assert {"README.md", "LICENSE", "CHANGELOG.md", "tests/test_packaging.py"} <= names
     assert {"connectors/streamlvq_connectors/__init__.py", "examples/quickstart.py"} <= names
     assert {"docs/certainty.md", "docs/relsim.png", "examples/certainty.py"} <= names
+    assert {
+        "mkdocs.yml",
+        "docs/_hooks/pages.py",
+        "docs/start/daemon.md",
+        "CONTRIBUTING.md",
+    } <= names
     assert not [name for name in names if "__pycache__" in name or "/out/" in name]
 
 
@@ -150,4 +156,7 @@ def test_ci_runs_the_second_command_of_the_readme() -> None:
 
 def test_extras_are_those_the_errors_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {"demo", "pandas", "parquet", "plot", "test"} <= project["optional-dependencies"].keys()
+    extras = project["optional-dependencies"]
+    assert {"demo", "docs", "pandas", "parquet", "plot", "test"} <= extras.keys()
+    assert "docs" in extras["test"][0]  # CI builds the site
+    assert not [need for need in project["dependencies"] if "mkdocs" in need]

@@ -8,8 +8,9 @@ from streamlvq.demo.processes import CONFIG_FILE, FLEET_FOLDER, STATE_FOLDER
 from streamlvq.demo.tracker import FleetTracker, PlantTracker, Tally, TrackedNode
 
 REJECTION_NOTE = (  # what most people ask first
-    "    15 to 30 % is normal here: the threshold is strict, so that a fault nobody has labelled",
-    "    yet is refused, and so is much that lies between two states, above all while they change",
+    "    a full run rejects 15 to 30 %, a short one often more, as it has learnt little: the",
+    "    threshold is strict, so that a fault nobody has labelled yet is refused, and so is much",
+    "    that lies between two states, above all while they change",
 )
 FLEET_HEADING = f"  {'node':<8}{'labels':>8}   {'decided alone':<22}{'together':<22}{'points':>8}"
 

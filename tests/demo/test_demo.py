@@ -680,7 +680,7 @@ def test_a_summary_of_little() -> None:
 def test_a_summary_explains_what_is_rejected() -> None:
     tracker = PlantTracker(DEVICES)
     through_a_fault(tracker)
-    assert "15 to 30 % is normal here" in plant_summary(tracker, None)
+    assert "a full run rejects 15 to 30 %" in plant_summary(tracker, None)
 
 
 def test_one_machine_is_not_several() -> None:
