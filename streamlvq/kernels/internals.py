@@ -36,7 +36,7 @@ def _helper_compiler() -> type | None:
     if arguments != ["typingctx", "targetctx", "library"]:
         return None
 
-    class HelperLibrary(JITCodeLibrary):
+    class HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
         """Code of a helper, neither optimised as a whole nor made into machine code."""
 
         def _optimize_final_module(self) -> None:
@@ -57,7 +57,7 @@ def _helper_compiler() -> type | None:
         def set_env(self, name: str, environment: object) -> None:
             """Do nothing: no machine code looks for the environment."""
 
-    class HelperCompiler(Compiler):
+    class HelperCompiler(Compiler):  # type: ignore[misc]
         """Numba's compiler with another library."""
 
         def __init__(self, typing: Any, target: Any, library: Any, *more: Any) -> None:
@@ -91,8 +91,8 @@ def caller(result: Any) -> Callable[..., Any]:
     """Return a function `call(address, arguments)` for kernels with this type of result."""
 
     @intrinsic
-    def call(typing, address, arguments):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, values):  # type: ignore[no-untyped-def]
+    def call(typing, address, arguments):
+        def generate(context, builder, signature, values):
             kinds = [context.get_value_type(kind) for kind in arguments]
             function = ir.FunctionType(context.get_value_type(result), kinds).as_pointer()
             given = cgutils.unpack_tuple(builder, values[1])

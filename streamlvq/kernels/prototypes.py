@@ -159,10 +159,31 @@ def predicting(measure):
     return predict_reading
 
 
+def predicting_rows(measure):
+    """Return how a family computes the probabilities of every known class for each row.
+
+    A short loop in which a call by address would be felt.
+    """
+
+    @helper
+    def predict_rows(floats, ints, work, rows, out):
+        drop_cached_prediction(ints, work)
+        p = views.probabilities(work, ints)
+        for k in range(rows.shape[0]):
+            x = rows[k]
+            measure(floats, ints, work, x, has_gaps(ints, x))
+            to_probabilities(floats, ints, work)
+            for c in range(ints[at.N_CLASSES]):
+                out[k, c] = p[c]
+
+    return predict_rows
+
+
 # --- rules that need the closest prototypes ------------------------------------------------------
 
 LEARN = "int64(float64[::1], int64[::1], float64[::1], int64)"
 PREDICT = "int64(float64[::1], int64[::1], float64[::1])"
+PREDICT_ROWS = "void(float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1])"
 
 
 @helper
@@ -189,6 +210,7 @@ def find_closest(floats, ints, work, x, c, gaps, position):
 
 
 predict_by_closest = predicting(measure_closest)
+predict_rows_by_closest = predicting_rows(measure_closest)
 learn_by_glvq = learning(measure_closest, find_closest, glvq_by(move_in_turn))
 learn_by_shared_matrix = learning(measure_closest, find_closest, glvq_by(move_with_matrix))
 learn_by_lvq1 = learning(measure_closest, find_closest, lvq1)
@@ -197,6 +219,11 @@ learn_by_lvq1 = learning(measure_closest, find_closest, lvq1)
 @kernel(PREDICT)
 def predict_closest(floats, ints, work):
     return predict_by_closest(floats, ints, work)
+
+
+@kernel(PREDICT_ROWS)
+def predict_rows_closest(floats, ints, work, rows, out):
+    predict_rows_by_closest(floats, ints, work, rows, out)
 
 
 @kernel(LEARN)
@@ -239,7 +266,9 @@ def find_among_all(floats, ints, work, x, c, gaps, position):
 
 
 predict_by_every = predicting(measure_every)
+predict_rows_by_every = predicting_rows(measure_every)
 predict_by_likelihood = predicting(measure_likelihood)
+predict_rows_by_likelihood = predicting_rows(measure_likelihood)
 learn_by_lvq2 = learning(measure_every, find_among_all, lvq2)
 learn_by_rslvq = learning(measure_likelihood, find_among_all, rslvq)
 
@@ -249,9 +278,19 @@ def predict_every(floats, ints, work):
     return predict_by_every(floats, ints, work)
 
 
+@kernel(PREDICT_ROWS)
+def predict_rows_every(floats, ints, work, rows, out):
+    predict_rows_by_every(floats, ints, work, rows, out)
+
+
 @kernel(PREDICT)
 def predict_likelihood(floats, ints, work):
     return predict_by_likelihood(floats, ints, work)
+
+
+@kernel(PREDICT_ROWS)
+def predict_rows_likelihood(floats, ints, work, rows, out):
+    predict_rows_by_likelihood(floats, ints, work, rows, out)
 
 
 @kernel(LEARN)
@@ -275,12 +314,18 @@ def measure_in_pairs(floats, ints, work, x, gaps):
 
 
 predict_by_pairs = predicting(measure_in_pairs)
+predict_rows_by_pairs = predicting_rows(measure_in_pairs)
 learn_by_pairs = learning_with(learn_in_pairs)
 
 
 @kernel(PREDICT)
 def predict_pairs(floats, ints, work):
     return predict_by_pairs(floats, ints, work)
+
+
+@kernel(PREDICT_ROWS)
+def predict_rows_pairs(floats, ints, work, rows, out):
+    predict_rows_by_pairs(floats, ints, work, rows, out)
 
 
 @kernel(LEARN)
@@ -290,7 +335,7 @@ def learn_pairs(floats, ints, work, c):
 
 # --- arrays --------------------------------------------------------------------------------------
 #
-# `learn` and `predict` are addresses of a family's kernels: called, not compiled once more.
+# `learn` and `predict` are addresses of a family's kernels, which are not compiled once more.
 
 
 @kernel(
@@ -314,19 +359,6 @@ def learn_array(floats, ints, work, rows, classes, start, before, learn):
             for c in range(known):
                 before[k, c] = p[c]
     return rows.shape[0]
-
-
-@kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1], int64)")
-def predict_array(floats, ints, work, rows, out, predict):
-    """Compute the probabilities of every known class for each row."""
-    x = reading(work, ints)
-    p = views.probabilities(work, ints)
-    for k in range(rows.shape[0]):
-        copy(rows[k], x)
-        call_integer(predict, (floats, ints, work))
-        for c in range(ints[at.N_CLASSES]):
-            out[k, c] = p[c]
-    drop_cached_prediction(ints, work)
 
 
 @kernel("void(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64)")

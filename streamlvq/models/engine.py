@@ -151,18 +151,23 @@ class Family(NamedTuple):
 
     learn: str
     predict: str
+    predict_rows: str
     calibrate: str = "calibrate_array"
 
 
-SHARED_MATRIX = Family("learn_shared_matrix", "predict_closest")
+CLOSEST = ("predict_closest", "predict_rows_closest")
+EVERY = ("predict_every", "predict_rows_every")
+SHARED_MATRIX = Family("learn_shared_matrix", *CLOSEST)
 FAMILIES = {
-    at.RULE_LVQ1: Family("learn_lvq1", "predict_closest"),
-    at.RULE_OLVQ1: Family("learn_lvq1", "predict_closest"),
-    at.RULE_LVQ21: Family("learn_lvq2", "predict_every"),
-    at.RULE_LVQ3: Family("learn_lvq2", "predict_every"),
-    at.RULE_GLVQ: Family("learn_glvq", "predict_closest"),
-    at.RULE_RSLVQ: Family("learn_rslvq", "predict_likelihood"),
-    at.RULE_PAIRWISE: Family("learn_pairs", "predict_pairs", "calibrate_array_of_pairs"),
+    at.RULE_LVQ1: Family("learn_lvq1", *CLOSEST),
+    at.RULE_OLVQ1: Family("learn_lvq1", *CLOSEST),
+    at.RULE_LVQ21: Family("learn_lvq2", *EVERY),
+    at.RULE_LVQ3: Family("learn_lvq2", *EVERY),
+    at.RULE_GLVQ: Family("learn_glvq", *CLOSEST),
+    at.RULE_RSLVQ: Family("learn_rslvq", "predict_likelihood", "predict_rows_likelihood"),
+    at.RULE_PAIRWISE: Family(
+        "learn_pairs", "predict_pairs", "predict_rows_pairs", "calibrate_array_of_pairs"
+    ),
 }
 
 
@@ -245,8 +250,8 @@ class FamilyKernel:
 class Engine:
     """Model arrays with the operations that learn from vectors and predict them.
 
-    An engine becomes an instance of its family's subclass. Kernels are attributes of that class
-    because River would count a compiled function in an instance as memory of the model.
+    Each family has a subclass whose attributes are its kernels: River would count a compiled
+    function in an instance as memory of the model.
     """
 
     family: ClassVar[Family]
@@ -254,6 +259,9 @@ class Engine:
     predict_kernel = FamilyKernel(lambda family: getattr(_kernels(), family.predict))
     learn_address = FamilyKernel(lambda family: _kernels().address(family.learn))
     predict_address = FamilyKernel(lambda family: _kernels().address(family.predict))
+
+    def __new__(cls, spec: ModelSpec, *arguments: object) -> Engine:
+        return super().__new__(_engine_class(spec.family))
 
     def __init__(self, spec: ModelSpec, features: int, temperature: float) -> None:
         self.spec = spec
@@ -276,7 +284,6 @@ class Engine:
 
     def _adopt(self, state: ModelState) -> None:
         """Switch to these arrays and keep direct references to them for the hot path."""
-        self.__class__ = _engine_class(self.spec.family)
         self.state = state
         self.floats, self.ints, self.work = state.floats, state.ints, state.work
         self.memory = (self.floats, self.ints, self.work)
@@ -346,7 +353,7 @@ class Engine:
 
     def learn(self, c: int) -> int:
         """Learn the reading in `buffer`; return 0, or 1 + the index of an infinite feature."""
-        status = self.learn_kernel(*self.memory, c)
+        status: int = self.learn_kernel(*self.memory, c)
         while status == at.NEEDS_SLOT:
             x = self.work[: self.state.size(at.N_FEATURES)].copy()
             self.make_room_for_prototypes()
@@ -378,7 +385,8 @@ class Engine:
     def predict_rows(self, rows: Rows) -> Rows:
         """Return class probabilities, one row per reading."""
         out = np.empty((len(rows), self.known))
-        _kernels().predict_array(*self.memory, rows, out, self.predict_address)
+        predict = getattr(_kernels(), self.family.predict_rows)
+        predict(*self.memory, rows, out)
         return out
 
     def observe_rows(self, rows: Rows, classes: Ints) -> None:
@@ -396,20 +404,20 @@ class Engine:
         self._adopt(self.state)
 
     def __reduce__(self) -> Any:
-        return _blank_engine, (), {"spec": self.spec, "state": self.state}
+        return Engine.of, (self.spec, self.state)
 
-    def __setstate__(self, saved: dict[str, object]) -> None:
-        self.spec = saved["spec"]  # type: ignore[assignment]
-        self._adopt(saved["state"])  # type: ignore[arg-type]
+    @classmethod
+    def of(cls, spec: ModelSpec, state: ModelState) -> Engine:
+        """Return an engine for these arrays."""
+        engine = cls.__new__(cls, spec)
+        engine.spec = spec
+        engine._adopt(state)
+        return engine
 
 
 @functools.cache
 def _engine_class(family: Family) -> type[Engine]:
     return type("Engine", (Engine,), {"family": family, "__module__": __name__})
-
-
-def _blank_engine() -> Engine:
-    return Engine.__new__(Engine)
 
 
 def _kernels() -> Any:

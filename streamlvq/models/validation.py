@@ -190,8 +190,7 @@ def restore_engine(
     state = ModelState(_header(model, spec, sizes, arrays))
     _fill(state, arrays)
     state["class_size"][...] = class_sizes(arrays["label"], sizes.classes)
-    engine = Engine.__new__(Engine)
-    engine.__setstate__({"spec": spec, "state": state})
+    engine = Engine.of(spec, state)
     engine.set_parameters(model._parameters(), model._switches())
     return engine
 
