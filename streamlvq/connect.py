@@ -32,6 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 NO_TOPIC = ""  # the topic of a message that is a row of a file
+UNKNOWN_TIME = 0.0  # when a message was received that its recording has no time for
 
 
 class Message(NamedTuple):

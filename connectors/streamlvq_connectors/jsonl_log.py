@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import repeat
 
-from streamlvq.connect import NO_TOPIC, Message
+from streamlvq.connect import NO_TOPIC, UNKNOWN_TIME, Message
 from streamlvq_connectors.files import BOM, MessageBlockLog, make_messages
-
-_UNKNOWN_TIME = 0.0  # when a line was received; only a field can say when it was measured
 
 
 class JsonlLog(MessageBlockLog):
@@ -56,4 +54,4 @@ class JsonlLog(MessageBlockLog):
         if not all(lines[:-1]):
             numbers = [number for number, line in zip(numbers, lines, strict=True) if line]
         payloads = list(filter(None, lines))
-        return make_messages(repeat(NO_TOPIC), payloads, repeat(_UNKNOWN_TIME), numbers)
+        return make_messages(repeat(NO_TOPIC), payloads, repeat(UNKNOWN_TIME), numbers)

@@ -10,7 +10,7 @@ from itertools import count
 
 import msgspec
 
-from streamlvq.connect import Message
+from streamlvq.connect import UNKNOWN_TIME, Message
 from streamlvq_connectors.files import BOM, Blocks, MessageBlockLog, TopicCache, make_messages
 
 _TIMED = re.compile(rb"\d+(?:\.\d+)? [^ ]+ ")
@@ -117,7 +117,7 @@ class MosquittoLog(MessageBlockLog):
             raise ValueError("expected a topic, a space and a payload")
         if payload in (b"(null)", b"(null)\r"):  # how mosquitto_sub prints an empty payload
             payload = b""
-        return Message(self._topics[topic], payload, 0.0, False, number)
+        return Message(self._topics[topic], payload, UNKNOWN_TIME, False, number)
 
 
 def _from_json(line: bytes, number: int) -> Message:

@@ -19,6 +19,7 @@ import msgspec
 from streamlvq.config import Config
 from streamlvq.connect import (
     NO_TOPIC,
+    UNKNOWN_TIME,
     Link,
     LogWriter,
     Message,
@@ -111,9 +112,9 @@ class Sent(NamedTuple):
 
 
 class _Due(NamedTuple):
-    """Message with its recorded time; NaN if it has none."""
+    """Message with its recorded time; None if it has none."""
 
-    time: float
+    time: float | None
     message: Outgoing
 
 
@@ -173,7 +174,8 @@ def _outgoing(batch: Sequence[Message] | Readings, config: Config) -> Iterator[_
         yield from _of_rows(batch, config)
     elif batch and batch[0].topic != NO_TOPIC:
         for message in batch:
-            yield _Due(message.received, Outgoing(message.topic, message.payload, PUBLISH_QOS))
+            known = None if message.received == UNKNOWN_TIME else message.received
+            yield _Due(known, Outgoing(message.topic, message.payload, PUBLISH_QOS))
     else:
         yield from _of_payloads(batch, config)
 
@@ -182,7 +184,7 @@ def _of_rows(readings: Readings, config: Config) -> Iterator[_Due]:
     topics = _Topics(config)
     payloads = ReadingEncoder(config.readings).encode(readings)
     for device, t, payload in zip(readings.devices, readings.times, payloads, strict=True):
-        yield _Due(math.nan if t is None else t, Outgoing(topics[device], payload, PUBLISH_QOS))
+        yield _Due(t, Outgoing(topics[device], payload, PUBLISH_QOS))
 
 
 def _of_payloads(messages: Sequence[Message], config: Config) -> Iterator[_Due]:
@@ -194,7 +196,7 @@ def _of_payloads(messages: Sequence[Message], config: Config) -> Iterator[_Due]:
             found.update({source: (device, t) for source, device, t in columns})
     for source, (device, t) in sorted(found.items()):
         payload = messages[source].payload
-        yield _Due(math.nan if t is None else t, Outgoing(topics[device], payload, PUBLISH_QOS))
+        yield _Due(t, Outgoing(topics[device], payload, PUBLISH_QOS))
 
 
 class _Topics(dict[str, str]):
@@ -242,11 +244,11 @@ class _Pace:
             waiting.append(message)
         self._flush(waiting)
 
-    def _moment(self, recorded: float) -> float:
+    def _moment(self, recorded: float | None) -> float:
         """Return when something with this recorded time is due."""
         if self.speed == math.inf:
             return -math.inf
-        if math.isnan(recorded) or recorded <= 0.0:
+        if recorded is None:
             raise StreamLVQError(
                 "the log says nothing about when its readings were taken: name the field with "
                 "--time, or send it with --speed max"

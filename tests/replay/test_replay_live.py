@@ -132,11 +132,13 @@ def test_messages_keep_topic_and_payload(
     assert heard == [(message.topic, message.payload) for message in messages[:40]]
 
 
+@pytest.mark.parametrize("begin", [1.7e9, 0.0])
 def test_pace_follows_the_recorded_times(
+    begin: float,
     tmp_path: Path,
     listener: Listener,
 ) -> None:
-    log = [row._replace(t=1.7e9 + k * 2.0) for k, row in enumerate(rows(11))]
+    log = [row._replace(t=begin + k * 2.0) for k, row in enumerate(rows(11))]
     config = with_broker(chain_config(), listener.url)
     sent = publish(write_csv(tmp_path / "log.csv", log), config, speed=10.0)
     moments = [moment for *_, moment in listener.wait(11)]
