@@ -213,7 +213,7 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     device: str
     label: Label | None  # also if not accepted; None if nothing has been learnt yet
     accepted: bool
-    reason: str | None  # why not: ambiguous, outlier, no_model
+    reason: str | None  # why not: ambiguous, outlier, no_feature, no_model
     certainty: float
     threshold: float | None  # None if nothing is certain enough yet
     probabilities: dict[str, float]

@@ -778,6 +778,13 @@ class LVQClassifier(ArrayClassifier):
         relsim: float = kernels("distance").relsim(engine.ints, engine.work, code)
         return relsim
 
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the model's features."""
+        engine, width = self._engine, self._vectorizer.width
+        if engine is None or (width and engine.work[0] == engine.work[0]):
+            return False
+        return bool(np.isnan(engine.work[:width]).all())
+
     def last_closest(self) -> insight.Closest | None:
         """Return the two classes closest to the last predicted reading; None before two are known."""
         pair = None if self._engine is None else insight.closest(self._engine)

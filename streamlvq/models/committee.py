@@ -252,6 +252,10 @@ class LVQCommittee(ArrayClassifier):
         for member in self._members:
             member.train(rows, y, features=names, **options)
 
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the members' features."""
+        return all(member.last_was_empty() for member in self._members)
+
     def explain_one(self, x: Reading) -> Explanation:
         """Return the explanation of the highest-weighted member that agrees with the decision."""
         label = self.predict_one(x)
