@@ -75,6 +75,14 @@ class Readings:
     dedup_windows: list[int]
     sources: list[int]
 
+    def __post_init__(self) -> None:
+        """Check the shape of the rows: kernels trust it."""
+        if self.rows.shape != (len(self.devices), len(self.features)):
+            raise ValueError(
+                f"rows: expected {len(self.devices)} rows of {len(self.features)} features, got an "
+                f"array of shape {self.rows.shape}"
+            )
+
     @classmethod
     def of(
         cls,

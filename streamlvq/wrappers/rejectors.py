@@ -12,6 +12,7 @@ from river import base
 
 from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
+from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.committee import LVQCommittee
@@ -174,7 +175,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         object.__setattr__(self, name, value)
         try:
             self._check()
-        except ValueError:
+        except Exception:
             object.__setattr__(self, name, before)
             raise
         self._thresholds.set_target(value)
@@ -193,6 +194,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""
 
+    @exclusive
     def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
         """Return the most probable class; None if it is rejected."""
         label, certainty = self._judge(x, kwargs)
@@ -206,6 +208,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     # --- learning --------------------------------------------------------------------------------
 
+    @exclusive
     def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
         """Update the thresholds with the certainty of a labelled reading, then learn it."""
         label, certainty = (
@@ -215,6 +218,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
+    @exclusive
     def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
         """Update the thresholds with the true label of an earlier, unlabelled decision.
 
@@ -231,6 +235,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if self._thresholds.needs_labels and certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
+    @exclusive
     def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
         """Update scales, windows and target rates with an unlabelled reading.
 
@@ -305,6 +310,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     # --- state -----------------------------------------------------------------------------------
 
+    @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a copy of the memory of the thresholds, as arrays."""
         return self._thresholds.memory(self.classes), {}
@@ -453,6 +459,7 @@ class RelSimRejector(Rejector):
         model.predict_labels_one(x)
         return model
 
+    @exclusive
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""
         probabilities = self.predict_proba_one(x, **kwargs)
@@ -557,6 +564,7 @@ class ProbabilityRejector(Rejector):
         """Return True if the model knows no feature of the reading just predicted."""
         return self._model is not None and self._model.last_was_empty()
 
+    @exclusive
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""
         probabilities = self.predict_proba_one(x, **kwargs)
