@@ -10,16 +10,57 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
 from streamlvq.arrays import Array
 from streamlvq.errors import SnapshotError
 from streamlvq.registry import MODELS
+
+# --- one thread at a time ------------------------------------------------------------------------
+
+
+class ModelLock:
+    """Lock of a model or wrapper; copies and unpickled ones are new and free.
+
+    Kernels work on arrays that belong to the model, so calls from several threads must take turns.
+    """
+
+    __slots__ = ("acquire", "release")
+
+    def __init__(self) -> None:
+        lock = threading.RLock()  # methods call each other
+        self.acquire: Callable[[], object] = lock.acquire
+        self.release: Callable[[], object] = lock.release
+
+    def __reduce__(self) -> tuple[type[ModelLock], tuple[()]]:
+        return ModelLock, ()
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def exclusive(method: Method) -> Method:
+    """Decorate a method that must not run in two threads at once; its object has a `_lock`."""
+
+    @functools.wraps(method)
+    def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        lock = self._lock
+        lock.acquire()
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            lock.release()
+
+    return cast(Method, locked)
+
+
+# --- states --------------------------------------------------------------------------------------
 
 MAX_NUMBERS = 2**28  # in one untrusted model, unless the caller allows more: 2 GiB
 TRUSTED_MAX_NUMBERS = 2**33  # in a model that this program saved for itself

@@ -75,6 +75,14 @@ class Readings:
     dedup_windows: list[int]
     sources: list[int]
 
+    def __post_init__(self) -> None:
+        """Check the shape of the rows: kernels trust it."""
+        if self.rows.shape != (len(self.devices), len(self.features)):
+            raise ValueError(
+                f"rows: expected {len(self.devices)} rows of {len(self.features)} features, got an "
+                f"array of shape {self.rows.shape}"
+            )
+
     @classmethod
     def of(
         cls,
@@ -213,7 +221,7 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     device: str
     label: Label | None  # also if not accepted; None if nothing has been learnt yet
     accepted: bool
-    reason: str | None  # why not: ambiguous, outlier, no_model
+    reason: str | None  # why not: ambiguous, outlier, no_feature, no_model
     certainty: float
     threshold: float | None  # None if nothing is certain enough yet
     probabilities: dict[str, float]

@@ -116,6 +116,9 @@ class Integrated(NamedTuple):
     readings: int
 
 
+UNJUDGED = ("no_model", "no_feature")  # reasons of decisions that have no certainty
+
+
 class Decision(NamedTuple):
     """Label of a reading, or the reason why it was rejected.
 
@@ -129,8 +132,8 @@ class Decision(NamedTuple):
         Whether the label is to be trusted.
     reason
         Why not: `"ambiguous"` (another class is about as likely), `"outlier"` (far from
-        everything that was learnt), `"no_model"` (too few classes learnt yet to compare any);
-        None if accepted.
+        everything that was learnt), `"no_feature"` (it has no feature that the model knows),
+        `"no_model"` (too few classes learnt yet to compare any); None if accepted.
     threshold
         The certainty that was asked for.
     winner

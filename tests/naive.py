@@ -429,19 +429,23 @@ def decision(opinions: list[Opinion], reading: int, size: int, centered: bool) -
     return integrated([opinions[k] for k in window])
 
 
-def rate_threshold(certainties: list[float], rate: float) -> float:
-    """Rejects this share, rounded down; of equal ones all or none, whatever is closer to it."""
+def rate_threshold(certainties: list[float], rate: float, seen: int) -> float:
+    """Rejects this share, rounded down; of equal ones so many that it holds, evenly."""
     wanted = rate * len(certainties)
     rejected = math.floor(round(wanted, 9))
     if rejected == 0:
         return 0.0
+    if rejected == len(certainties):
+        return math.inf
     ordered = [*sorted(certainties), math.inf]
     at = ordered[rejected]
+    if at == 0.0:
+        return 0.0
     fewer = sum(certainty < at for certainty in certainties)
     more = sum(certainty <= at for certainty in certainties)
-    if rejected == len(certainties) or more - fewer == 1 or wanted - fewer <= more - wanted:
-        return at
-    return ordered[more]
+    share = (wanted - fewer) / (more - fewer)
+    rejects = more - fewer > 1 and (seen * (math.sqrt(5) - 1) / 2) % 1.0 < share
+    return ordered[more] if rejects else at
 
 
 def accurate_threshold(decisions: list[tuple[float, bool]], accuracy: float) -> float:

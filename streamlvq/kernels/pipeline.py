@@ -135,11 +135,19 @@ def first_above(memory, stored, certainty, equal):
     return low
 
 
-@kernel("float64(float64[:, ::1], int64, float64)")
-def rate_threshold(memory, stored, share):
-    """Return the threshold that rejects this share; 0 while that is less than one reading.
+# A certainty of 0 is none: it is never accepted, not even by a threshold of 0.
 
-    Readings of equal certainty are all rejected or all kept, whichever is closer to the share.
+GOLDEN_RATIO = 0.6180339887498949  # multiples of it, without their whole part, fall evenly anywhere
+
+# A rule gets the memory, how many certainties are in it, its target, and how many were ever seen.
+
+
+@kernel("float64(float64[:, ::1], int64, float64, int64)")
+def rate_threshold(memory, stored, share, seen):
+    """Return the threshold that rejects this share, for the next reading.
+
+    Of readings of equal certainty so many are rejected that the share holds, spread evenly over
+    them. If more than the share have no certainty at all, exactly those are rejected.
     """
     wanted = share * stored
     rejected = int(wanted + 1e-9)  # 0.29 * 100 is a little less than 29
@@ -148,15 +156,17 @@ def rate_threshold(memory, stored, share):
     if rejected >= stored:
         return inf
     certainty = memory[SORTED, rejected]
+    if certainty == 0.0:
+        return 0.0
     fewer = first_above(memory, stored, certainty, False)
     more = first_above(memory, stored, certainty, True)
-    if more - fewer == 1 or wanted - fewer <= more - wanted:
+    if more - fewer == 1 or (seen * GOLDEN_RATIO) % 1.0 >= (wanted - fewer) / (more - fewer):
         return certainty
     return memory[SORTED, more] if more < stored else inf
 
 
-@kernel("float64(float64[:, ::1], int64, float64)")
-def accurate_threshold(memory, stored, target):
+@kernel("float64(float64[:, ::1], int64, float64, int64)")
+def accurate_threshold(memory, stored, target, seen):
     """Return the lowest threshold that reaches the accuracy; infinite if there is none."""
     threshold, right = inf, 0.0
     for k in range(stored - 1, -1, -1):
@@ -166,8 +176,8 @@ def accurate_threshold(memory, stored, target):
     return threshold
 
 
-@kernel("float64(float64[:, ::1], int64, float64)")
-def cheapest_threshold(memory, stored, cost):
+@kernel("float64(float64[:, ::1], int64, float64, int64)")
+def cheapest_threshold(memory, stored, cost, seen):
     """Return the lowest threshold that minimises errors + cost * rejections."""
     threshold, least, errors = inf, cost * stored, 0.0
     for k in range(stored - 1, -1, -1):
@@ -193,7 +203,7 @@ OUT_CERTAINTY, OUT_THRESHOLD, OUT_RELSIM, OUT_DISTANCE, OUT_SEPARATION = 0, 1, 2
 MEASURES = 5
 
 # Verdicts.
-ACCEPTED, REJECTED, NO_MODEL = 0, 1, 2
+ACCEPTED, REJECTED, NO_MODEL, NO_FEATURE = 0, 1, 2, 3
 
 
 @helper
@@ -284,28 +294,31 @@ def step_batch(
     x = views.reading(work, ints)
     for k in range(start, end):
         known = ints[at.N_CLASSES]
+        empty = True
         for i in range(x.shape[0]):
             x[i] = rows[k, i]
+            empty = empty and x[i] != x[i]
         call_integer(predict, (floats, ints, work))
         place = -1 if fresh[k] == 1 else places[k]
         best = opinion(work, ints, logs, place, no_past, windowed, known, probabilities[k])
         certainty = judge(ints, work, by_relsim, best, probabilities[k], measures[k])
+        verdicts[k] = ACCEPTED if certainty >= 0.0 else NO_MODEL
+        if empty and certainty >= 0.0:
+            verdicts[k] = NO_FEATURE
+            certainty = -1.0
         if rule == FIXED:
             threshold = thresholds[best]
         else:
             if stale:
                 stored = min(seen[0], memory.shape[1])
-                moving = call_float(adapt, (memory, stored, settings[TARGET]))
+                moving = call_float(adapt, (memory, stored, settings[TARGET], seen[0]))
                 stale = False
             threshold = moving
         codes[k] = best
         versions[k] = ints[at.SAMPLES]
         measures[k, OUT_CERTAINTY] = max(certainty, 0.0)
         measures[k, OUT_THRESHOLD] = threshold
-        verdicts[k] = ACCEPTED
-        if certainty < 0.0:
-            verdicts[k] = NO_MODEL
-        elif not certainty >= threshold:
+        if verdicts[k] == ACCEPTED and not (certainty >= threshold and certainty > 0.0):
             verdicts[k] = REJECTED
             if by_relsim:
                 separate(floats, ints, work, measures[k])

@@ -18,10 +18,12 @@ from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
     EstimatorState,
+    ModelLock,
     StateLimits,
     check_distinct,
     check_ours,
     construct,
+    exclusive,
     parameters_of,
     without_numpy,
 )
@@ -142,6 +144,7 @@ class LVQClassifier(ArrayClassifier):
     seed: int | None = 1
 
     def __post_init__(self) -> None:
+        self._lock = ModelLock()
         self._engine: Engine | None = None
         self._vectorizer = Vectorizer(())
         self._labels: list[Label] = []
@@ -177,16 +180,21 @@ class LVQClassifier(ArrayClassifier):
         if "_engine" not in self.__dict__ or name not in self._mutable_attributes:
             object.__setattr__(self, name, value)
             return
+        self._mutate(name, value)
+
+    @exclusive
+    def _mutate(self, name: str, value: Any) -> None:
         before = getattr(self, name)
         object.__setattr__(self, name, value)
         try:
             self._check()
-        except ValueError:
+            parameters, switches = self._parameters(), self._switches()
+        except Exception:
             object.__setattr__(self, name, before)
             raise
         if self._engine is not None:
             self._engine.make_room_for_rehearsal(self._buffer())
-            self._engine.set_parameters(self._parameters(), self._switches())
+            self._engine.set_parameters(parameters, switches)
 
     def _parameters(self) -> dict[int, float]:
         """Return the real-valued kernel parameters by their position in `layout`."""
@@ -322,24 +330,33 @@ class LVQClassifier(ArrayClassifier):
         if code is None:
             self._learn_new_class(x, y)
             return
-        engine, vectorizer = self._engine, self._vectorizer
-        # `_prepare` inlined for a reading with exactly the known features: the call would cost a
-        # tenth of the total time.
-        if engine is not None and len(x) == vectorizer.width:
-            try:
-                vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
-            except Exception:  # the slow path raises a precise error
+        lock = self._lock  # `exclusive` inlined, see below
+        lock.acquire()
+        try:
+            engine, vectorizer = self._engine, self._vectorizer
+            # `_prepare` inlined for a reading with exactly the known features: the call would cost a
+            # tenth of the total time.
+            if engine is not None and len(x) == vectorizer.width:
+                try:
+                    vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))
+                except Exception:  # the slow path raises a precise error
+                    engine = self._prepare(x)
+            else:
                 engine = self._prepare(x)
-        else:
-            engine = self._prepare(x)
-        status = engine.learn_kernel(*engine.memory, code)
-        if status:
-            if status == at.NEEDS_SLOT:
-                status = engine.learn(code)
+            status = engine.learn_kernel(*engine.memory, code)
             if status:
-                raise self._infinite(status)
+                if status == at.NEEDS_SLOT:
+                    status = engine.learn(code)
+                if status:
+                    raise self._infinite(status)
+        finally:
+            lock.release()
 
+    @exclusive
     def _learn_new_class(self, x: Reading, y: Label) -> None:
+        if y in self._codes:  # another thread was faster
+            self.learn_one(x, y)
+            return
         _refuse_label(y)
         if isinstance(x, Mapping):
             _refuse_bad_reading(x)
@@ -354,6 +371,7 @@ class LVQClassifier(ArrayClassifier):
         self._codes[y] = code
         self._classes_changed(engine)
 
+    @exclusive
     def observe_one(self, x: Reading) -> None:
         """Update the feature scales with an unlabelled reading."""
         status = self._prepare(x).observe()
@@ -383,6 +401,7 @@ class LVQClassifier(ArrayClassifier):
             raise self._infinite(status)
         return engine
 
+    @exclusive
     def predict_labels_one(self, x: Reading) -> tuple[list[Label], Rows] | None:
         """Return labels and an array of their probabilities; None before anything is learnt.
 
@@ -397,28 +416,38 @@ class LVQClassifier(ArrayClassifier):
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """Return the probability of every class learnt so far."""
-        engine, vectorizer = self._engine, self._vectorizer
-        # `_answer` inlined, see `learn_one`.
+        lock = self._lock
+        lock.acquire()
         try:
-            if len(x) == vectorizer.width:
-                vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))  # type: ignore[union-attr]
-                if not engine.predict_kernel(*engine.memory):  # type: ignore[union-attr]
-                    return self._by_label(*engine.probabilities.tolist())  # type: ignore[union-attr, misc]
-        except Exception:  # nothing learnt, a new class or odd values: take the slow path
-            pass
-        engine = self._answer(x)
-        if engine is None:
-            return {}
-        if self._by_label is None:
-            self._by_label = dictionary_maker(self._labels)
-        return self._by_label(*engine.probabilities.tolist())
+            engine, vectorizer = self._engine, self._vectorizer
+            # `_answer` inlined, see `learn_one`.
+            try:
+                if len(x) == vectorizer.width:
+                    vectorizer.pack(engine.buffer, 0, *vectorizer.pick(x))  # type: ignore[union-attr]
+                    if not engine.predict_kernel(*engine.memory):  # type: ignore[union-attr]
+                        return self._by_label(*engine.probabilities.tolist())  # type: ignore[union-attr, misc]
+            except Exception:  # nothing learnt, a new class or odd values: take the slow path
+                pass
+            engine = self._answer(x)
+            if engine is None:
+                return {}
+            if self._by_label is None:
+                self._by_label = dictionary_maker(self._labels)
+            return self._by_label(*engine.probabilities.tolist())
+        finally:
+            lock.release()
 
     def predict_one(self, x: Reading) -> Label | None:
         """Return the most probable class; None before anything is learnt."""
-        engine = self._answer(x)
-        if engine is None:
-            return None
-        return self._labels[int(engine.probabilities.argmax())]
+        lock = self._lock
+        lock.acquire()
+        try:
+            engine = self._answer(x)
+            if engine is None:
+                return None
+            return self._labels[int(engine.probabilities.argmax())]
+        finally:
+            lock.release()
 
     # --- arrays ----------------------------------------------------------------------------------
 
@@ -498,6 +527,7 @@ class LVQClassifier(ArrayClassifier):
         """
         return self._learn_array(X, y, features, watched=True)
 
+    @exclusive
     def _learn_array(
         self, X: Any, y: Any, features: Sequence[Hashable] | None, watched: bool
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
@@ -519,6 +549,7 @@ class LVQClassifier(ArrayClassifier):
         """Return the last predicted probabilities; after `learn_one`, those before learning."""
         return np.empty(0) if self._engine is None else self._engine.probabilities
 
+    @exclusive
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
         rows, given = to_rows(X, features)
@@ -580,6 +611,7 @@ class LVQClassifier(ArrayClassifier):
 
     # --- recorded training sets ------------------------------------------------------------------
 
+    @exclusive
     def train(
         self,
         X: Any,
@@ -622,6 +654,7 @@ class LVQClassifier(ArrayClassifier):
         check_ours(self)
         return EstimatorState(type(self).__name__, parameters_of(self))
 
+    @exclusive
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
@@ -756,6 +789,7 @@ class LVQClassifier(ArrayClassifier):
         code = None if label is None else self._codes[label]
         return insight.relevances(self._engine, self.features, code, raw)
 
+    @exclusive
     def relsim_one(self, x: Reading) -> float | None:
         """Return the relative similarity of a reading; None before two classes are learnt.
 
@@ -778,6 +812,13 @@ class LVQClassifier(ArrayClassifier):
         relsim: float = kernels("distance").relsim(engine.ints, engine.work, code)
         return relsim
 
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the model's features."""
+        engine, width = self._engine, self._vectorizer.width
+        if engine is None or (width and engine.work[0] == engine.work[0]):
+            return False
+        return bool(np.isnan(engine.work[:width]).all())
+
     def last_closest(self) -> insight.Closest | None:
         """Return the two classes closest to the last predicted reading; None before two are known."""
         pair = None if self._engine is None else insight.closest(self._engine)
@@ -788,6 +829,7 @@ class LVQClassifier(ArrayClassifier):
         assert self._engine is not None
         return insight.separation(self._engine, pair)
 
+    @exclusive
     def explain_one(self, x: Reading) -> Explanation:
         """Explain a prediction: winner, runner-up and the features that decided."""
         engine = self._answer(x)

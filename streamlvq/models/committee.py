@@ -15,9 +15,11 @@ from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
     EstimatorState,
+    ModelLock,
     StateLimits,
     check_ours,
     estimator_class,
+    exclusive,
 )
 from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
@@ -128,6 +130,7 @@ class LVQCommittee(ArrayClassifier):
         count = len(self._members)
         self._fitted = np.array([1.0 / count] * count + [0.0] * count)
         self._scratch: _Scratch | None = None
+        self._lock = ModelLock()
 
     def __getstate__(self) -> dict[str, Any]:
         # Made anew when it is needed; predictions must leave no trace in a pickle.
@@ -181,6 +184,7 @@ class LVQCommittee(ArrayClassifier):
         """Weight of each member in the pooled probabilities."""
         return dict(zip(self._parts, self._fitted[: len(self._parts)].tolist(), strict=True))
 
+    @exclusive
     def learn_one(self, x: Reading, y: Label) -> None:
         """Learn a labelled reading."""
         first = self._members[0]
@@ -205,11 +209,13 @@ class LVQCommittee(ArrayClassifier):
         """Update the weights with labelled rows; opinions are members x rows x classes."""
         kernels("pool").fit(opinions, known, codes, self._fitted, pooled)
 
+    @exclusive
     def observe_one(self, x: Reading) -> None:
         """Update the feature scales with an unlabelled reading."""
         for member in self._members:
             member.observe_one(x)
 
+    @exclusive
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """Return the probability of every class learnt so far."""
         scratch = self._scratch_for(self._members[0].known_labels)
@@ -228,6 +234,7 @@ class LVQCommittee(ArrayClassifier):
         else:
             kernels("pool").pool(opinions, self._fitted, pooled)
 
+    @exclusive
     def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
         """Learn the rows of an array in order, exactly as `learn_one` would."""
         before = [member.learn_array_watched(X, y, features) for member in self._members]
@@ -236,6 +243,7 @@ class LVQCommittee(ArrayClassifier):
         known = (opinions[0] >= 0.0).sum(axis=1)
         self._fit(opinions, known, codes, np.empty(opinions.shape[1:]))
 
+    @exclusive
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
         opinions = np.array([each.predict_proba_array(X, features) for each in self._members])
@@ -243,6 +251,7 @@ class LVQCommittee(ArrayClassifier):
         self._pool(opinions, pooled)
         return pooled
 
+    @exclusive
     def train(self, X: Any, y: Any, **options: Any) -> None:
         """Train all members on a recorded set, see `LVQClassifier.train`.
 
@@ -252,6 +261,11 @@ class LVQCommittee(ArrayClassifier):
         for member in self._members:
             member.train(rows, y, features=names, **options)
 
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the members' features."""
+        return all(member.last_was_empty() for member in self._members)
+
+    @exclusive
     def explain_one(self, x: Reading) -> Explanation:
         """Return the explanation of the highest-weighted member that agrees with the decision."""
         label = self.predict_one(x)
@@ -261,6 +275,7 @@ class LVQCommittee(ArrayClassifier):
 
     # --- state -----------------------------------------------------------------------------------
 
+    @exclusive
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:

@@ -67,6 +67,10 @@ FIXED_SIZES = {
 }
 
 
+# Where the sections are: changes whenever sections, sizes or parameters are added.
+LAYOUT = (at.HEADER_SIZE, at.PARAMETER_COUNT, at.CALIBRATION_COUNT, tuple(ARRAY_SECTIONS))
+
+
 class ModelState:
     """Everything that a model has learnt.
 
@@ -136,9 +140,14 @@ class ModelState:
         return larger
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"floats": self.floats, "ints": self.ints}
+        return {"floats": self.floats, "ints": self.ints, "layout": LAYOUT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.get("layout") != LAYOUT:
+            raise ValueError(
+                "expected a model pickled by this version of streamlvq, got one of another version: "
+                "move models between versions as snapshots (streamlvq.Snapshot)"
+            )
         self.floats, self.ints = state["floats"], state["ints"]
         self._allocate_work()
 

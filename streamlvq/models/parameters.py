@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import math
 import numbers
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from streamlvq.errors import ParameterError
 
 T = TypeVar("T", bound=type)
+
+LARGEST_WHOLE = 2**62  # fits into the kernels' integers
+LARGEST_REAL = sys.float_info.max
 
 DESCRIPTIONS = {
     "prototypes_per_class": (
@@ -96,11 +99,14 @@ def check_range(
     `about` says what the value is for, where a parameter has several.
     """
     kind = "a whole number" if whole else "a number"
+    largest = LARGEST_WHOLE if whole else LARGEST_REAL
     expected = f"expected {kind} "
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
     accepted = numbers.Integral if whole else numbers.Real
     good = isinstance(value, accepted) and not isinstance(value, bool)
-    if not good or not low <= value <= high or not math.isfinite(value):
+    if good and value > largest:
+        raise ParameterError(owner, name, f"{expected} that fits into 64 bits, got one too large")
+    if not good or not low <= value <= high:
         raise ParameterError(owner, name, f"{expected}{about}, got {value!r}")
 
 

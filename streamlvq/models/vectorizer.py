@@ -151,7 +151,8 @@ def dictionary_maker(keys: Sequence[Hashable]) -> Callable[..., dict[Any, float]
 def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Hashable] | None]:
     """Return a batch as an array and its column names (None if it has none).
 
-    Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array.
+    Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array, in which masked values
+    are missing.
     """
     if hasattr(X, "columns"):
         names = list(X.columns)
@@ -160,6 +161,8 @@ def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Has
         names = name_order({name for x in X for name in x})
         vectorizer = Vectorizer(names)
         return np.array([vectorizer.vector(x) for x in X], np.float64), names
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     rows = _writable(np.asarray(X, dtype=np.float64))
     if rows.ndim != 2:
         raise ValueError(f"expected a two-dimensional array, got shape {rows.shape}")

@@ -11,6 +11,7 @@ import numpy as np
 from streamlvq.arrays import Label
 from streamlvq.config import Config
 from streamlvq.config.build import build_full_classifier, build_transform
+from streamlvq.estimator import ModelLock, exclusive
 from streamlvq.events import (
     Decisions,
     DedupWindow,
@@ -60,6 +61,7 @@ class Monitor:
     """
 
     def __init__(self, config: Config, start: Snapshot | None = None) -> None:
+        self._lock = ModelLock()
         self.config = config
         self._start = start
         fleet = getattr(config, "fleet", None)
@@ -77,6 +79,7 @@ class Monitor:
 
     # --- events ----------------------------------------------------------------------------------
 
+    @exclusive
     def step(self, event: Event) -> Outcome:
         """Decide on readings and learn the labelled ones, or learn a late label."""
         if isinstance(event, LateLabel):
@@ -174,6 +177,7 @@ class Monitor:
 
     # --- serving ---------------------------------------------------------------------------------
 
+    @exclusive
     def serve(self, group: str, model: Any) -> None:
         """Decide on the readings of a group with another model from now on.
 
@@ -293,6 +297,7 @@ class Monitor:
         """Return the wrapped classifier that learns in each group; "" is the shared one."""
         return {name: group.local.classifier for name, group in self._groups.items()}
 
+    @exclusive
     def set_classifier(self, group: str, classifier: Any) -> None:
         """Replace the classifier that learns in a group; stop serving another model to it."""
         checkpoint.check_transform(self.config.model, classifier, "this is a classifier")
@@ -303,6 +308,7 @@ class Monitor:
         """Return the complete state as bytes; equal state gives equal bytes."""
         return self.capture().to_bytes()
 
+    @exclusive
     def capture(self) -> Checkpoint:
         """Copy the complete state, which is faster; another thread may encode the copy."""
         return checkpoint.capture(self.config, self._groups, self._duplicates, self._pending)

@@ -15,11 +15,11 @@ from streamlvq.kernels import kernels
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.vectorizer import Arrays, BatchPart, KernelBatch, no_rejection, no_window
-from streamlvq.records import Decision
+from streamlvq.records import UNJUDGED, Decision
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
-from streamlvq.wrappers.rejectors import Rejector, no_model
+from streamlvq.wrappers.rejectors import Rejector, unjudged
 
 # --- decisions while they are made ---------------------------------------------------------------
 
@@ -125,9 +125,7 @@ class DecisionBuffer:
     def answers_to(self, rows: list[int]) -> list[Answer]:
         """Return the answers for these rows, accepted or not."""
         labels, certainties, reasons = self.labels(), self.certainties.tolist(), self.reasons
-        return [
-            Answer(labels[k], None if reasons[k] == "no_model" else certainties[k]) for k in rows
-        ]
+        return [Answer(labels[k], None if reasons[k] in UNJUDGED else certainties[k]) for k in rows]
 
     def all_answers(self, rows: list[int]) -> list[Answers]:
         """Return the answers of all models that were asked about these rows."""
@@ -293,6 +291,8 @@ class Pipeline:
         for k in verdicts.nonzero()[0].tolist():
             if verdicts[k] == kernel.NO_MODEL:
                 reason = "no_model"
+            elif verdicts[k] == kernel.NO_FEATURE:
+                reason = "no_feature"
             elif self.rejector is None:
                 reason = "ambiguous"
             else:
@@ -331,7 +331,7 @@ class Pipeline:
             return
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
-        if label is not None and self.rejector is not None and decision.reason != "no_model":
+        if label is not None and self.rejector is not None and decision.reason not in UNJUDGED:
             self.rejector.record_outcome(decision.label, decision.certainty, label)
 
     def _decide(self, x: dict[str, float], keywords: dict[str, Any]) -> Decision:
@@ -340,7 +340,9 @@ class Pipeline:
         probabilities = self._inner.predict_proba_one(x, **keywords)
         label = max(probabilities, key=probabilities.__getitem__, default=None)
         if len(probabilities) < 2:
-            return no_model(label, 0.0, probabilities)
+            return unjudged("no_model", label, 0.0, probabilities)
+        if self.model.last_was_empty():
+            return unjudged("no_feature", label, 0.0, probabilities)
         return Decision(
             label=label,
             certainty=probabilities[label],

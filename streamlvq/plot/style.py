@@ -27,6 +27,7 @@ READING_SIZE, PROTOTYPE_SIZE = 9, 85
 NO_ANSWER = {  # why there is none: what to call it, its colour and its hatch
     "ambiguous": ("no answer: ambiguous", "1.0", "///"),
     "outlier": ("no answer: outlier", "0.85", ""),
+    "no_feature": ("no answer: no feature that the model knows", "0.55", "++"),
     "no_model": ("no answer: too few classes learnt", "0.7", "xx"),
 }
 

@@ -248,9 +248,8 @@ def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]
 
 
 def _labelled(readings: Readings) -> Readings:
-    """Return the rows and labels of labelled readings."""
-    keep = [k for k, label in enumerate(readings.labels) if label is not None]
-    return replace(readings, rows=readings.rows[keep], labels=[readings.labels[k] for k in keep])
+    """Return the labelled readings."""
+    return readings.select([k for k, label in enumerate(readings.labels) if label is not None])
 
 
 def _arranged(readings: Readings, features: Sequence[str]) -> Any:

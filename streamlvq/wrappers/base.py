@@ -17,6 +17,7 @@ from streamlvq.estimator import (
     DEFAULT_LIMITS,
     INVALID_STATE_ERRORS,
     EstimatorState,
+    ModelLock,
     StateLimits,
     build_estimator,
     check_ours,
@@ -228,6 +229,7 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
                 type(self).__name__, "classifier", f"expected a classifier, got {classifier!r}"
             )
         self.classifier = classifier
+        self._lock = ModelLock()
         self._accepted = {method: accepted(classifier, method) for method in METHODS}
         self._takes_all = all(names is None for names in self._accepted.values())
 

@@ -12,8 +12,10 @@ from river import base
 
 from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
+from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
 from streamlvq.records import Decision
@@ -173,7 +175,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         object.__setattr__(self, name, value)
         try:
             self._check()
-        except ValueError:
+        except Exception:
             object.__setattr__(self, name, before)
             raise
         self._thresholds.set_target(value)
@@ -192,10 +194,11 @@ class Rejector(ClassifierWrapper, abc.ABC):
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""
 
+    @exclusive
     def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
         """Return the most probable class; None if it is rejected."""
         label, certainty = self._judge(x, kwargs)
-        return label if certainty >= self._thresholds.find(label) else None
+        return label if certainty >= self._thresholds.find(label) and certainty > 0.0 else None
 
     def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
         """Return the classifier's probabilities, also for rejected readings."""
@@ -205,6 +208,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     # --- learning --------------------------------------------------------------------------------
 
+    @exclusive
     def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
         """Update the thresholds with the certainty of a labelled reading, then learn it."""
         label, certainty = (
@@ -214,6 +218,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
+    @exclusive
     def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
         """Update the thresholds with the true label of an earlier, unlabelled decision.
 
@@ -230,6 +235,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if self._thresholds.needs_labels and certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
 
+    @exclusive
     def observe_one(self, x: Reading, *, scales: bool = True, **kwargs: Any) -> None:
         """Update scales, windows and target rates with an unlabelled reading.
 
@@ -282,17 +288,18 @@ class Rejector(ClassifierWrapper, abc.ABC):
         constants, thresholds = kernels("pipeline"), self._thresholds
         labels = [batch.classes[code] for code in batch.codes.tolist()]
         certainties = batch.measures[:, constants.OUT_CERTAINTY].tolist()
-        judged = (batch.verdicts != constants.NO_MODEL).tolist()
+        judged = (batch.verdicts == constants.REJECTED).tolist()
         given = batch.readings.labels[batch.rows], batch.duplicates[batch.rows]
         current = []
-        for label, certainty, has_model, y, duplicate in zip(
+        for label, certainty, is_judged, y, duplicate in zip(
             labels, certainties, judged, *given, strict=True
         ):
             current.append(thresholds.find(label))
-            if has_model and not duplicate and (y is not None or not thresholds.needs_labels):
+            if is_judged and not duplicate and (y is not None or not thresholds.needs_labels):
                 thresholds.remember(label, certainty, thresholds.needs_labels and label == y)
         batch.measures[:, constants.OUT_THRESHOLD] = current
-        kept = batch.measures[:, constants.OUT_CERTAINTY] >= np.array(current)
+        certain = batch.measures[:, constants.OUT_CERTAINTY]
+        kept = (certain >= np.array(current)) & (certain > 0.0)
         batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
 
     def reason_for(
@@ -303,6 +310,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     # --- state -----------------------------------------------------------------------------------
 
+    @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a copy of the memory of the thresholds, as arrays."""
         return self._thresholds.memory(self.classes), {}
@@ -320,13 +328,26 @@ def likeliest(probabilities: dict[Label, float]) -> Label | None:
     return max(probabilities, key=probabilities.__getitem__, default=None)
 
 
-def no_model(label: Label | None, threshold: float, probabilities: dict[Label, float]) -> Decision:
-    """Return the decision of a model that knows fewer than two classes."""
+def _asked_directly(chain: list[Any]) -> Any:
+    """Return the model at the end of a chain; None if it is not ours or may not be asked each time.
+
+    Pipelines and our own wrappers ask the model once per prediction, so its last answer is about
+    the reading just predicted and need not be computed again.
+    """
+    *wrappers, model = chain
+    direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
+    return model if direct and issubclass(type(model), (LVQClassifier, LVQCommittee)) else None
+
+
+def unjudged(
+    reason: str, label: Label | None, threshold: float, probabilities: dict[Label, float]
+) -> Decision:
+    """Return the decision on a reading whose certainty is unknown, see `UNJUDGED`."""
     return Decision(
         label=label,
         certainty=0.0,
         accepted=False,
-        reason="no_model",
+        reason=reason,
         threshold=threshold,
         winner=label,
         runner_up=None,
@@ -413,20 +434,21 @@ class RelSimRejector(Rejector):
                 "expected decisions about the latest reading, whose RelSim is known, "
                 "got a centred window; use ProbabilityRejector, or centered=False",
             )
-        # Pipelines and our own wrappers ask the model once per prediction, so its last answer is
-        # about the reading just predicted and need not be computed again.
-        direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
-        self._model: LVQClassifier | None = model if direct else None
+        self._model: LVQClassifier | None = _asked_directly(chain)
 
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
         model = self._model
         if model is None:
             label = likeliest(self.predict_proba_one(x, **keywords))
-            return label, self._predicted_model(x).last_relsim(label)
-        if not self._takes_all:
-            keywords = self._chosen("predict_one", keywords)
-        label = self.classifier.predict_one(x, **keywords)
-        return label, model.last_relsim(label)
+            model = self._predicted_model(x)
+        else:
+            if not self._takes_all:
+                keywords = self._chosen("predict_one", keywords)
+            label = self.classifier.predict_one(x, **keywords)
+        certainty = model.last_relsim(label)
+        if certainty == 0.0 and model.last_was_empty():
+            return label, NO_CERTAINTY
+        return label, certainty
 
     def _predicted_model(self, x: Reading) -> LVQClassifier:
         """Return the innermost model after it has predicted this reading."""
@@ -437,6 +459,7 @@ class RelSimRejector(Rejector):
         model.predict_labels_one(x)
         return model
 
+    @exclusive
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""
         probabilities = self.predict_proba_one(x, **kwargs)
@@ -445,12 +468,14 @@ class RelSimRejector(Rejector):
         model = self._predicted_model(x)
         pair = model.last_closest()
         if pair is None:
-            return no_model(label, threshold, probabilities)
+            return unjudged("no_model", label, threshold, probabilities)
+        if pair.relsim == 0.0 and model.last_was_empty():
+            return unjudged("no_feature", label, threshold, probabilities)
         labels = model.known_labels
         winner = labels[pair.winner]
         certainty = pair.relsim if winner == label else 0.0
         reason = None
-        if not certainty >= threshold:
+        if not (certainty >= threshold and certainty > 0.0):
             separation = model.last_separation(pair)
             reason = self.reason_for(threshold, pair.relsim, pair.distance, separation)
         return Decision(
@@ -526,21 +551,31 @@ class ProbabilityRejector(Rejector):
                 "expected decisions about the reading that is learnt, "
                 "got those of a centred window; use target_rate, or centered=False",
             )
+        self._model: LVQClassifier | LVQCommittee | None = _asked_directly(chain)
 
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
         probabilities = self.predict_proba_one(x, **keywords)
         label = likeliest(probabilities)
-        return label, NO_CERTAINTY if len(probabilities) < 2 else probabilities[label]
+        if len(probabilities) < 2 or self._was_empty():
+            return label, NO_CERTAINTY
+        return label, probabilities[label]
 
+    def _was_empty(self) -> bool:
+        """Return True if the model knows no feature of the reading just predicted."""
+        return self._model is not None and self._model.last_was_empty()
+
+    @exclusive
     def decide_one(self, x: Reading, **kwargs: Any) -> Decision:
         """Return the decision on a reading, with its certainty and the reason of a rejection."""
         probabilities = self.predict_proba_one(x, **kwargs)
         label = likeliest(probabilities)
         threshold = self._thresholds.find(label)
         if len(probabilities) < 2:
-            return no_model(label, threshold, probabilities)
+            return unjudged("no_model", label, threshold, probabilities)
+        if self._was_empty():
+            return unjudged("no_feature", label, threshold, probabilities)
         certainty = probabilities[label]
-        accepted = certainty >= threshold
+        accepted = certainty >= threshold and certainty > 0.0
         return Decision(
             label=label,
             certainty=certainty,

@@ -1,7 +1,7 @@
 """Thresholds on the certainty of decisions: fixed, or adapted to recent readings.
 
 A decision is accepted if its certainty is at least the threshold. Certainties lie between 0 and 1,
-so an infinite threshold rejects everything.
+so an infinite threshold rejects everything. A certainty of 0 is none and never accepted.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ class Rule:
     def __init__(self, target: float) -> None:
         self.target = target
 
-    def threshold(self, memory: Floats, stored: int) -> float:
-        """Return the threshold for `stored` certainties."""
+    def threshold(self, memory: Floats, stored: int, seen: int) -> float:
+        """Return the threshold for `stored` certainties, the last ones of `seen`."""
         find = getattr(kernels("pipeline"), self.kernel)
-        return float(find(memory, stored, self.target))
+        return float(find(memory, stored, self.target, seen))
 
 
 class TargetRate(Rule):
     """Rule that rejects a share of the readings; none before the first reading.
 
-    Readings of equal certainty are all kept or all rejected, whichever is closer to the share.
+    Of readings of equal certainty so many are rejected that the share holds. If more than the share
+    have no certainty at all, exactly those are rejected.
     """
 
     needs_labels = False
@@ -103,7 +104,8 @@ class RecentCertainties:
     def find(self, rule: Rule) -> float:
         """Return the threshold of a rule for these certainties."""
         if self.threshold is None:
-            self.threshold = rule.threshold(self._memory, min(self.seen, self._capacity))
+            stored = min(self.seen, self._capacity)
+            self.threshold = rule.threshold(self._memory, stored, self.seen)
         return self.threshold
 
     def in_order(self) -> Floats:

@@ -15,6 +15,7 @@ from river import base
 
 from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.errors import ParameterError
+from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_range
@@ -491,6 +492,7 @@ class TimeIntegrator(ClassifierWrapper):
         )
         return labels, out, best, window
 
+    @exclusive
     def predict_proba_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> dict[Label, float]:
@@ -516,6 +518,7 @@ class TimeIntegrator(ClassifierWrapper):
             self._by_label = dictionary_maker(labels)
         return self._by_label(*p.tolist())
 
+    @exclusive
     def predict_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> Label | None:
@@ -523,6 +526,7 @@ class TimeIntegrator(ClassifierWrapper):
         combined = self._combine(x, device, t, kwargs)
         return None if combined is None else combined[0][combined[2]]
 
+    @exclusive
     def integrated_one(
         self, x: Reading, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> Integrated | None:
@@ -544,6 +548,7 @@ class TimeIntegrator(ClassifierWrapper):
 
     # --- learning and windows --------------------------------------------------------------------
 
+    @exclusive
     def learn_one(
         self, x: Reading, y: Label, device: Hashable = None, t: Time = None, **kwargs: Any
     ) -> None:
@@ -552,6 +557,7 @@ class TimeIntegrator(ClassifierWrapper):
         self.classifier.learn_one(x, y, **self._inner_keywords("learn_one", device, t, kwargs))
         self._after(device, t, window, answer)
 
+    @exclusive
     def observe_one(
         self,
         x: Reading,
@@ -592,6 +598,7 @@ class TimeIntegrator(ClassifierWrapper):
         if labels is not self._labels:
             self._labels, self._by_label = labels, None
 
+    @exclusive
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
         """Return True if a reading at this time would start a new window for its device.
 
@@ -599,6 +606,7 @@ class TimeIntegrator(ClassifierWrapper):
         """
         return self._windows.find(device, t) == NO_WINDOW
 
+    @exclusive
     def finish(self, device: Hashable = None) -> list[Integrated]:
         """Return the outstanding decisions on the last `delay` readings and empty the window.
 
@@ -620,6 +628,7 @@ class TimeIntegrator(ClassifierWrapper):
         p = self._dictionary(self._labels, out)
         return Integrated(self._labels[best], p, ago, window.times[-1 - ago], count)
 
+    @exclusive
     def reset(self, device: Hashable = None) -> None:
         """Empty the window of a device, so that the next reading starts a new one."""
         self._windows.forget(device)
@@ -653,6 +662,7 @@ class TimeIntegrator(ClassifierWrapper):
 
     # --- state -----------------------------------------------------------------------------------
 
+    @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a copy of the windows: arrays, and values for JSON."""
         arrays, extra = self._windows.memory()

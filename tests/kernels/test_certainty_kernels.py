@@ -130,7 +130,7 @@ def test_memory_is_sorted_and_recent(stream: list[tuple[float, bool]], room: int
 @given(decisions, st.integers(1, 15), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
 def test_accurate_threshold(stream: list[tuple[float, bool]], room: int, target: float) -> None:
     memory, last = remembered(stream, room), stream[-room:]
-    found = pipeline.accurate_threshold(memory, len(last), target)
+    found = pipeline.accurate_threshold(memory, len(last), target, len(stream))
     assert found == naive.accurate_threshold(last, target)
 
 
@@ -139,7 +139,7 @@ def test_accurate_threshold(stream: list[tuple[float, bool]], room: int, target:
 def test_cheapest_threshold(stream: list[tuple[float, bool]], room: int, cost: float) -> None:
     """No threshold is cheaper, and none of those that cost as much rejects less."""
     memory, last = remembered(stream, room), stream[-room:]
-    found = pipeline.cheapest_threshold(memory, len(last), cost)
+    found = pipeline.cheapest_threshold(memory, len(last), cost, len(stream))
     costs = {t: naive.cost_of(last, t, cost) for t in [*(c for c, _ in last), math.inf]}
     assert costs[found] == min(costs.values())
     assert found == min(t for t in costs if costs[t] == costs[found])

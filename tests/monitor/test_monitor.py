@@ -436,3 +436,60 @@ def test_compile_leaves_no_trace() -> None:
     monitor = Monitor(config())
     monitor.compile()
     assert monitor.checkpoint() == Monitor(config()).checkpoint()
+
+
+# --- readings that nobody could judge -------------------------------------------------------------
+
+README = "integrator: {window: 5}\nrejector: {REJECTOR}\nmodel: {type: MODEL}\n"
+REJECTORS = {
+    "rate": "target_rate: 0.05",
+    "zero": "threshold: 0",
+    "accuracy": "target_accuracy: 0.5",
+    "cost": "reject_cost: 0.9",
+    "probability": "type: probability, target_rate: 0.05",
+}
+
+
+def lasting_states(count: int, seed: int = 0) -> Readings:
+    """Readings of three states that last for 20 readings each: a window lags at every change."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(rng.integers(0, 3, count // 20), 20)
+    rows = rng.normal(0, 0.6, (count, 4)) + 3 * np.eye(4)[y]
+    return Readings.of(list("abcd"), rows, labels=[f"state {c}" for c in y])
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("rejector", REJECTORS)
+def test_what_has_no_certainty_is_not_accepted(rejector: str, alone: bool) -> None:
+    text = README.replace("REJECTOR", REJECTORS[rejector]).replace("MODEL", "LGMLVQ")
+    monitor, stream = Monitor(loads(text)), lasting_states(1200)
+    parts = [[k] for k in range(1200)] if alone else [slice(k, k + 40) for k in range(0, 1200, 40)]
+    certainties, accepted = [], []
+    for part in parts:
+        decisions = monitor.step(stream.select(part)).decisions
+        assert decisions is not None
+        certainties += decisions.certainties.tolist()
+        accepted += decisions.accepted.tolist()
+    assert not any(a for c, a in zip(certainties, accepted, strict=True) if c == 0.0)
+    if rejector == "rate":  # more than the share have none: exactly these are rejected
+        assert 0.05 < certainties[200:].count(0.0) / 1000 == accepted[200:].count(False) / 1000
+
+
+@pytest.mark.parametrize("rejector", ["", *REJECTORS])
+@pytest.mark.parametrize("model", ["LGMLVQ", "GLVQ", "LVQCommittee"])
+def test_a_reading_without_known_features_is_not_accepted(model: str, rejector: str) -> None:
+    if model == "LVQCommittee" and rejector not in ("", "probability"):
+        pytest.skip("has no RelSim")
+    text = README.replace("MODEL", model).replace("REJECTOR", REJECTORS.get(rejector, ""))
+    if not rejector:
+        text = text.replace("rejector: {}\n", "")
+    monitor = Monitor(loads(text))
+    say(monitor, lasting_states(400))
+    empty = Readings.of(list("abcd"), np.full((3, 4), np.nan))
+    foreign = Readings.of(["speed", "power"], [[1.0, 2.0]] * 3)
+    for strange in (foreign, empty):
+        decisions = monitor.step(strange).decisions
+        assert decisions is not None
+        assert decisions.accepted.tolist() == [False] * 3
+        assert decisions.reasons == ["no_feature"] * 3
+        assert decisions.certainties.tolist() == [0.0] * 3

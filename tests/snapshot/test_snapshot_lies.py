@@ -215,7 +215,7 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
     "limit beyond integers": (
         "GLVQ",
         parameter("max_prototypes_per_class", 2**70),
-        "parameters that fit into 64 bits",
+        "that fits into 64 bits",
     ),
     "endless rehearsal": (
         "GLVQ",

@@ -240,7 +240,7 @@ def test_accepted_means_certain_enough(rejector: Make, chain: Make, threshold: f
     for x, _ in stream()[:40]:
         decision = model.decide_one(x)
         assert decision.threshold == threshold == model.threshold_for(decision.label)
-        assert decision.accepted == (decision.certainty >= threshold)
+        assert decision.accepted == (0.0 < decision.certainty >= threshold)
         assert (decision.reason is None) == decision.accepted
         assert model.predict_one(x) == (decision.label if decision.accepted else None)
 
@@ -333,9 +333,12 @@ def test_outlier_along_the_features_that_are_there(missing: float | None) -> Non
     assert rejector.decide_one({"a": -1.99, "b": missing}).reason is None
     assert rejector.decide_one({"a": -2.01, "b": missing}).reason == "outlier"
     assert rejector.decide_one({"a": 1.5, "b": missing}).reason == "ambiguous"
-    for x in ({"b": 0.5}, {"a": missing, "b": missing}):  # both prototypes are the same there
-        decision = rejector.decide_one(x)
-        assert (decision.certainty, decision.reason) == (0.0, "ambiguous")
+    same = rejector.decide_one({"b": 0.5})  # both prototypes are the same there
+    assert (same.certainty, same.reason) == (0.0, "ambiguous")
+    for x in ({"a": missing, "b": missing}, {"c": 1.0}, {}):
+        nothing = rejector.decide_one(x)
+        assert (nothing.certainty, nothing.accepted, nothing.reason) == (0.0, False, "no_feature")
+        assert rejector.predict_one(x) is None
 
 
 @steady
@@ -404,9 +407,9 @@ def test_thresholds_follow_decisions_before_they_are_learnt(
     for k, (x, y) in enumerate(stream(200)):
         decision = model.decide_one(x)
         own = [s for s in seen if s[0] == decision.label or not per_class]
-        (kind, target), own = next(iter(aim.items())), own[-30:]
+        (kind, target), own, count = next(iter(aim.items())), own[-30:], len(own)
         if kind == "target_rate":
-            expected = naive.rate_threshold([certainty for _, certainty, _ in own], target)
+            expected = naive.rate_threshold([certainty for _, certainty, _ in own], target, count)
         elif kind == "target_accuracy":
             expected = naive.accurate_threshold([(c, bool(right)) for _, c, right in own], target)
         else:

@@ -36,9 +36,9 @@ Stream = list[tuple[str, float, bool]]
 RULES: list[Callable[[float], Rule]] = [TargetRate, TargetAccuracy, RejectCost]
 
 
-def expected(rule: Rule, last: list[tuple[float, bool]]) -> float:
+def expected(rule: Rule, last: list[tuple[float, bool]], seen: int) -> float:
     if isinstance(rule, TargetRate):
-        return naive.rate_threshold([certainty for certainty, _ in last], rule.target)
+        return naive.rate_threshold([certainty for certainty, _ in last], rule.target, seen)
     if isinstance(rule, TargetAccuracy):
         return naive.accurate_threshold(last, rule.target)
     candidates = sorted([*(certainty for certainty, _ in last), math.inf])
@@ -66,8 +66,8 @@ def test_one_for_all(
         thresholds.remember(label, certainty, right)
         last = [*last, (certainty, right)][-memory:]
         if k % 2:
-            assert thresholds.find(label) == expected(thresholds.rule, last)
-    assert thresholds.find("unheard of") == expected(thresholds.rule, last)
+            assert thresholds.find(label) == expected(thresholds.rule, last, k + 1)
+    assert thresholds.find("unheard of") == expected(thresholds.rule, last, len(stream))
 
 
 @steady
@@ -78,8 +78,8 @@ def test_one_for_each_label(
 ) -> None:
     thresholds = filled(rule(target), stream, memory, per_class=True)
     for label in "abc":
-        own = [(certainty, right) for k, certainty, right in stream if k == label][-memory:]
-        assert thresholds.find(label) == expected(thresholds.rule, own)
+        own = [(certainty, right) for k, certainty, right in stream if k == label]
+        assert thresholds.find(label) == expected(thresholds.rule, own[-memory:], len(own))
 
 
 # --- rules ---------------------------------------------------------------------------------------
@@ -92,12 +92,24 @@ def test_rate_rejects_its_share(rate: float) -> None:
     assert sum(certainty < threshold for _, certainty, _ in stream) == round(100 * rate)
 
 
-def test_rate_keeps_or_rejects_ties_whatever_is_closer() -> None:
-    assert filled(TargetRate(0.5), [("a", 1.0, True)] * 10).find("a") == 1.0
-    assert filled(TargetRate(0.6), [("a", 1.0, True)] * 10).find("a") == math.inf
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+@pytest.mark.parametrize("rate", [0.05, 0.3, 0.5, 0.9])
+def test_rate_holds_among_ties(rate: float, every: int) -> None:
+    """Equal certainties are rejected in part, also where they come at regular intervals."""
+    thresholds = Adaptive(TargetRate(rate), memory=500, per_class=False)
+    rejected = []
+    for k in range(5000):
+        certainty = 0.25 if k % every == 0 else 0.75
+        rejected.append(certainty < thresholds.find("a"))
+        thresholds.remember("a", certainty, True)
+    assert sum(rejected[1000:]) / 4000 == pytest.approx(rate, rel=0.05)
+
+
+def test_rate_rejects_what_has_no_certainty_and_nothing_else_in_its_place() -> None:
     contradicted = [("a", 0.0, True)] * 12 + [("a", 0.5 + k / 200, True) for k in range(88)]
-    assert filled(TargetRate(0.1), contradicted, memory=100).find("a") == 0.5
-    assert filled(TargetRate(0.05), contradicted, memory=100).find("a") == 0.0
+    for rate, rejected in [(0.0, 12), (0.05, 12), (0.1, 12), (0.12, 12), (0.2, 20)]:
+        threshold = filled(TargetRate(rate), contradicted, memory=100).find("a")
+        assert sum(not 0.0 < c >= threshold for _, c, _ in contradicted) == rejected
 
 
 def test_rate_looks_at_the_last_ones_only() -> None:
