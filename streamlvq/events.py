@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from streamlvq.arrays import Label, Rows
 
-Hint = Literal["iso_time"]  # likely cause: times are text, but `time_unit` expects numbers
+Hint = Literal["numeric_time"]  # likely cause: times are numbers, but `time_unit` is iso
 Model = Literal["local", "fused"]  # which decides: the one that learns here, or the fleet's
 
 UNNAMED_DEVICE = "device"  # for readings that name no device
@@ -202,6 +202,12 @@ REFUSAL_REASONS = (
     "label",  # late label without a matching reading
     "model",  # more models, features or classes than allowed
     "failure",  # internal error
+)
+
+DROP_REASONS = (  # why a field of a reading that was used is not among its features
+    "text",  # text that is no number
+    "type",  # a type without a number, such as MessagePack's bytes
+    "key",  # a name that is no text, in MessagePack
 )
 
 Event = Readings | LateLabel

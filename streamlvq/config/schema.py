@@ -155,7 +155,7 @@ KEY_DESCRIPTIONS = {
     "readings.features": Description(
         "The fields that the model sees. A dot leads into an object: vibration.rms; quote a key "
         "that contains a dot itself. Default: every number that is not the label, time, "
-        "sequence or device.",
+        'sequence or device. true is 1, false is 0, and text such as "21.1" is a number.',
         ["vibration.rms", "temperature"],
     ),
     "readings.label": Description(
@@ -170,7 +170,7 @@ KEY_DESCRIPTIONS = {
     ),
     "readings.time_unit": Description(
         "Unit of the time: s, ms, us or ns since 1970, or iso for text such as "
-        "2025-03-01T12:00:00Z.",
+        "2025-03-01T12:00:00Z only. Such text is read with the other units, too.",
         "ms",
     ),
     "readings.sequence": Description(

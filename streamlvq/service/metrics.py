@@ -87,6 +87,11 @@ class ServiceMetrics(Collector):
         self.refused = counter(
             "refused_total", "Messages that were refused, by reason.", ("reason",)
         )
+        self.dropped_fields = counter(
+            "dropped_fields_total",
+            "Fields of readings that were left out, by reason.",
+            ("reason",),
+        )
         self.skipped = counter("skipped_total", "Readings that belong to other shards.")
         self.replayed = counter(
             "replayed_total", "Messages that were taken from the journal at the start."

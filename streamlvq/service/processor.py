@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from streamlvq.connect import Message
 from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, internal_error
 from streamlvq.monitor import Monitor
-from streamlvq.payloads import Decoder
+from streamlvq.payloads import Decoder, DroppedFields
 from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ class BatchResult:
     learnt: int = 0
     duplicates: int = 0
     skipped: int = 0
+    dropped: DroppedFields = field(default_factory=DroppedFields)  # fields of readings
 
 
 class FeatureCheck:
@@ -102,6 +103,7 @@ class MessageProcessor:
         decoded = self.decoder.decode(messages)
         result.refused += decoded.refused
         result.skipped = decoded.skipped
+        result.dropped = decoded.dropped
         for event in decoded.events:
             if self.feature_check is not None and isinstance(event, Readings):
                 self.feature_check = None if self.feature_check.see(event) else self.feature_check

@@ -55,6 +55,7 @@ from streamlvq.service.processor import BatchResult, MessageProcessor
 from streamlvq.service.publisher import (
     MAX_ANNOUNCED_DEVICES,
     MAX_LABEL_WARNINGS,
+    MAX_NAMED_FIELDS,
     DecisionFile,
     HomeAssistantDiscovery,
     Publisher,
@@ -441,6 +442,47 @@ def test_labels_that_nothing_waits_for_do_not_flood_the_log() -> None:
     logs.set_up(LoggingSection(level="debug"), stream).filters.clear()
     publisher.messages(BatchResult(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
     assert said(stream)[-1].startswith("debug   refused a message on l/p (label): no reading 0")
+
+
+def test_fields_that_are_left_out_are_counted_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config, metrics = Config(decisions=DecisionsSection(topic=None)), service_metrics()
+    publisher = Publisher(config, metrics)
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+
+    def send(**fields: Any) -> None:
+        message = Message("sensors/a/readings", msgspec.json.encode({"power": 41} | fields), 1.7e9)
+        publisher.messages(processor.process([message]), [message])
+
+    for _ in range(5):
+        send(contact=True, temperature="21.1", firmware="1.2.3", note="none")
+    assert counted(metrics.registry, "dropped_fields_total", reason="text") == 5
+    assert caplog.text.count("firmware ('1.2.3')") == 1
+    assert "temperature" not in caplog.text
+    for k in range(2 * MAX_NAMED_FIELDS):  # however many names somebody invents
+        send(**{f"f{k}": "x" * 1000})
+    total = counted(metrics.registry, "dropped_fields_total", reason="text")
+    assert total == 5 + 2 * MAX_NAMED_FIELDS
+    assert len(caplog.records) == MAX_NAMED_FIELDS
+    assert caplog.records[-1].getMessage().endswith("; further ones are only counted")
+    assert len(caplog.text) < 300 * MAX_NAMED_FIELDS
+
+
+def test_a_number_as_text_is_learnt_like_the_number() -> None:
+    config = Config(readings=ReadingsSection(label="state"), model=ModelSection(type="GLVQ"))
+    made = []
+    for text in (False, True):
+        processor = MessageProcessor(Decoder(config), Monitor(config))
+        items = [{"x": k % 7 + 0.5, "on": k % 2, "state": "ab"[k % 2]} for k in range(50)]
+        if text:
+            items = [item | {"x": str(item["x"]), "on": bool(item["on"])} for item in items]
+        batch = [Message("sensors/a/readings", msgspec.json.encode(item), 1.7e9) for item in items]
+        processor.process(batch)
+        model = processor.monitor.local("")
+        assert model.features == ("on", "x")
+        made.append(model.prototypes())
+    assert made[0] == made[1]
 
 
 def test_the_size_of_what_was_cut_is_not_made_up() -> None:
