@@ -33,13 +33,11 @@ from __future__ import annotations
 from streamlvq.paths import FieldsError, join_path, parse_path
 from streamlvq.payloads.decoder import Decoded, Decoder
 from streamlvq.payloads.encoder import Encoder, dead_letter, encode_decisions
-from streamlvq.payloads.reader import DroppedFields
 from streamlvq.payloads.routing import group_of
 
 __all__ = [
     "Decoded",
     "Decoder",
-    "DroppedFields",
     "Encoder",
     "FieldsError",
     "dead_letter",

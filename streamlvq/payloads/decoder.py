@@ -10,9 +10,9 @@ import numpy as np
 
 from streamlvq.config import Config, Fields
 from streamlvq.connect import Message
-from streamlvq.events import NO_KEY, DedupWindow, Event, LateLabel, Readings, Refused
+from streamlvq.events import NO_KEY, DedupWindow, DroppedFields, Event, LateLabel, Readings, Refused
 from streamlvq.paths import ABSENT, pick
-from streamlvq.payloads.reader import DroppedFields, Reader, Table
+from streamlvq.payloads.reader import Reader, Table
 from streamlvq.payloads.routing import (
     DEVICE,
     INVALID_DEVICE,

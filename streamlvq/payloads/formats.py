@@ -13,6 +13,7 @@ import numpy as np
 
 from streamlvq.arrays import Rows
 from streamlvq.config import Fields
+from streamlvq.events import DroppedFields
 from streamlvq.paths import Path, join_path
 from streamlvq.payloads import values
 from streamlvq.payloads.fields import FieldMap, FieldPath, array_field_map, field_map
@@ -21,7 +22,6 @@ from streamlvq.payloads.reader import (
     SCALAR,
     BatchDecoder,
     Decode,
-    DroppedFields,
     PayloadSchema,
     Read,
     Reader,
@@ -244,7 +244,7 @@ class DiscoveringReader(Reader):
             raise RefusedError("model", f"{text}, got {len(numbers)}", "features")
         for path, other in others:
             if (reason := _drop_reason(other)) is not None:
-                dropped.add(reason, join_path(path), other)
+                dropped.add(reason, join_path(path), shorten(other))
         if None not in kinds.values():  # arrays of varying length and the like have no plan
             self._plans.see(kinds)
         found = [(join_path(path), number) for path, number in numbers]
@@ -277,7 +277,7 @@ def _leaves(value: Any, above: Path, dropped: DroppedFields) -> Iterator[tuple[P
             if isinstance(key, str):
                 yield from _leaves(inner, (*above, key), dropped)
             else:  # MessagePack allows them
-                dropped.add("key", join_path((*above, shorten(key))), inner)
+                dropped.add("key", join_path((*above, shorten(key))), shorten(inner))
     elif isinstance(value, list):
         yield above, value
         for i, inner in enumerate(value):

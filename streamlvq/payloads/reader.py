@@ -20,12 +20,11 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Label, Rows
-from streamlvq.events import Refused
+from streamlvq.events import DroppedFields, Refused
 from streamlvq.paths import ABSENT, Path, pick
 from streamlvq.payloads import values
 from streamlvq.payloads.fields import FieldMap, FieldPath
 from streamlvq.payloads.values import (
-    MAX_NAME_CHARACTERS,
     RefusedError,
     shorten,
     to_device,
@@ -224,39 +223,6 @@ class Table:
 
         columns = (self.labels, self.times, self.sequences, self.devices, self.sources)
         return Table(self.features, self.rows[positions], *map(chosen, columns))
-
-
-@dataclass(slots=True)
-class DroppedFields:
-    """Fields of payloads that were left out because they cannot be features.
-
-    `counts` are by reason (`DROP_REASONS`), `examples` the values that came first, by name.
-
-    Examples
-    --------
-    >>> dropped = DroppedFields()
-    >>> dropped.add("text", "firmware", "1.2.3")
-    >>> dropped.add("text", "firmware", "1.2.4")
-    >>> dropped.counts, dropped.examples
-    ({'text': 2}, {'firmware': "'1.2.3'"})
-
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, str] = field(default_factory=dict)
-
-    def add(self, reason: str, name: str, value: Any, times: int = 1) -> None:
-        """Count a field that was left out."""
-        self.counts[reason] = self.counts.get(reason, 0) + times
-        name = name if len(name) <= MAX_NAME_CHARACTERS else shorten(name)
-        if name not in self.examples:
-            self.examples[name] = shorten(value)
-
-    def update(self, other: DroppedFields) -> None:
-        """Add what is in another record."""
-        for reason, times in other.counts.items():
-            self.counts[reason] = self.counts.get(reason, 0) + times
-        self.examples = {**other.examples, **self.examples}
 
 
 @dataclass(slots=True)
@@ -505,7 +471,7 @@ def _holds_number(text: tuple[str, list[str | None]]) -> bool:
 def _drop_texts(name: str, column: list[str | None], dropped: DroppedFields) -> None:
     for text, times in Counter(column).items():
         if text is not None and not values.is_missing(text):
-            dropped.add("text", name, text, times)
+            dropped.add("text", name, shorten(text), times)
 
 
 def _by_features(tables: list[Table]) -> list[Table]:

@@ -7,9 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamlvq.connect import Message
-from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, internal_error
+from streamlvq.events import (
+    Decisions,
+    DroppedFields,
+    Event,
+    LateLabel,
+    Readings,
+    Refused,
+    internal_error,
+)
 from streamlvq.monitor import Monitor
-from streamlvq.payloads import Decoder, DroppedFields
+from streamlvq.payloads import Decoder
 from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
 
 log = logging.getLogger(__name__)
@@ -28,6 +36,7 @@ class BatchResult:
     learnt: int = 0
     duplicates: int = 0
     skipped: int = 0
+    held: int = 0  # labelled readings that are not learnt now, because their class is new
     dropped: DroppedFields = field(default_factory=DroppedFields)  # fields of readings
 
 
@@ -136,6 +145,9 @@ class MessageProcessor:
         result.refused += outcome.refused
         result.learnt += outcome.learnt
         result.duplicates += outcome.duplicates
+        result.held += outcome.held
+        if outcome.dropped.counts:
+            result.dropped.update(outcome.dropped)
 
 
 def _failures(event: Event, error: Exception) -> list[Refused]:

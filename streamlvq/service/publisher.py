@@ -15,8 +15,8 @@ import msgspec
 import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
-from streamlvq.events import Refused
-from streamlvq.payloads import DroppedFields, Encoder, dead_letter
+from streamlvq.events import DroppedFields, Refused
+from streamlvq.payloads import Encoder, dead_letter
 from streamlvq.payloads.routing import DeviceIdentity, DeviceTopics
 from streamlvq.service.logs import MESSAGE_BURST
 from streamlvq.service.metrics import ServiceMetrics
@@ -84,6 +84,8 @@ class Publisher:
             metrics.duplicates.inc(result.duplicates)
         if result.skipped:
             metrics.skipped.inc(result.skipped)
+        if result.held:
+            metrics.held.inc(result.held)
         if result.dropped.counts:
             self._count_dropped(result.dropped)
 
@@ -93,18 +95,27 @@ class Publisher:
             self.metrics.dropped_fields.labels(reason).inc(times)
         room = MAX_NAMED_FIELDS - len(self._named_fields)
         fresh = [name for name in dropped.examples if name not in self._named_fields][:room]
-        if not fresh:
-            return
         self._named_fields.update(fresh)
-        self._field_lines += 1
-        more = "; further ones are only counted" if len(fresh) == room else ""
-        log.warning(
-            "left out fields that are not numbers (streamlvq_dropped_fields_total): %s%s",
-            ", ".join(f"{name} ({dropped.examples[name]})" for name in fresh),
-            more,
-            # Each line has other names: the limit on repeated messages must not hide them.
-            extra={"alike": ("dropped", self._field_lines // MESSAGE_BURST)},
-        )
+        for on_probation, why in (
+            (False, "are not numbers"),
+            (True, "have come too rarely so far"),
+        ):
+            some = [
+                f"{name} ({value})"
+                for name, (reason, value) in dropped.examples.items()
+                if name in fresh and (reason == "probation") == on_probation
+            ]
+            if some:
+                self._field_lines += 1
+                more = "; further ones are only counted" if len(fresh) == room else ""
+                log.warning(
+                    "left out fields that %s (streamlvq_dropped_fields_total): %s%s",
+                    why,
+                    ", ".join(some),
+                    more,
+                    # Each line has other names: the limit on repeated messages must not hide them.
+                    extra={"alike": ("dropped", self._field_lines // MESSAGE_BURST)},
+                )
 
     def _safely(
         self, what: str, make: Callable[P, Iterable[Outgoing]], *args: P.args, **kwargs: P.kwargs

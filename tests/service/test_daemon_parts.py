@@ -39,6 +39,7 @@ from streamlvq.config import (
     RejectorSection,
     StateSection,
     StatusSection,
+    loads,
 )
 from streamlvq.connect import Message
 from streamlvq.errors import StreamLVQError
@@ -47,7 +48,7 @@ from streamlvq.monitor import Monitor, Outcome
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus, changed_keys
 from streamlvq.service import logs
-from streamlvq.service.daemon import needs_reconnect, restart_keys, subscriptions
+from streamlvq.service.daemon import junk_warnings, needs_reconnect, restart_keys, subscriptions
 from streamlvq.service.health import HealthServer, PortError
 from streamlvq.service.metrics import OTHER_DEVICES, STEP_SECONDS
 from streamlvq.service.probe import Probe
@@ -73,6 +74,12 @@ from support.service_doubles import (
     parse,
     service_metrics,
 )
+
+JUNK_TEXT = """
+readings: {label: state}
+model: {type: GLVQ}
+admission: {commissioning: 20}
+"""
 
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
 
@@ -467,6 +474,40 @@ def test_fields_that_are_left_out_are_counted_and_named_once(
     assert len(caplog.records) == MAX_NAMED_FIELDS
     assert caplog.records[-1].getMessage().endswith("; further ones are only counted")
     assert len(caplog.text) < 300 * MAX_NAMED_FIELDS
+
+
+def test_junk_is_counted() -> None:
+    config, metrics = loads(JUNK_TEXT), service_metrics()
+    publisher = Publisher(config, metrics)
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+
+    def send(**fields: Any) -> None:
+        message = Message("sensors/a/readings", msgspec.json.encode(fields), 1.7e9)
+        publisher.messages(processor.process([message]), [message])
+
+    for k in range(30):
+        send(x=k % 2, y=k % 3, state="ab"[k % 2])
+    assert junk_warnings(*processor.monitor.newcomers()) == []
+    send(x=1, y=1, state="a", **{f"junk{k}": k for k in range(500)})
+    for k in range(30):
+        send(x=1, y=1, state=f"junk{k}")
+    assert counted(metrics.registry, "dropped_fields_total", reason="probation") == 500
+    assert counted(metrics.registry, "held_total") == 30
+    assert counted(metrics.registry, "learnt_total") == 31
+    assert counted(metrics.registry, "refused_total") == 0
+    [warning] = junk_warnings(*processor.monitor.newcomers())
+    assert warning.startswith("probation: 500 features and 30 classes came too rarely to be learnt")
+
+
+def test_warnings_stand_beside_the_reasons_and_may_be_reasons(server: HealthServer) -> None:
+    url = f"http://127.0.0.1:{server.port}/healthz"
+    server.health.warnings = ("probation: junk",)
+    status, _, content = fetch(url)
+    assert status == 200
+    assert json.loads(content) == {"healthy": True, "reasons": [], "warnings": ["probation: junk"]}
+    server.health.limits = HealthSection(silence_seconds=1e6, warnings_fail=True)
+    status, _, content = fetch(url)
+    assert (status, json.loads(content)["reasons"]) == (503, ["probation: junk"])
 
 
 def test_a_number_as_text_is_learnt_like_the_number() -> None:
