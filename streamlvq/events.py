@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from streamlvq.arrays import Label, Rows
 
-Hint = Literal["iso_time"]  # likely cause: times are text, but `time_unit` expects numbers
+Hint = Literal["numeric_time"]  # likely cause: times are numbers, but `time_unit` is iso
 Model = Literal["local", "fused"]  # which decides: the one that learns here, or the fleet's
 
 UNNAMED_DEVICE = "device"  # for readings that name no device
 NO_KEY = 0  # for a reading that cannot be a duplicate
+MAX_SHOWN_CHARACTERS = 256  # of the name of a field that was left out
 ALL_DEVICES = ""  # the group of every device, unless `model.per` separates them
 
 
@@ -162,7 +163,7 @@ class Readings:
         return Readings(features=self.features, rows=self.rows[which], **columns)
 
 
-_COLUMNS = tuple(field.name for field in fields(Readings) if field.name not in {"features", "rows"})
+_COLUMNS = tuple(each.name for each in fields(Readings) if each.name not in {"features", "rows"})
 
 
 def _select(column: list[Any], which: slice | list[int]) -> list[Any]:
@@ -211,6 +212,47 @@ REFUSAL_REASONS = (
     "model",  # more models, features or classes than allowed
     "failure",  # internal error
 )
+
+DROP_REASONS = (  # why a field of a reading that was used is not among its features
+    "text",  # text that is no number
+    "type",  # a type without a number, such as MessagePack's bytes
+    "key",  # a name that is no text, in MessagePack
+    "probation",  # a new feature that has not come often enough yet
+)
+
+
+@dataclass(slots=True)
+class DroppedFields:
+    """Fields of readings that were left out of their features.
+
+    `counts` are by reason (`DROP_REASONS`), `examples` the reasons and values that came first, by
+    name.
+
+    Examples
+    --------
+    >>> from streamlvq.events import DroppedFields
+    >>> dropped = DroppedFields()
+    >>> dropped.add("text", "firmware", "'1.2.3'")
+    >>> dropped.add("text", "firmware", "'1.2.4'")
+    >>> dropped.counts, dropped.examples
+    ({'text': 2}, {'firmware': ('text', "'1.2.3'")})
+
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, reason: str, name: str, value: str, times: int = 1) -> None:
+        """Count a field that was left out; `value` is a text about its value."""
+        self.counts[reason] = self.counts.get(reason, 0) + times
+        self.examples.setdefault(name[:MAX_SHOWN_CHARACTERS], (reason, value))
+
+    def update(self, other: DroppedFields) -> None:
+        """Add what is in another record."""
+        for reason, times in other.counts.items():
+            self.counts[reason] = self.counts.get(reason, 0) + times
+        self.examples = {**other.examples, **self.examples}
+
 
 Event = Readings | LateLabel
 

@@ -48,6 +48,9 @@ class Health:
     unsaved: bool = False  # whether anything has changed since
     devices: int = 0  # devices with a window of readings
     models: int = 0  # models that are learning
+    new_features: int = 0  # that came lately and are on probation
+    new_classes: int = 0
+    warnings: tuple[str, ...] = ()  # what somebody should look into
     beat: float = field(default_factory=time.monotonic)  # time of the last loop iteration
 
     def problems(self, now: float | None = None) -> list[str]:
@@ -56,6 +59,7 @@ class Health:
         found = [f"journal: {self.journal}"] if self.journal else []
         found += [f"file: {self.file}"] if self.file else []
         found += [f"fleet: {self.fleet}"] if self.fleet else []
+        found += self.warnings if self.limits.warnings_fail else ()
         if self.starting:
             return [*found, "starting: the state is being restored"]
         if self.stopping:

@@ -16,6 +16,7 @@ from typing import Any
 from streamlvq.config import Fields
 from streamlvq.connect import Message
 from streamlvq.events import Readings
+from streamlvq.payloads.values import is_missing, is_number
 from streamlvq_connectors.files import LINE_MAX_BYTES, BlockLog, Blocks, LogError
 from streamlvq_connectors.tables import (
     TIME_EXPONENTS,
@@ -24,9 +25,9 @@ from streamlvq_connectors.tables import (
     check_roles,
     choose_features,
     is_comma_number,
-    is_missing,
-    is_number,
+    is_feature,
     list_names,
+    to_features,
     to_labels,
     to_numbers,
     unused_columns_note,
@@ -150,8 +151,8 @@ class CsvLog(BlockLog):
 
     Cells are separated by commas, semicolons or tabs, whichever gives the first row the most cells,
     and may be in double quotes. Empty cells, and those that say nan, null, none, na or n/a, are
-    missing. Decimals have a point; a file with decimal commas is refused. Times that are texts are
-    read as ISO 8601, whatever `fields.time_unit` says.
+    missing; true is 1 and false is 0. Decimals have a point; a file with decimal commas is refused.
+    Times that are texts are read as ISO 8601, whatever `fields.time_unit` says.
 
     Without `fields.features`, all columns without another role that are mostly numbers in the first
     1000 rows are features. Columns without a name are left out, as is the index that pandas writes.
@@ -252,7 +253,7 @@ class CsvLog(BlockLog):
             fields.sequence: _keep,
             fields.device: _keep,
             fields.label: lambda cells: (to_labels(cells), {}),
-            **dict.fromkeys(features, to_numbers),
+            **dict.fromkeys(features, to_features),
         }
         if iso:
             chosen.setdefault(fields.time, _keep)
@@ -392,7 +393,7 @@ def _numeric(sample: Sample) -> list[str]:
     return [
         name
         for name, found in sample.items()
-        if name and _is_majority(sum(map(is_number, found)), found)
+        if name and _is_majority(sum(map(is_feature, found)), found)
     ]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from streamlvq.config import Fields
 from streamlvq.events import Readings
+from streamlvq.payloads.values import is_number
 from streamlvq_connectors.files import BOM, LINE_MAX_BYTES, BlockLog, Blocks, LogError
 from streamlvq_connectors.line_protocol import (
     Head,
@@ -51,12 +52,13 @@ _PRECISIONS = ((10**11, 0), (10**14, -3), (10**17, -6))
 class InfluxLog(BlockLog):
     """A file in InfluxDB's line protocol, as its export and Telegraf's file output write it.
 
-    Tags and fields are columns. The features are those fields that are numbers in the first 250
-    lines, unless `fields` names them; one that a line does not have is missing there. The device is
-    the tag (or field) that `fields.device` names; if it names none the tag `device`, and where
-    there is no such tag, the measurement. The time is the timestamp unless `fields.time` names a
-    field. Timestamps are in nanoseconds, or in micro-, milli- or whole seconds if the first one has
-    as few digits as that. Tags are texts, but a label that is written like a whole number is one.
+    Tags and fields are columns. The features are those fields that are numbers, true or false in
+    the first 250 lines, unless `fields` names them; one that a line does not have is missing there.
+    The device is the tag (or field) that `fields.device` names; if it names none the tag `device`,
+    and where there is no such tag, the measurement. The time is the timestamp unless `fields.time`
+    names a field. Timestamps are in nanoseconds, or in micro-, milli- or whole seconds if the first
+    one has as few digits as that. Tags are texts, but a label that is written like a whole number
+    is one.
 
     Parameters
     ----------
@@ -263,7 +265,7 @@ def _number(name: str, field: str | None, text: str, exponent: int) -> float:
     if field is None:
         return to_number(unescape(text), exponent)
     value = field_value(field, name)
-    if isinstance(value, str):
+    if isinstance(value, str) and not is_number(value):
         raise ValueError(f"{name}: expected a number, got {value[:80]!r}")
     return to_number(str(float(value) if isinstance(value, bool) else value), exponent)
 
@@ -276,12 +278,13 @@ def _try(line: bytes) -> Point | None:
 
 
 def _numeric(points: list[Point]) -> list[str]:
-    """The fields that are always numbers."""
+    """The fields that are always numbers: true and false are, and text such as "21.1"."""
     kinds: dict[str, set[type]] = {}
     for point in points:
         for key, value in point.fields.items():
-            kinds.setdefault(key, set()).add(type(value))
-    return [key for key, found in kinds.items() if found <= {int, float}]
+            number = isinstance(value, str) and is_number(value)
+            kinds.setdefault(key, set()).add(float if number else type(value))
+    return [key for key, found in kinds.items() if found <= {int, float, bool}]
 
 
 def _precision(points: list[Point]) -> int:

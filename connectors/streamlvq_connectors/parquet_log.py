@@ -22,7 +22,7 @@ _BATCH_ROWS = 1 << 14
 class ParquetLog(Log):
     """A table in a Parquet file; needs the extra `parquet` (pyarrow).
 
-    Columns of numbers are features, those of booleans if `fields` names them; nulls are missing. A
+    Columns of numbers and booleans are features; nulls are missing. A
     time may be a timestamp, whatever its unit, text in ISO 8601, or a number in the unit that
     `fields` says. Row groups are read one after the other, so that memory is that of the largest.
 
@@ -79,6 +79,7 @@ class ParquetLog(Log):
             if types.is_integer(field.type)
             or types.is_floating(field.type)
             or types.is_decimal(field.type)
+            or types.is_boolean(field.type)
         ]
         check_roles(self.path, fields, schema.names)
         features = choose_features(self.path, fields, schema.names, numeric)

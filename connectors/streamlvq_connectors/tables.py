@@ -15,7 +15,7 @@ import numpy.typing as npt
 from streamlvq.config import Fields
 from streamlvq.events import Readings
 from streamlvq.payloads.columns import Column, readings
-from streamlvq.payloads.values import UNITS_PER_SECOND
+from streamlvq.payloads.values import UNITS_PER_SECOND, is_missing, is_number
 from streamlvq.text import suggestion
 from streamlvq_connectors.files import LogError
 
@@ -23,9 +23,8 @@ TIME_EXPONENTS = {
     unit: -len(str(count)[1:]) for unit, count in UNITS_PER_SECOND.items()
 }  # to make seconds
 NAMES_SHOWN = 30  # column names in an error message
-MISSING = frozenset({"", "nan", "null", "none", "na", "n/a"})
+BOOLEANS = {"true": 1.0, "false": 0.0}  # as features
 
-_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
 _COMMA = re.compile(r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)?,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _NUMBER_CHARACTERS = b"0123456789+-.eE \t"
@@ -38,14 +37,9 @@ _UNDECODED = re.compile("[\udc80-\udcff]")  # how Python keeps bytes that are no
 # --- cells
 
 
-def is_missing(cell: str) -> bool:
-    """Return True if the cell says that there is no value."""
-    return cell.strip().lower() in MISSING
-
-
-def is_number(cell: str) -> bool:
-    """Return True if the cell is a number with a decimal point."""
-    return _NUMBER.fullmatch(cell) is not None
+def is_feature(cell: str) -> bool:
+    """Return True if the cell is a number with a decimal point, true or false."""
+    return is_number(cell) or cell.strip().lower() in BOOLEANS
 
 
 def is_comma_number(cell: str) -> bool:
@@ -117,6 +111,23 @@ def _plain_numbers(cells: Sequence[str], exponent: int) -> list[float]:
             if len(numbers) == len(cells):  # one cell of nothing but blanks makes an empty array
                 return numbers
     return list(map(float, cells))
+
+
+def to_features(cells: Sequence[str]) -> tuple[npt.NDArray[np.float64], dict[int, str]]:
+    """Convert a column as `to_numbers` does; true is 1 and false is 0.
+
+    Examples
+    --------
+    >>> to_features(["1.5", "True", "oops"])
+    (array([1.5, 1. , nan]), {2: "expected a number, got 'oops'"})
+    """
+    numbers, bad = to_numbers(cells)
+    for row in list(bad):
+        number = BOOLEANS.get(cells[row].strip().lower())
+        if number is not None:
+            numbers[row] = number
+            del bad[row]
+    return numbers, bad
 
 
 def to_label(cell: str) -> str | int | None:

@@ -8,6 +8,7 @@ from streamlvq.config.documents import describe, minimal_sample, sample
 from streamlvq.config.errors import ConfigError, Problem
 from streamlvq.config.load import check, load, loads
 from streamlvq.config.schema import (
+    AdmissionSection,
     Broker,
     Config,
     DecisionsSection,
@@ -29,6 +30,7 @@ from streamlvq.config.topics import FleetTopics
 
 __all__ = [
     "Address",
+    "AdmissionSection",
     "Broker",
     "Config",
     "ConfigError",

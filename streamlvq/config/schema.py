@@ -35,6 +35,13 @@ SECTION_DESCRIPTIONS = {
         "which reading a label is for. Leave this section out if there are none."
     ),
     "model": "The model that learns and decides.",
+    "admission": (
+        "When a model learns features and classes that are new to it. Whoever may publish can "
+        "invent some, and each makes a model slower and larger for ever, so they are on probation "
+        "until they have come often enough. Until then a reading is decided on and learnt without "
+        "its new features; one with a new class is decided on, and learnt when the class is "
+        "admitted. Features that readings.features or readings.columns name are admitted at once."
+    ),
     "integrator": (
         "Decide on the latest readings of a device together. Leave this section out to decide "
         "on each reading alone."
@@ -155,7 +162,7 @@ KEY_DESCRIPTIONS = {
     "readings.features": Description(
         "The fields that the model sees. A dot leads into an object: vibration.rms; quote a key "
         "that contains a dot itself. Default: every number that is not the label, time, "
-        "sequence or device.",
+        'sequence or device. true is 1, false is 0, and text such as "21.1" is a number.',
         ["vibration.rms", "temperature"],
     ),
     "readings.label": Description(
@@ -170,7 +177,7 @@ KEY_DESCRIPTIONS = {
     ),
     "readings.time_unit": Description(
         "Unit of the time: s, ms, us or ns since 1970, or iso for text such as "
-        "2025-03-01T12:00:00Z.",
+        "2025-03-01T12:00:00Z only. Such text is read with the other units, too.",
         "ms",
     ),
     "readings.sequence": Description(
@@ -246,6 +253,27 @@ KEY_DESCRIPTIONS = {
     ),
     "model.max_classes": Description(
         "Maximum number of classes of a model; labels that would add more are refused.", 256
+    ),
+    # --- admission -------------------------------------------------------------------------------
+    "admission.after": Description(
+        "Labelled readings of a model in which a new feature (with two different values) or class "
+        "must have come before it is learnt. 1: learn everything at once.",
+        5,
+    ),
+    "admission.feature_window": Description(
+        "Number of latest labelled readings of the model in which a new feature must have come so "
+        "often; one that does not come again among them is forgotten.",
+        200,
+    ),
+    "admission.class_window": Description(
+        "The same for a new class, which may be rare: one that comes more rarely than after times "
+        "in so many labelled readings is never learnt.",
+        5000,
+    ),
+    "admission.commissioning": Description(
+        "Number of labelled readings at the start of a model that may add features and classes at "
+        "once. 0: none.",
+        200,
     ),
     # --- integrator ------------------------------------------------------------------------------
     "integrator.window": Description(
@@ -369,6 +397,12 @@ KEY_DESCRIPTIONS = {
         "Age of the last snapshot, in seconds, at which /healthz reports a failure; must be "
         "more than state.snapshot_seconds.",
         600.0,
+    ),
+    "health.warnings_fail": Description(
+        "Whether /healthz reports a failure, instead of a warning, if somebody should look into "
+        "something: junk features and classes, labels that contradict the model, sensors that "
+        "stand still, are missing or out of range.",
+        False,
     ),
     "health.max_devices": Description("Maximum number of devices with metrics of their own.", 100),
     # --- shard -----------------------------------------------------------------------------------
@@ -570,6 +604,13 @@ class ModelSection(Section, kw_only=True, frozen=True):
     max_classes: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 256
 
 
+class AdmissionSection(Section, kw_only=True, frozen=True):
+    after: Annotated[int, Meta(ge=1, le=20)] = 5
+    feature_window: Count = 200
+    class_window: Count = 5000
+    commissioning: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 200
+
+
 class IntegratorSection(Section, kw_only=True, frozen=True):
     window: Annotated[int, Meta(ge=1, le=MAX_VALUES["window"])] = 5
     max_gap: Seconds | None = None
@@ -614,6 +655,7 @@ class HealthSection(Section, kw_only=True, frozen=True):
     port: Annotated[int, Meta(ge=0, le=65_535)] | None = None  # None: no HTTP server; 0: any port
     silence_seconds: Seconds = 300.0
     snapshot_age_seconds: Seconds = 600.0
+    warnings_fail: bool = False
     max_devices: Annotated[int, Meta(ge=0, le=1_000_000)] = 100  # with metrics of their own
 
 
@@ -653,6 +695,7 @@ class Config(Section, kw_only=True, frozen=True):
     readings: ReadingsSection = ReadingsSection()
     labels: LabelsSection | None = None
     model: ModelSection = ModelSection()
+    admission: AdmissionSection = AdmissionSection()
     integrator: IntegratorSection | None = None
     rejector: RejectorSection | None = None
     decisions: DecisionsSection = DecisionsSection()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from streamlvq.arrays import Ints, Label
 from streamlvq.config import Config, ModelSection
-from streamlvq.events import NO_KEY, Readings, Refused
+from streamlvq.events import NO_KEY, DroppedFields, Readings, Refused
 from streamlvq.kernels.layout import LARGEST_VALUE
+from streamlvq.monitor.late_labels import PendingReading
+from streamlvq.monitor.probation import ClockOf, HeldReading, Probation
 from streamlvq.wrappers.feature_transform import Transform
 
 
 class Learner(Protocol):
-    """View of a group's model that admission checks need: its features and classes."""
+    """View of a group's model that admission checks need: its features, classes and age."""
 
     @property
     def features(self) -> tuple[Hashable, ...]: ...
@@ -24,36 +27,149 @@ class Learner(Protocol):
     @property
     def classes(self) -> tuple[Label, ...]: ...
 
+    @property
+    def samples(self) -> int: ...
+
 
 Learners = Mapping[str, Learner]  # by group
+Problem = tuple[str, str, str]  # reason, text and subject of a refusal
 
 
-def check_admission(
-    config: Config, learners: Learners, readings: Readings, transform: Transform | None
-) -> list[Refused]:
-    """Return the refusals of readings, at most one for each.
+class BlankModel:
+    """A model that has learnt nothing, as a `Learner`."""
 
-    Each reading is checked as if the ones before it had been learnt, so the result does not depend
-    on how readings are split into batches.
+    features: tuple[Hashable, ...] = ()
+    classes: tuple[Label, ...] = ()
+    samples = 0
+
+
+# --- what is admitted ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class AdmittedPart:
+    """Consecutive readings that go into one step of the models.
+
+    `features` are the columns that the local models may learn, by group (absent: all of them), and
+    `held` the rows that they do not learn, with the place of those kept for later. Before the step,
+    the local models learn `released`: groups, labels and readings of classes just admitted.
     """
-    outside = {} if transform is None else transform.refusals(readings.rows, readings.features)
-    if not outside and _needs_no_check(config, learners, readings):
-        return []
-    check = AdmissionCheck(config, learners, outside)
-    verdicts = ((k, check.find_problem(readings, k)) for k in range(len(readings)))
-    return [Refused(readings.sources[k], *why) for k, why in verdicts if why is not None]
+
+    rows: list[int] = field(default_factory=list)
+    features: dict[str, list[int]] = field(default_factory=dict)
+    held: dict[int, HeldReading | None] = field(default_factory=dict)
+    released: list[tuple[str, Label, HeldReading]] = field(default_factory=list)
 
 
-def _needs_no_check(config: Config, learners: Learners, readings: Readings) -> bool:
-    """Return True if the batch needs no per-reading checks (the common case)."""
-    section = config.model
-    if (np.abs(readings.rows) > LARGEST_VALUE).any() or not _have_times(config, readings):
-        return False
-    groups = set(readings.groups)
-    if len(groups.union(learners)) > section.limit:
-        return False
-    labels = set(readings.labels)
-    return all(_has_room(section, learners.get(group), readings, labels) for group in groups)
+@dataclass(slots=True)
+class Admitted:
+    """Readings that are decided on, which of them are duplicates, and the refusals of the others.
+
+    `parts` is None if the models may learn all of it as it is (the common case).
+    """
+
+    readings: Readings
+    duplicates: list[bool]
+    refused: list[Refused] = field(default_factory=list)
+    parts: list[AdmittedPart] | None = None
+    dropped: DroppedFields = field(default_factory=DroppedFields)
+
+
+class Admission:
+    """Admission of readings: each is checked as if the ones before it had been learnt.
+
+    The result does not depend on how readings are split into batches. `learners` are the groups of
+    the monitor, `blank` what a new group starts with.
+    """
+
+    def __init__(self, config: Config, learners: Learners, blank: Learner) -> None:
+        self.config, self.learners, self.blank = config, learners, blank
+        self.duplicates = DuplicateFilter(config.state.duplicates)
+        self.probation = Probation(config.admission)
+        fields = config.readings
+        self.named = frozenset([*(fields.features or ()), *(fields.columns or ())])
+
+    def learner(self, group: str) -> Learner:
+        """Return the model of a group, or what it would start with."""
+        return self.learners.get(group, self.blank)
+
+    def clock(self, group: str) -> int:
+        """Return the number of labelled readings of a group so far."""
+        return self.probation.clock(group, self.learner(group).samples)
+
+    def admit(self, readings: Readings, transform: Transform | None) -> Admitted:
+        """Check readings, remember them as seen, and find out what the models may learn of them."""
+        outside = {} if transform is None else transform.refusals(readings.rows, readings.features)
+        if not outside and self._needs_no_check(readings):
+            seen = self.duplicates.seen_before
+            keys = zip(readings.keys, readings.dedup_windows, strict=True)
+            return Admitted(readings, [seen(key, window) for key, window in keys])
+        return AdmissionCheck(self, readings, outside).run()
+
+    def admit_late(self, reading: PendingReading, label: Label) -> LateAdmission:
+        """Check the late label of a reading; find out what the model may learn of it."""
+        known = KnownNames(self, reading.group)
+        values = dict(zip(reading.features, reading.row.tolist(), strict=True))
+        new = known.new_features(reading.features)
+        problem = known.find_problem(reading.features, new, values, label)
+        if problem is not None:
+            return LateAdmission(problem)
+        verdict = known.see(reading.features, new, values, label)
+        if verdict.held is not None:
+            verdict.held.reading = reading._replace(fused=None)
+        learnt = without(reading, verdict.dropped) if verdict.learns else None
+        return LateAdmission(None, verdict.released, learnt, _dropped(verdict, values))
+
+    def _needs_no_check(self, readings: Readings) -> bool:
+        """Return True if the batch needs no per-reading checks (the common case)."""
+        if (np.abs(readings.rows) > LARGEST_VALUE).any() or not _have_times(self.config, readings):
+            return False
+        groups = set(readings.groups)
+        if len(groups.union(self.learners)) > self.config.model.limit:
+            return False
+        features: set[Hashable] = set(readings.features)
+        labels = set(readings.labels) - {None}
+        if len(groups) == 1 or not labels:
+            return all(self._knows(group, features, labels, len(readings)) for group in groups)
+        by_group: dict[str, set[Label | None]] = {group: set() for group in groups}
+        for group, label in zip(readings.groups, readings.labels, strict=True):
+            by_group[group].add(label)
+        return all(
+            self._knows(group, features, found - {None}, len(readings))
+            for group, found in by_group.items()
+        )
+
+    def _knows(
+        self, group: str, features: set[Hashable], labels: set[Label], readings: int
+    ) -> bool:
+        """Return whether a model knows all features and classes, or may learn them at once."""
+        learner, section = self.learner(group), self.config.model
+        known, classes = features.union(learner.features), labels.union(learner.classes)
+        if len(known) > section.max_features or len(classes) > section.max_classes:
+            return False
+        if len(classes) == len(learner.classes) and (
+            not labels or len(known) == len(learner.features)
+        ):
+            return True
+        return not self.probation.applies(learner.samples + readings - 1)
+
+
+class LateAdmission(NamedTuple):
+    """What a model may learn of a late label: its reading, after those of a class just admitted."""
+
+    problem: Problem | None = None
+    released: Sequence[HeldReading] = ()
+    reading: PendingReading | None = None  # without what is on probation; None if its class is
+    dropped: DroppedFields = DroppedFields()
+
+
+def without(reading: PendingReading, dropped: Collection[str]) -> PendingReading:
+    """Return a reading without some of its features."""
+    if not dropped:
+        return reading
+    kept = [j for j, name in enumerate(reading.features) if name not in dropped]
+    names = tuple(reading.features[j] for j in kept)
+    return reading._replace(features=names, row=reading.row[kept])
 
 
 def _have_times(config: Config, readings: Readings) -> bool:
@@ -67,49 +183,224 @@ def _needs_times(config: Config) -> bool:
     return config.integrator is not None and config.integrator.max_gap is not None
 
 
-def _has_room(
-    section: ModelSection, learner: Learner | None, readings: Readings, labels: set[Label | None]
-) -> bool:
-    features: set[Label] = set(readings.features)
-    if learner is not None:
-        features |= set(learner.features)
-        labels = labels.union(learner.classes)
-    if len(features) > section.max_features:
-        return False
-    return len(labels - {None}) <= section.max_classes
+class KnownNames:
+    """Features and classes of a group's model when all readings so far will have been learnt."""
+
+    def __init__(self, admission: Admission, group: str, clock_of: ClockOf | None = None) -> None:
+        self._admission, self._probation, self._group = admission, admission.probation, group
+        self._clock_of = admission.clock if clock_of is None else clock_of
+        learner = admission.learner(group)
+        self.features: set[Hashable] = set(learner.features)
+        self.classes: set[Label] = set(learner.classes)
+        self.samples = learner.samples
+
+    def clock_of(self, group: str) -> int:
+        """Return the number of labelled readings of a group so far."""
+        if group == self._group:
+            return self._probation.clock(group, self.samples)
+        return self._clock_of(group)
+
+    @property
+    def on_probation(self) -> bool:
+        """Whether new names are on probation."""
+        return self._probation.applies(self.samples)
+
+    def new_features(self, names: Sequence[str]) -> list[str]:
+        """Return the features that would go on probation."""
+        named = self._admission.named
+        return [name for name in names if name not in self.features and name not in named]
+
+    def find_problem(
+        self,
+        names: Sequence[str],
+        new: Sequence[str],
+        values: Mapping[str, float],
+        label: Label | None,
+    ) -> Problem | None:
+        """Return why a reading would make the model too large; None if it would not.
+
+        `new` are those of its features that go on probation, `values` at least theirs.
+        """
+        section = self._admission.config.model
+        if not self.on_probation:
+            return _more_features(section, self.features.union(names)) or (
+                None if label is None else _another_class(section, self.classes, label)
+            )
+        if label is None or not self._learns_class(label):
+            return None
+        admitted = self.features.union(self._due(new, values), set(names).difference(new))
+        return _more_features(section, admitted) or _another_class(section, self.classes, label)
+
+    def _learns_class(self, label: Label) -> bool:
+        clock = self.clock_of(self._group)
+        return label in self.classes or self._probation.class_is_due((self._group, label), clock)
+
+    def _due(self, new: Sequence[str], values: Mapping[str, float]) -> list[str]:
+        clock, is_due = self.clock_of(self._group), self._probation.feature_is_due
+        return [
+            name
+            for name in new
+            if values[name] == values[name] and is_due((self._group, name), values[name], clock)
+        ]
+
+    def see(
+        self, names: tuple[str, ...], new: Sequence[str], values: Mapping[str, float], label: Label
+    ) -> Verdict:
+        """Record a labelled reading; return what the model may learn of it."""
+        if not self.on_probation:
+            self.features.update(names)
+            self.classes.add(label)
+            self.samples += 1
+            return Verdict(True)
+        group, probation = self._group, self._probation
+        due = self._due(new, values)
+        # A class is not admitted by a reading of which no feature can be learnt.
+        learns = self._learns_class(label) and (bool(due) or len(new) < len(names))
+        admitted = due if learns else []
+        dropped = [name for name in new if name not in admitted]
+        for name in dropped:
+            if values[name] == values[name]:
+                probation.see_feature((group, name), values[name], self.clock_of)
+        if not learns:
+            held = None
+            if label not in self.classes:
+                held = probation.hold((group, label), names, self.clock_of)
+            probation.skip(group)
+            return Verdict(False, held=held, dropped=dropped)
+        released: list[HeldReading] = []
+        if label not in self.classes:
+            waiting = probation.admit_class((group, label))
+            released = [held for held in waiting if not self.features.isdisjoint(held.features)]
+        for name in admitted:
+            probation.admit_feature((group, name))
+        self.features.update(set(names).difference(dropped))
+        self.classes.add(label)
+        self.samples += 1 + len(released)
+        return Verdict(True, released=released, dropped=dropped)
+
+
+class Verdict(NamedTuple):
+    """What a model may learn of a labelled reading."""
+
+    learns: bool
+    held: HeldReading | None = None  # where to keep the reading for later
+    released: Sequence[HeldReading] = ()  # readings to learn before, of a class just admitted
+    dropped: Sequence[str] = ()  # features to do without
+
+
+def _dropped(verdict: Verdict, values: Mapping[str, float]) -> DroppedFields:
+    dropped = DroppedFields()
+    for name in verdict.dropped:
+        if values[name] == values[name]:
+            dropped.add("probation", name, f"{values[name]:g}")
+    return dropped
 
 
 class AdmissionCheck:
     """Check of single readings that keeps track of what the models would have learnt so far."""
 
-    def __init__(self, config: Config, learners: Learners, outside: Mapping[int, str]) -> None:
-        self.config = config
+    def __init__(
+        self, admission: Admission, readings: Readings, outside: Mapping[int, str]
+    ) -> None:
+        self.admission, self.readings, self.config = admission, readings, admission.config
         self.outside = outside  # by row: why the transform cannot take it
-        self.needs_times = _needs_times(config)
-        self.groups = set(learners)
-        self.features = {group: set(each.features) for group, each in learners.items()}
-        self.classes = {group: set(each.classes) for group, each in learners.items()}
+        self.needs_times = _needs_times(admission.config)
+        self.groups = set(admission.learners)
+        self.known: dict[str, KnownNames] = {}
+        self.new: dict[str, list[str]] = {}  # features that are not known, by group
+        self.column = {name: j for j, name in enumerate(readings.features)}
 
-    def find_problem(self, readings: Readings, k: int) -> tuple[str, str, str] | None:
-        """Return reason, text and subject of a refusal; None if the reading is admitted."""
-        group, label = readings.groups[k], readings.labels[k]
-        features = self.features.get(group, set())
+    def run(self) -> Admitted:
+        """Check all readings."""
+        readings = self.readings
+        parts = [AdmittedPart()]
+        found = Admitted(readings, [], [], parts)
+        kept: list[int] = []
+        for k in range(len(readings)):
+            problem = self._find_problem(k)
+            if problem is not None:
+                found.refused.append(Refused(readings.sources[k], *problem))
+                continue
+            key, window = readings.keys[k], readings.dedup_windows[k]
+            found.duplicates.append(self.admission.duplicates.seen_before(key, window))
+            self._add(found, k, len(kept))
+            kept.append(k)
+        if len(kept) < len(readings):
+            found.readings = readings.select(kept)
+        if parts == [AdmittedPart(rows=parts[0].rows)]:
+            found.parts = None
+        return found
+
+    def _clock_of(self, group: str) -> int:
+        known = self.known.get(group)
+        return self.admission.clock(group) if known is None else known.clock_of(group)
+
+    def _find_problem(self, k: int) -> Problem | None:
+        readings, group = self.readings, self.readings.groups[k]
         problem = (
             self._time(readings.times[k])
             or _values(readings, k)
             or self._domain(k)
             or self._group(group)
-            or _more_features(self.config.model, features, readings.features)
-            or self._label(self.classes.get(group, set()), label)
+        )
+        if problem is not None:
+            return problem
+        if group not in self.known:
+            self.known[group] = KnownNames(self.admission, group, self._clock_of)
+            self.new[group] = self.known[group].new_features(readings.features)
+        problem = self.known[group].find_problem(
+            readings.features, self.new[group], self._new_values(group, k), readings.labels[k]
         )
         if problem is None:
             self.groups.add(group)
-            if label is not None:
-                self.classes.setdefault(group, set()).add(label)
-                self.features.setdefault(group, set()).update(readings.features)
         return problem
 
-    def _time(self, t: float | None) -> tuple[str, str, str] | None:
+    def _new_values(self, group: str, k: int) -> dict[str, float]:
+        row = self.readings.rows[k]
+        return {name: float(row[self.column[name]]) for name in self.new[group]}
+
+    def _add(self, found: Admitted, k: int, position: int) -> None:
+        """Add a reading to the last part, or to a new one if other features may be learnt."""
+        assert found.parts is not None
+        part = found.parts[-1]
+        readings, group, label = self.readings, self.readings.groups[k], self.readings.labels[k]
+        if label is None or found.duplicates[-1]:
+            part.rows.append(position)
+            return
+        new, values = self.new[group], self._new_values(group, k)
+        verdict = self.known[group].see(readings.features, new, values, label)
+        if verdict.dropped:
+            found.dropped.update(_dropped(verdict, values))
+        if not verdict.learns:
+            part.rows.append(position)
+            part.held[position] = verdict.held
+            return
+        self.new[group] = list(verdict.dropped)
+        fewer = len(verdict.dropped) < len(new)
+        if fewer if group in part.features else verdict.dropped:
+            part = self._next_part(found, group)
+        elif verdict.released:
+            part = self._next_part(found, None)
+        part.released += [(group, label, held) for held in verdict.released]
+        part.rows.append(position)
+
+    def _next_part(self, found: Admitted, group: str | None) -> AdmittedPart:
+        """Return a part with other features of a group, or with something to learn first."""
+        assert found.parts is not None
+        last = found.parts[-1]
+        part = last
+        if last.rows:
+            part = AdmittedPart(features=dict(last.features))
+            found.parts.append(part)
+        if group is not None:
+            part.features.pop(group, None)
+            dropped = set(self.new[group])
+            if dropped:
+                kept = [j for name, j in self.column.items() if name not in dropped]
+                part.features[group] = kept
+        return part
+
+    def _time(self, t: float | None) -> Problem | None:
         if t is None and self.needs_times:
             text = "expected a time, which integrator.max_gap needs, got none"
             return "field", text, "no time"
@@ -117,57 +408,42 @@ class AdmissionCheck:
             return "field", f"expected a time, got {t!r}", "time"
         return None
 
-    def _domain(self, k: int) -> tuple[str, str, str] | None:
+    def _domain(self, k: int) -> Problem | None:
         return ("value", self.outside[k], "transform") if k in self.outside else None
 
-    def _group(self, group: str) -> tuple[str, str, str] | None:
+    def _group(self, group: str) -> Problem | None:
         limit = self.config.model.limit
         if group in self.groups or len(self.groups) < limit:
             return None
         text = f"expected at most {limit} models (model.limit), got another for {group!r}"
         return "model", text, "models"
 
-    def _label(self, known: set[Label], label: Label | None) -> tuple[str, str, str] | None:
-        if label is None:
-            return None
-        return _another_class(self.config.model, known, label)
 
-
-def _values(readings: Readings, k: int) -> tuple[str, str, str] | None:
-    for name, value in zip(readings.features, readings.rows[k].tolist(), strict=True):
+def _values(readings: Readings, k: int) -> Problem | None:
+    row = readings.rows[k]
+    if not (np.abs(row) > LARGEST_VALUE).any():
+        return None
+    for name, value in zip(readings.features, row.tolist(), strict=True):
         if abs(value) > LARGEST_VALUE:
             text = f"expected a finite number of at most {LARGEST_VALUE:g}, got {value}"
             return "value", f"feature {name!r}: {text}", "range"
     return None
 
 
-def _more_features(
-    section: ModelSection, known: set[Label], given: tuple[str, ...]
-) -> tuple[str, str, str] | None:
-    limit, count = section.max_features, len(known.union(given))
+def _more_features(section: ModelSection, features: set[Hashable]) -> Problem | None:
+    limit, count = section.max_features, len(features)
     if count <= limit:
         return None
     text = f"expected at most {limit} features (model.max_features), got {count}"
     return "model", text, "features"
 
 
-def _another_class(
-    section: ModelSection, known: set[Label], label: Label
-) -> tuple[str, str, str] | None:
+def _another_class(section: ModelSection, known: set[Label], label: Label) -> Problem | None:
     if label in known or len(known) < section.max_classes:
         return None
     limit = section.max_classes
     text = f"expected at most {limit} classes (model.max_classes), got another: {label!r}"
     return "model", text, "classes"
-
-
-def check_late_label(
-    section: ModelSection, learner: Learner, features: tuple[str, ...], label: Label
-) -> tuple[str, str, str] | None:
-    """Return reason, text and subject of a refusal; None if the label can be learnt."""
-    return _more_features(section, set(learner.features), features) or _another_class(
-        section, set(learner.classes), label
-    )
 
 
 # --- readings that come twice --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
 from streamlvq.models.base import LVQClassifier
-from streamlvq.monitor.admission import DuplicateFilter
+from streamlvq.monitor.admission import Admission
 from streamlvq.monitor.late_labels import PendingReadings
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import (
@@ -61,10 +61,12 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     given: Annotated[int, msgspec.Meta(ge=0)] = 0  # number of models ever served
 
 
-class _CheckpointFile(msgspec.Struct, forbid_unknown_fields=True):
+# Defaults are omitted: most of the time nothing is on probation.
+class _CheckpointFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     made_of: dict[str, dict[str, Any] | None]
     groups: list[_Group]
     pending: dict[str, Any] | None
+    probation: dict[str, Any] | None = None
 
 
 def config_fingerprint(config: Config) -> dict[str, Any]:
@@ -92,6 +94,8 @@ class Checkpoint(NamedTuple):
     groups: list[GroupCopy]
     duplicates: list[int]
     pending: PendingReadings | None
+    probation_arrays: dict[str, Any]
+    probation: dict[str, Any] | None
 
     def to_bytes(self) -> bytes:
         """Encode the checkpoint; equal state gives equal bytes."""
@@ -105,7 +109,8 @@ class Checkpoint(NamedTuple):
         if self.pending is not None:
             own, extra = self.pending.state()
             arrays |= prefixed("pending", own)
-        file = _CheckpointFile(self.made_of, groups, extra)
+        arrays |= prefixed("probation", self.probation_arrays)
+        file = _CheckpointFile(self.made_of, groups, extra, self.probation)
         return encode(
             arrays, msgspec.to_builtins(file), kind=CHECKPOINT_KIND, limit=TRUSTED_MAX_BYTES
         )
@@ -117,13 +122,14 @@ class Checkpoint(NamedTuple):
 def capture(
     config: Config,
     groups: Mapping[str, Group],
-    duplicates: DuplicateFilter,
+    admission: Admission,
     pending: PendingReadings | None,
 ) -> Checkpoint:
     """Copy the current state; raise `SnapshotError` for a model that cannot be saved."""
     copies = [_copy(name, groups[name]) for name in sorted(groups)]
     waiting = None if pending is None else pending.copy()
-    return Checkpoint(config_fingerprint(config), copies, duplicates.keys(), waiting)
+    keys, probation = admission.duplicates.keys(), admission.probation.state(admission.clock)
+    return Checkpoint(config_fingerprint(config), copies, keys, waiting, *probation)
 
 
 def _copy(name: str, group: Group) -> GroupCopy:
@@ -148,9 +154,13 @@ def _from_arrays(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
 
 
 def load(
-    config: Config, data: bytes, duplicates: DuplicateFilter, pending: PendingReadings | None
-) -> dict[str, Group]:
-    """Restore duplicates and pending readings in place and return the groups.
+    config: Config,
+    data: bytes,
+    groups: dict[str, Group],
+    admission: Admission,
+    pending: PendingReadings | None,
+) -> None:
+    """Restore groups, duplicates, probation and pending readings in place.
 
     Raises `SnapshotError` if the checkpoint is not valid.
     """
@@ -161,21 +171,23 @@ def load(
         raise SnapshotError(f"checkpoint: {error}") from error
     numbers = range(len(file.groups))
     prefixes = [f"{what}{number}" for what in ("group", "served") for number in numbers]
-    own, parts = split(arrays, [*prefixes, "pending"])
+    own, parts = split(arrays, [*prefixes, "pending", "probation"])
     _check_own(own)
-    groups = {
-        group.name: _load_group(
+    for number, group in enumerate(file.groups):
+        groups[group.name] = _load_group(
             config, file.made_of, group, parts[f"group{number}"], parts[f"served{number}"]
         )
-        for number, group in enumerate(file.groups)
-    }
-    duplicates.restore(own["duplicates"])
+    admission.duplicates.restore(own["duplicates"])
+    if file.probation is not None:
+        try:
+            admission.probation.restore(parts["probation"], file.probation, admission.clock)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise SnapshotError(f"checkpoint: probation: {error}") from error
     if pending is not None and file.pending is not None:
         try:
             pending.restore(parts["pending"], file.pending)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise SnapshotError(f"checkpoint: pending readings: {error}") from error
-    return groups
 
 
 def _check_own(own: dict[str, Any]) -> None:

@@ -72,6 +72,10 @@ class LabelMatcher(Generic[Item]):
         key = self.key_of(late)
         return None if key is None else self._items.get(key)
 
+    def items(self) -> Iterator[tuple[ReadingKey, Item]]:
+        """Yield all keys and items, oldest first."""
+        yield from self._items.items()
+
     def pop(self, late: LateLabel) -> Item | None:
         """Remove and return the item of the reading that a label refers to."""
         key = self.key_of(late)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from streamlvq.estimator import ModelLock, exclusive
 from streamlvq.events import (
     Decisions,
     DedupWindow,
+    DroppedFields,
     Event,
     LateLabel,
     Readings,
@@ -22,10 +23,17 @@ from streamlvq.events import (
     internal_error,
 )
 from streamlvq.monitor import checkpoint
-from streamlvq.monitor.admission import DuplicateFilter, check_admission, check_late_label
+from streamlvq.monitor.admission import (
+    Admission,
+    Admitted,
+    AdmittedPart,
+    BlankModel,
+    without,
+)
 from streamlvq.monitor.checkpoint import Checkpoint
-from streamlvq.monitor.late_labels import PendingReadings
+from streamlvq.monitor.late_labels import PendingReading, PendingReadings
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, by_group, without_label
+from streamlvq.monitor.probation import HeldReading
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.base import unwrap
@@ -42,6 +50,8 @@ class Outcome:
     refused: list[Refused] = field(default_factory=list)
     learnt: int = 0  # labelled readings, now or late
     duplicates: int = 0
+    held: int = 0  # labelled readings that are not learnt now, because their class is new
+    dropped: DroppedFields = field(default_factory=DroppedFields)  # features on probation
 
 
 class Monitor:
@@ -68,10 +78,10 @@ class Monitor:
         self._mode = "fused" if fleet is None else fleet.serve
         transform = config.model.transform
         self._transform = None if transform is None else Transform(transform)
-        if start is not None:
-            self._new_group()  # fail now rather than at the first reading
         self._groups: dict[str, Group] = {}
-        self._duplicates = DuplicateFilter(config.state.duplicates)
+        # A snapshot that does not fit fails now rather than at the first reading.
+        blank = BlankModel() if start is None else self._new_group()
+        self._admission = Admission(config, self._groups, blank)
         labels = config.labels
         self._pending = (
             None if labels is None else PendingReadings(labels.wait, labels.sequence is not None)
@@ -87,16 +97,13 @@ class Monitor:
         return self._decide(event)
 
     def _decide(self, readings: Readings) -> Outcome:
-        refused = check_admission(self.config, self._groups, readings, self._transform)
-        if refused:
-            bad = {r.source for r in refused}
-            keep = [k for k, source in enumerate(readings.sources) if source not in bad]
-            readings = readings.select(keep)
-        duplicates = [
-            self._duplicates.seen_before(key, window)
-            for key, window in zip(readings.keys, readings.dedup_windows, strict=True)
-        ]
-        buffer = self._step_groups(readings, duplicates)
+        admitted = self._admission.admit(readings, self._transform)
+        readings, duplicates, refused = admitted.readings, admitted.duplicates, admitted.refused
+        outcome = Outcome(refused=refused, dropped=admitted.dropped)
+        if admitted.parts is None:
+            buffer = self._step_groups(readings, duplicates)
+        else:
+            buffer = self._step_parts(admitted, admitted.parts, outcome)
         if buffer.failures:
             failures, answers = buffer.failures, buffer.answers
             refused += [
@@ -110,24 +117,78 @@ class Monitor:
         unlabelled = without_label(readings, duplicates)
         if self._pending is not None:
             self._pending.remember(readings, unlabelled, buffer.all_answers(unlabelled))
-        again = sum(duplicates)
-        learnt = len(readings) - again - len(unlabelled)
-        return Outcome(decisions, refused, learnt, again)
+        outcome.decisions, outcome.duplicates = decisions, sum(duplicates)
+        outcome.learnt += len(readings) - outcome.duplicates - len(unlabelled) - outcome.held
+        return outcome
 
-    def _step_groups(self, readings: Readings, duplicates: list[bool]) -> DecisionBuffer:
-        """Step each group with its readings; return the decisions in the original order."""
+    def _step_parts(
+        self, admitted: Admitted, parts: list[AdmittedPart], outcome: Outcome
+    ) -> DecisionBuffer:
+        """Step readings of which something is on probation, part by part."""
+        done = []
+        for part in parts:
+            for group, label, held in part.released:
+                outcome.learnt += self._learn_held(group, label, held)
+            duplicates = [admitted.duplicates[k] for k in part.rows]
+            readings = admitted.readings.select(part.rows)
+            buffer = self._step_groups(readings, duplicates, part)
+            done.append((part.rows, buffer))
+            places = [(i, part.held[k]) for i, k in enumerate(part.rows) if k in part.held]
+            outcome.held += len(places)
+            answers = zip(places, buffer.answers_to([i for i, _ in places]), strict=True)
+            for (i, place), answer in answers:
+                if place is not None and i not in buffer.failures:
+                    row, group = readings.rows[i].copy(), readings.groups[i]
+                    place.reading = PendingReading(group, readings.features, row, answer)
+        return DecisionBuffer.merged(len(admitted.readings), done)
+
+    def _learn_held(self, name: str, label: Label, held: HeldReading) -> int:
+        """Learn a reading of a class that was on probation; return how many were learnt."""
+        if held.reading is None:  # deciding on it failed
+            return 0
+        group = self._group(name)
+        reading = without(held.reading, set(held.reading.features).difference(group.features))
+        try:
+            group.learn_held(reading, label)
+        except Exception as error:  # a bug must not affect the reading that came now
+            _LOG.error("internal error while learning an earlier reading", exc_info=error)
+            return 0
+        return 1
+
+    def _step_groups(
+        self, readings: Readings, duplicates: list[bool], part: AdmittedPart | None = None
+    ) -> DecisionBuffer:
+        """Step each group with its readings; return the decisions in the original order.
+
+        `part` says what its model may learn of them; None for everything.
+        """
+        learnable = None if part is None else _learnable(readings, part)
         parts = []
         for name, rows in by_group(readings.groups):
+            kept = None if part is None else part.features.get(name)
             if rows is None:
-                return self._step_group(name, readings, duplicates)
+                return self._step_group(name, readings, duplicates, learnable, kept)
             again = [duplicates[k] for k in rows]
-            parts.append((rows, self._step_group(name, readings.select(rows), again)))
+            own = None if learnable is None else learnable.select(rows)
+            buffer = self._step_group(name, readings.select(rows), again, own, kept)
+            parts.append((rows, buffer))
         return DecisionBuffer.merged(len(readings), parts)
 
-    def _step_group(self, name: str, readings: Readings, duplicates: list[bool]) -> DecisionBuffer:
+    def _step_group(
+        self,
+        name: str,
+        readings: Readings,
+        duplicates: list[bool],
+        learnable: Readings | None = None,
+        kept: list[int] | None = None,
+    ) -> DecisionBuffer:
         try:
             remember = self._pending is not None
-            return self._group(name).step(readings, duplicates, self._mode, remember)
+            if learnable is not None and kept:
+                names = tuple(learnable.features[j] for j in kept)
+                rows = np.ascontiguousarray(learnable.rows[:, kept])
+                learnable = replace(learnable, features=names, rows=rows)
+            return self._group(name).step(readings, duplicates, self._mode, remember, learnable)
         except Exception as error:  # a bug must not affect other groups
             return DecisionBuffer.failed(len(readings), error)
 
@@ -153,20 +214,28 @@ class Monitor:
             return self._unmatched_label(late)
         try:
             group = self._group(reading.group)
-            wrong = check_late_label(self.config.model, group, reading.features, late.label)
-            if wrong is not None:
-                return Outcome(refused=[Refused(late.source, *wrong)])
-            group.learn_late(reading, late.label)
+            admitted = self._admission.admit_late(reading, late.label)
+            if admitted.problem is not None:
+                return Outcome(refused=[Refused(late.source, *admitted.problem)])
+            outcome = Outcome(dropped=admitted.dropped)
+            for held in admitted.released:
+                outcome.learnt += self._learn_held(reading.group, late.label, held)
+            if admitted.reading is None:
+                group.hear_late(reading, late.label)
+                outcome.held = 1
+            else:
+                group.learn_late(admitted.reading, late.label)
+                outcome.learnt += 1
         except Exception as error:
             return Outcome(refused=[_internal_error(late.source, error)])
         assert self._pending is not None
         self._pending.pop(late)
-        self._duplicates.seen_before(late.key, DedupWindow.NONE)
-        return Outcome(learnt=1)
+        self._admission.duplicates.seen_before(late.key, DedupWindow.NONE)
+        return outcome
 
     def _unmatched_label(self, late: LateLabel) -> Outcome:
         """Return the outcome for a label without a pending reading: duplicate or refused."""
-        if self._duplicates.knows(late.key, late.dedup_window):
+        if self._admission.duplicates.knows(late.key, late.dedup_window):
             return Outcome(duplicates=1)
         mark = late.t if late.sequence is None else late.sequence
         text = (
@@ -288,6 +357,10 @@ class Monitor:
         integrators = (pipeline.integrator for pipeline in deciding)
         return sum(each.tracked_devices for each in integrators if each is not None)
 
+    def newcomers(self) -> tuple[list[Label], list[Label]]:
+        """Return the features and classes that came lately but not often enough to be learnt."""
+        return self._admission.probation.waiting(self._admission.clock)
+
     @property
     def waiting(self) -> int:
         """Number of readings that wait for a label."""
@@ -303,6 +376,7 @@ class Monitor:
         checkpoint.check_transform(self.config.model, classifier, "this is a classifier")
         known, local = self._groups.get(group), Pipeline(classifier)
         self._groups[group] = Group(local, None, 0 if known is None else known.served_models)
+        self._admission.probation.forget(group)
 
     def checkpoint(self) -> bytes:
         """Return the complete state as bytes; equal state gives equal bytes."""
@@ -311,7 +385,7 @@ class Monitor:
     @exclusive
     def capture(self) -> Checkpoint:
         """Copy the complete state, which is faster; another thread may encode the copy."""
-        return checkpoint.capture(self.config, self._groups, self._duplicates, self._pending)
+        return checkpoint.capture(self.config, self._groups, self._admission, self._pending)
 
     @classmethod
     def restore(cls, config: Config, data: bytes, start: Snapshot | None = None) -> Monitor:
@@ -322,8 +396,16 @@ class Monitor:
         old model.
         """
         monitor = cls(config, start)
-        monitor._groups = checkpoint.load(config, data, monitor._duplicates, monitor._pending)
+        checkpoint.load(config, data, monitor._groups, monitor._admission, monitor._pending)
         return monitor
+
+
+def _learnable(readings: Readings, part: AdmittedPart) -> Readings:
+    """Return readings without the labels that are on probation."""
+    labels = [
+        None if k in part.held else y for k, y in zip(part.rows, readings.labels, strict=True)
+    ]
+    return replace(readings, labels=labels)
 
 
 def _internal_error(source: int, error: Exception) -> Refused:

@@ -160,15 +160,25 @@ class Group:
     def classes(self) -> tuple[Label, ...]:
         return self.local.classes
 
+    @property
+    def samples(self) -> int:
+        return self.local.model.samples
+
     def step(
-        self, readings: Readings, duplicates: Sequence[bool], mode: str, remember: bool
+        self,
+        readings: Readings,
+        duplicates: Sequence[bool],
+        mode: str,
+        remember: bool,
+        learnable: Readings | None = None,
     ) -> DecisionBuffer:
         """Let both models decide and the local one learn, then choose between them.
 
         `mode` is `fleet.serve` of the configuration. With `remember` the buffer also holds the
-        answers of both models for readings whose label may come later.
+        answers of both models for readings whose label may come later. `learnable` is what the
+        local model sees, without the features and labels that are on probation; None for all.
         """
-        local = self.local.step(readings, duplicates)
+        local = self.local.step(readings if learnable is None else learnable, duplicates)
         if self.served is None:
             return local
         try:
@@ -192,6 +202,16 @@ class Group:
         self.local.record_outcome(reading.local, y)
         if self.served is not None:
             self.served.learn_late(reading, y)
+
+    def hear_late(self, reading: PendingReading, y: Label) -> None:
+        """Tell the served model a late label that the local one does not learn yet."""
+        if self.served is not None:
+            self.served.learn_late(reading, y)
+
+    def learn_held(self, reading: PendingReading, y: Label) -> None:
+        """Learn a reading whose class has just been admitted; the served model saw its label."""
+        self.local.learn_late(reading.features, reading.row, y)
+        self.local.record_outcome(reading.local, y)
 
     def serve(self, model: Any) -> None:
         """Serve a model from now on, with the windows and thresholds in force.

@@ -36,10 +36,11 @@ def readings(
     """Return the readings in a table's rows and the refused rows, both in row order.
 
     Names are column names, not paths. Columns for label, time, sequence number and device may be
-    absent; features may not. Without `fields.features`, every numeric column that has no other role
-    is a feature, in column order. A reading from a table cannot be delivered twice, so it has no
-    key. `columns` maps names to lists or arrays of equal length, with None or NaN for missing
-    values; `group_of` is as `streamlvq.payloads.group_of(config)`, None for one shared model.
+    absent; features may not. Without `fields.features`, every column of numbers, true and false, or
+    of text that is numbers, is a feature if it has no other role, in column order. A reading from a
+    table cannot be delivered twice, so it has no key. `columns` maps names to lists or arrays of
+    equal length, with None or NaN for missing values; `group_of` is as
+    `streamlvq.payloads.group_of(config)`, None for one shared model.
 
     Examples
     --------
@@ -116,10 +117,16 @@ def _features(fields: Fields, columns: Mapping[str, Column]) -> tuple[str, ...]:
 def _is_numeric(column: Column) -> bool:
     if isinstance(column, np.ndarray):
         if column.dtype.kind != "O":
-            return column.dtype.kind in "fiu"
+            return column.dtype.kind in "fiub"
         column = column.tolist()
     kinds = set(map(type, column))
-    return kinds <= {int, float, type(None)} and kinds != {type(None)}
+    if str in kinds:
+        texts = {value for value in column if isinstance(value, str)}
+        texts = {text for text in texts if not values.is_missing(text)}
+        if not all(map(values.is_number, texts)):
+            return False
+        kinds = kinds - {str} | {float if texts else type(None)}
+    return kinds <= _NUMBERS and kinds != {type(None)}
 
 
 def _feature_column(name: str, column: Column, refused: RefusedRows) -> Rows:

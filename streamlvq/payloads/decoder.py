@@ -10,7 +10,7 @@ import numpy as np
 
 from streamlvq.config import Config, Fields
 from streamlvq.connect import Message
-from streamlvq.events import NO_KEY, DedupWindow, Event, LateLabel, Readings, Refused
+from streamlvq.events import NO_KEY, DedupWindow, DroppedFields, Event, LateLabel, Readings, Refused
 from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads.reader import Reader, Table
 from streamlvq.payloads.routing import (
@@ -245,12 +245,14 @@ def _windows_by_content(table: Table, count: int) -> list[int]:
 class Decoded:
     """Result of decoding a batch: events in message order, refused messages and skipped ones.
 
-    `skipped` counts the messages that belong to other shards.
+    `skipped` counts the messages that belong to other shards, `dropped` the fields that were left
+    out of the others.
     """
 
     events: list[Event] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     skipped: int = 0
+    dropped: DroppedFields = field(default_factory=DroppedFields)
 
 
 class Decoder:
@@ -310,6 +312,7 @@ class Decoder:
             decoded.events += one.events
             decoded.refused += one.refused
             decoded.skipped += one.skipped
+            decoded.dropped.update(one.dropped)
         return decoded
 
     def _decode(self, messages: Sequence[Message], start: int) -> Decoded:
@@ -394,6 +397,8 @@ class Decoder:
 
     def _readings(self, batch: DecodedBatch, decoded: Decoded) -> None:
         read = self._reader.read(batch.payloads)
+        if read.dropped.counts:
+            decoded.dropped.update(read.dropped)
         for one in read.refused:
             decoded.refused.append(one._replace(source=batch.sources[one.source]))
         events: list[Readings] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
@@ -12,10 +13,12 @@ import numpy as np
 
 from streamlvq.arrays import Rows
 from streamlvq.config import Fields
+from streamlvq.events import DroppedFields
 from streamlvq.paths import Path, join_path
 from streamlvq.payloads import values
 from streamlvq.payloads.fields import FieldMap, FieldPath, array_field_map, field_map
 from streamlvq.payloads.reader import (
+    REQUIRED,
     SCALAR,
     BatchDecoder,
     Decode,
@@ -25,7 +28,7 @@ from streamlvq.payloads.reader import (
     Table,
     UnsupportedSchema,
 )
-from streamlvq.payloads.values import RefusedError
+from streamlvq.payloads.values import RefusedError, shorten
 
 # --- plans for shapes ----------------------------------------------------------------------------
 
@@ -113,7 +116,7 @@ class PlanCache:
     def see(self, kinds: dict[Path, Any]) -> None:
         """Record the leaf types of a payload that has no plan yet."""
         self._unplanned += 1
-        if not 0 < len(kinds) <= MAX_FIELDS or float not in kinds.values():
+        if not 0 < len(kinds) <= MAX_FIELDS or not set(REQUIRED) & set(kinds.values()):
             return
         shape = tuple(sorted(kinds.items(), key=lambda item: item[0]))
         if shape in self._known:
@@ -139,14 +142,16 @@ class PlanCache:
         self.last = known
 
     def _plan(self, shape: Shapes) -> BatchDecoder:
-        named = [(join_path(path), path) for path, kind in shape if kind is float]
-        features = tuple(FieldPath(name, path) for name, path in sorted(named))
+        known = dict(shape)
+        fields = sorted(FieldPath(join_path(path), path) for path in known)
+        features = tuple(field for field in fields if known[field.path] in REQUIRED)
+        ignored = [field for field in fields if known[field.path] is IGNORED]
         layout: FieldMap = self._reader.layout._replace(features=features)
-        kinds: dict[Path, Any] = {feature.path: float for feature in features}
-        kinds |= {path: kind for path, kind in shape if kind is not float}
+        kinds: dict[Path, Any] = {field.path: known[field.path] for field in [*features, *ignored]}
         kinds |= {field.path: SCALAR for field in layout.designated}
         names = tuple(feature.name for feature in features)
-        return BatchDecoder(self._reader, PayloadSchema(layout, kinds, strict=True), names)
+        schema = PayloadSchema(layout, kinds, strict=True)
+        return BatchDecoder(self._reader, schema, names, ignored)
 
     def _forget(self, shape: Shapes) -> None:
         known = self._known.pop(shape)
@@ -161,15 +166,16 @@ class PlanCache:
 # --- discovery of features -----------------------------------------------------------------------
 
 PAYLOAD_MAX_DEPTH = 32  # levels of nested objects
-IGNORED = str | bool | None
+IGNORED = str | None  # types of fields that are no features: text that is no number, and null
 
 
 class DiscoveringReader(Reader):
     """Reader that discovers the features of each payload.
 
-    Nested objects and arrays are flattened, with names like `motor.vib.x` and `spectrum.0`. Text,
-    true, false and null are left out. Features are sorted by name, so the order in which a device
-    sends them does not matter.
+    Nested objects and arrays are flattened, with names like `motor.vib.x` and `spectrum.0`.
+    Numbers, true, false and text that is a number are features, sorted by name, so the order in
+    which a device sends them does not matter. Null and text that says so are missing; everything
+    else is left out and recorded in `Read.dropped`.
 
     A shape that was seen twice gets a plan for fast decoding, see `PlanCache`. Payloads of
     different shapes that arrive together are first sorted by shape.
@@ -188,12 +194,7 @@ class DiscoveringReader(Reader):
             self._plans.touch(last)
         return table
 
-    def _read(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
-        table = self.decode_batch(payloads) if payloads else None
-        if table is not None:
-            table.sources = range(start, start + len(payloads))
-            read.tables.append(table)
-            return
+    def _read_apart(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
         by_plan: dict[CachedPlan, tuple[list[int], list[Any]]] = {}
         for i, payload in enumerate(payloads, start):
             found = self._plans.match(payload, self.decode)
@@ -229,55 +230,88 @@ class DiscoveringReader(Reader):
         else:
             self._read_each([payloads[positions[0] - start]], positions[0], read)
 
-    def find_features(self, value: Any) -> list[tuple[str, Any]]:
-        """Return the names and values of features, sorted by name."""
-        leaves = list(_leaves(value, ()))
-        numbers = [
-            (path, number)
-            for path, number in leaves
-            if type(number) in (int, float) and path not in self._designated
-        ]
+    def find_features(self, value: Any, dropped: DroppedFields) -> list[tuple[str, Any]]:
+        """Return the names and values of features, sorted by name; record what is left out."""
+        kinds: dict[Path, Any] = {}
+        numbers: list[tuple[Path, Any]] = []
+        others: list[tuple[Path, Any]] = []
+        for path, leaf in _leaves(value, (), dropped):
+            if path not in self._designated:
+                kind = kinds[path] = float if type(leaf) in (int, float) else _kind(leaf)
+                (numbers if kind in REQUIRED else others).append((path, leaf))
         if len(numbers) > self.most_features:
             text = f"expected at most {self.most_features} features (model.max_features)"
             raise RefusedError("model", f"{text}, got {len(numbers)}", "features")
-        self._remember(leaves)
+        for path, other in others:
+            if (reason := _drop_reason(other)) is not None:
+                dropped.add(reason, join_path(path), shorten(other))
+        if None not in kinds.values():  # arrays of varying length and the like have no plan
+            self._plans.see(kinds)
         found = [(join_path(path), number) for path, number in numbers]
         return sorted(found, key=itemgetter(0))
 
-    def _remember(self, leaves: list[tuple[Path, Any]]) -> None:
-        if len(leaves) > MAX_FIELDS:
-            return
-        kinds: dict[Path, Any] = {}
-        for path, value in leaves:
-            if path in self._designated:
-                continue
-            if isinstance(value, list):
-                return  # no plans for arrays of varying length
-            kinds[path] = float if type(value) in (int, float) else IGNORED
-        self._plans.see(kinds)
+
+def _kind(value: Any) -> Any:
+    """Return the type of a leaf in a plan; None if it has none."""
+    if isinstance(value, str):
+        return str if values.is_number(value) else IGNORED
+    if isinstance(value, bool):
+        return bool
+    return float if isinstance(value, (int, float)) else IGNORED if value is None else None
 
 
-def _leaves(value: Any, above: Path) -> Iterator[tuple[Path, Any]]:
+def _drop_reason(value: Any) -> str | None:
+    """Return why a leaf without number is left out (`DROP_REASONS`); None if it is missing."""
+    if isinstance(value, str):
+        return None if values.is_missing(value) else "text"
+    return None if value is None or isinstance(value, list) else "type"
+
+
+def _leaves(value: Any, above: Path, dropped: DroppedFields) -> Iterator[tuple[Path, Any]]:
     """Yield every leaf value, and each array itself as present."""
     if len(above) > PAYLOAD_MAX_DEPTH:
         text = f"expected at most {PAYLOAD_MAX_DEPTH} levels of nesting, got more"
         raise RefusedError("payload", text, "nesting")
     if isinstance(value, dict):
         for key, inner in value.items():
-            if isinstance(key, str):  # MessagePack allows others
-                yield from _leaves(inner, (*above, key))
+            if isinstance(key, str):
+                yield from _leaves(inner, (*above, key), dropped)
+            else:  # MessagePack allows them
+                dropped.add("key", join_path((*above, shorten(key))), shorten(inner))
     elif isinstance(value, list):
         yield above, value
         for i, inner in enumerate(value):
-            yield from _leaves(inner, (*above, str(i)))
+            yield from _leaves(inner, (*above, str(i)), dropped)
     else:
         yield above, value
 
 
 # --- JSON ----------------------------------------------------------------------------------------
 #
-# NaN, Infinity and numbers such as 1e999 are no JSON and refused. Of duplicate keys the last
-# counts.
+# NaN, which is no JSON but which Python and others write, means missing. Infinity and numbers such
+# as 1e999 are refused. Of duplicate keys the last counts.
+
+_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![-\w])NaN\b', re.DOTALL)
+
+
+def without_nan(payloads: Sequence[bytes]) -> list[bytes] | None:
+    r"""Return JSON payloads with null for every NaN outside of text; None if there can be none.
+
+    Examples
+    --------
+    >>> without_nan([b'{"x": NaN, "note": "NaN"}'])
+    [b'{"x": null, "note": "NaN"}']
+    >>> without_nan([b'{"x": 1}'])
+
+    """
+    whole = b" ".join(payloads)
+    if b"N" not in whole or b"NaN" not in whole:  # a search for one byte is ten times as fast
+        return None
+    return [_NAN.sub(_null_for_nan, payload) for payload in payloads]
+
+
+def _null_for_nan(found: re.Match[bytes]) -> bytes:
+    return b"null" if found[0] == b"NaN" else found[0]
 
 
 def _json_decoder(kind: Any) -> Decode:
@@ -298,7 +332,9 @@ def json_reader(fields: Fields) -> Reader:
     """
     layout = field_map(fields)
     kind = DiscoveringReader if layout.features is None else Reader
-    return kind(layout, _json_decoder(Any), _json_decoder, "a JSON object")
+    reader = kind(layout, _json_decoder(Any), _json_decoder, "a JSON object")
+    reader.repair = without_nan
+    return reader
 
 
 def json_array_reader(fields: Fields) -> Reader:
@@ -314,7 +350,9 @@ def json_array_reader(fields: Fields) -> Reader:
     (0.25, 1500.0)
 
     """
-    return Reader(array_field_map(fields), _json_decoder(Any), _json_decoder, "a JSON array")
+    reader = Reader(array_field_map(fields), _json_decoder(Any), _json_decoder, "a JSON array")
+    reader.repair = without_nan
+    return reader
 
 
 # --- MessagePack ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Label, Rows
-from streamlvq.events import Refused
+from streamlvq.events import DroppedFields, Refused
 from streamlvq.paths import ABSENT, Path, pick
 from streamlvq.payloads import values
 from streamlvq.payloads.fields import FieldMap, FieldPath
@@ -37,7 +38,8 @@ from streamlvq.payloads.values import (
 
 Tuples = Callable[[Iterable[Any]], list[tuple[Any, ...]]]
 
-FEATURE = float | bool | None
+FEATURE = float | bool | str | None
+REQUIRED = (float, bool, str)  # types of discovered features
 SCALAR = int | float | str | bool | None
 MAX_ITEMS = 4096  # of an array with a configured path into it
 
@@ -78,10 +80,10 @@ class PayloadSchema:
             rename[name] = step
             if isinstance(kind, dict):
                 inner = self._object(kind, path, strict)
-                needed = strict and _has_required_number(kind)
+                needed = strict and _has_required_feature(kind)
                 fields.append((name, inner) if needed else (name, inner, _factory(inner)))
             else:
-                fields.append((name, kind) if kind is float else (name, kind, _default(kind)))
+                fields.append((name, kind) if kind in REQUIRED else (name, kind, _default(kind)))
         return _define(fields, rename=rename, kw_only=True, forbid_unknown_fields=strict)
 
     def _positions(self, tree: Tree, above: Path) -> Any:
@@ -150,10 +152,10 @@ def _insert(tree: Tree, path: Path, kind: Any) -> None:
     tree[path[-1]] = kind
 
 
-def _has_required_number(tree: Tree) -> bool:
-    """Return whether at least one number is required."""
+def _has_required_feature(tree: Tree) -> bool:
+    """Return whether at least one feature is required."""
     return any(
-        _has_required_number(kind) if isinstance(kind, dict) else kind is float
+        _has_required_feature(kind) if isinstance(kind, dict) else kind in REQUIRED
         for kind in tree.values()
     )
 
@@ -229,6 +231,7 @@ class Read:
 
     tables: list[Table] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    dropped: DroppedFields = field(default_factory=DroppedFields)
 
 
 class Reader:
@@ -244,6 +247,8 @@ class Reader:
     """
 
     most_features: float = math.inf  # limit for discovered features
+    # makes payloads valid that have something else than their format; None if none of them has
+    repair: Callable[[Sequence[bytes]], list[bytes] | None] | None = None
 
     def __init__(
         self, layout: FieldMap, decode: Decode, compile: Callable[[Any], Decode] | None, what: str
@@ -253,6 +258,7 @@ class Reader:
         self.compile = self._converter if compile is None else compile
         self.what = what
         self.seconds = to_time(layout.time_unit)
+        self.dropped = DroppedFields()  # of the payloads being read
         self._plan: BatchDecoder | None = None
         if layout.features is not None:
             self.names = tuple(feature.name for feature in layout.features)
@@ -265,17 +271,33 @@ class Reader:
     def read(self, payloads: Sequence[bytes]) -> Read:
         """Read payloads into tables; never raises."""
         read = Read()
-        self._read(payloads, 0, read)
+        self.dropped = read.dropped
+        if payloads and not self._read_whole(payloads, 0, read):
+            repaired = None if self.repair is None else self.repair(payloads)
+            if repaired is None:
+                self._read_apart(payloads, 0, read)
+            else:
+                self._read(repaired, 0, read)
+                refused, read.refused = read.refused, []
+                for one in refused:  # say what came, not what we made of it
+                    self._read_each([payloads[one.source]], one.source, read)
         if len(read.tables) > 1:
             read.tables = _by_features(read.tables)
         return read
 
     def _read(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
-        table = self.decode_batch(payloads) if payloads else None
+        if not self._read_whole(payloads, start, read):
+            self._read_apart(payloads, start, read)
+
+    def _read_whole(self, payloads: Sequence[bytes], start: int, read: Read) -> bool:
+        table = self.decode_batch(payloads)
         if table is not None:
             table.sources = range(start, start + len(payloads))
             read.tables.append(table)
-        elif len(payloads) > SMALL_GROUP:
+        return table is not None
+
+    def _read_apart(self, payloads: Sequence[bytes], start: int, read: Read) -> None:
+        if len(payloads) > SMALL_GROUP:
             middle = len(payloads) // 2
             self._read(payloads[:middle], start, read)
             self._read(payloads[middle:], start + middle, read)
@@ -311,7 +333,8 @@ class Reader:
     def decode_one(self, payload: bytes) -> Reading:
         """Return the values of one payload; raise `RefusedError` that says what is wrong."""
         value = self.parse(payload)
-        found = self.find_features(value)
+        dropped = DroppedFields()
+        found = self.find_features(value, dropped)
         values = tuple([to_feature(name, number) for name, number in found])
         if all(number != number for number in values):
             names = [name for name, _ in found]
@@ -320,7 +343,7 @@ class Reader:
             raise RefusedError("field", text, "no feature")
         layout = self.layout
         device = self._get(value, layout.device, lambda name, it: _optional(to_device, name, it))
-        return Reading(
+        reading = Reading(
             tuple([name for name, _ in found]),
             values,
             self._get(value, layout.label, to_label),
@@ -328,19 +351,26 @@ class Reader:
             self._get(value, layout.sequence, to_sequence),
             device,
         )
+        if dropped.counts:
+            self.dropped.update(dropped)
+        return reading
 
-    def find_features(self, value: Any) -> list[tuple[str, Any]]:
-        """Return the names and values of the features in a payload."""
+    def find_features(self, value: Any, dropped: DroppedFields) -> list[tuple[str, Any]]:
+        """Return the names and values of the features in a payload; record what is left out."""
         return [(field.name, pick(value, field.path)) for field in self.layout.features or ()]
 
     @staticmethod
     def _get(value: Any, field: Any, convert: Callable[[str, Any], Any]) -> Any:
         return None if field is None else convert(field.name, pick(value, field.path))
 
+    def _decode_repaired(self, payload: bytes) -> Any:
+        repaired = None if self.repair is None else self.repair([payload])
+        return self.decode(payload if repaired is None else repaired[0])
+
     def parse(self, payload: bytes) -> dict[Any, Any]:
         """Return a payload as a dictionary."""
         try:
-            value = self.decode(payload)
+            value = self._decode_repaired(payload)
         except RefusedError:
             raise
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -360,11 +390,24 @@ class Reader:
 
 
 class BatchDecoder:
-    """Fast decoder for payloads that all have the features of one schema."""
+    """Fast decoder for payloads that all have the features of one schema.
 
-    def __init__(self, reader: Reader, shape: PayloadSchema, names: tuple[str, ...]) -> None:
+    `ignored` are the fields of discovered payloads that are no features: text and null. None if the
+    features are named, and other fields do not matter.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        shape: PayloadSchema,
+        names: tuple[str, ...],
+        ignored: Sequence[FieldPath] | None = None,
+    ) -> None:
         self.names = names
         self.decode = reader.compile(shape.type)
+        self._reader = reader
+        self._named = ignored is None
+        self._ignored = [(field.name, shape.column(field.path)) for field in ignored or ()]
         self._features = shape.features
         self._pack = struct.Struct(f"{len(names)}d").pack
         layout = reader.layout
@@ -393,7 +436,10 @@ class BatchDecoder:
             rows = values.plain(self._rows(parsed))
             if rows is None:
                 return None
-            return Table(
+            texts = [(name, list(map(get, parsed))) for name, get in self._ignored]
+            if any(map(_holds_number, texts)):
+                return None
+            table = Table(
                 self.names,
                 rows,
                 self._label(parsed),
@@ -402,6 +448,9 @@ class BatchDecoder:
                 self._device(parsed),
                 (),
             )
+            for name, column in texts:
+                _drop_texts(name, column, self._reader.dropped)
+            return table
         except Exception:
             return None
 
@@ -410,8 +459,19 @@ class BatchDecoder:
         try:
             joined = bytearray().join([pack(*values) for values in tuples])
             return np.frombuffer(joined, dtype=np.float64).reshape(len(parsed), -1)
-        except struct.error:  # null somewhere; numpy makes it NaN
-            return np.array(tuples, dtype=np.float64)
+        except struct.error:  # null or text somewhere; numpy makes NaN of null
+            return values.number_rows(tuples, missing=self._named)
+
+
+def _holds_number(text: tuple[str, list[str | None]]) -> bool:
+    """Return whether a column of text and null has a number after all."""
+    return any(values.is_number(each) for each in set(text[1]) if each is not None)
+
+
+def _drop_texts(name: str, column: list[str | None], dropped: DroppedFields) -> None:
+    for text, times in Counter(column).items():
+        if text is not None and not values.is_missing(text):
+            dropped.add("text", name, shorten(text), times)
 
 
 def _by_features(tables: list[Table]) -> list[Table]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,26 @@ class RefusedError(StreamLVQError, ValueError):
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+
+MISSING_WORDS = frozenset({"", "nan", "null", "none", "na", "n/a"})
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number: decimal, with a point, blanks around it allowed.
+
+    Examples
+    --------
+    >>> [is_number(text) for text in ("21.1", " -3e2 ", ".5", "1,5", "0x10", "nan", "inf", "1_000")]
+    [True, True, True, False, False, False, False, False]
+
+    """
+    return _NUMBER.fullmatch(text) is not None
+
+
+def is_missing(text: str) -> bool:
+    """Return whether a text says that there is no value: empty, nan, null, none, na or n/a."""
+    return text.strip().lower() in MISSING_WORDS
 
 
 def shorten(value: Any, limit: int = 80) -> str:
@@ -71,14 +91,17 @@ def wrong(
 
 
 def to_feature(path: str, value: Any) -> float:
-    """Convert to a number; NaN if missing. True is 1, False is 0."""
+    """Convert to a number; NaN if missing. True is 1, False is 0, and "21.1" is 21.1."""
     if value is None or value is ABSENT:
         return math.nan
-    if not isinstance(value, (int, float)):
+    number = value
+    if isinstance(value, str):
+        number = float(value) if is_number(value) else math.nan if is_missing(value) else None
+    if not isinstance(number, (int, float)):
         raise wrong(path, "a number", value)
-    if abs(value) > LARGEST_VALUE:
+    if abs(number) > LARGEST_VALUE:
         raise wrong(path, f"a finite number of at most {LARGEST_VALUE:g}", value, "value")
-    return float(value)
+    return float(number)
 
 
 def to_label(path: str, value: Any) -> Label | None:
@@ -146,33 +169,52 @@ def to_time(unit: str) -> Callable[[str, Any], float | None]:
     scale = UNITS_PER_SECOND[unit]
 
     def seconds(path: str, value: Any) -> float | None:
-        if value is None or value is ABSENT or value != value:
+        if _no_time(value):
             return None
         if isinstance(value, datetime):  # MessagePack and tables have a type for it
             return _timestamp(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            hint: Hint | None = "iso_time" if _looks_like_iso(value) else None
-            raise wrong(path, f"a time in {unit} (a number)", value, hint=hint)
-        if abs(value) > LARGEST_VALUE or not EARLIEST <= value / scale < LATEST:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise wrong(path, f"a time in {unit} (a number) or in ISO 8601", value)
+        if isinstance(value, str) and not is_number(value):
+            return _iso_text(path, value, f"a time in {unit} (a number) or in ISO 8601")
+        number = _number(value) if isinstance(value, str) else value
+        if abs(number) > LARGEST_VALUE or not EARLIEST <= number / scale < LATEST:
             expected = f"a time in {unit} within the years 1 to 9999 (is `time_unit` right?)"
             raise wrong(path, expected, value, "value")
-        return value / scale
+        return number / scale
 
     return seconds
 
 
-def _looks_like_iso(value: Any) -> bool:
-    return isinstance(value, str) and _DATE.match(value) is not None
+def _no_time(value: Any) -> bool:
+    missing = value is None or value is ABSENT or value != value
+    return missing or (isinstance(value, str) and is_missing(value))
+
+
+def _number(text: str) -> int | float:
+    """Return the number in a text as JSON would give it: an integer if it is written like one."""
+    whole = len(text) <= 80 and text.strip().lstrip("+-").isdecimal()
+    return int(text) if whole else float(text)
 
 
 def _iso(path: str, value: Any) -> float | None:
-    if value is None or value is ABSENT or value == "":
+    if _no_time(value):
         return None
+    expected = "a time in ISO 8601 like 2024-05-01T12:00:00Z"
+    if isinstance(value, datetime):
+        return _timestamp(value)
+    if not isinstance(value, str):
+        hint: Hint | None = "numeric_time" if isinstance(value, (int, float)) else None
+        raise wrong(path, expected, value, hint=hint)
+    return _iso_text(path, value, expected)
+
+
+def _iso_text(path: str, text: str, expected: str) -> float:
     try:
-        return _timestamp(value if isinstance(value, datetime) else datetime.fromisoformat(value))
-    except (TypeError, ValueError, OverflowError):
-        expected = "a time in ISO 8601 like 2024-05-01T12:00:00Z"
-        raise wrong(path, expected, value) from None
+        return _timestamp(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError):
+        hint: Hint | None = "numeric_time" if is_number(text) else None
+        raise wrong(path, expected, text, hint=hint) from None
 
 
 def _timestamp(moment: datetime) -> float:
@@ -194,6 +236,24 @@ def plain(rows: Rows) -> Rows | None:
     if (missing | (sizes <= LARGEST_VALUE)).all() and not missing.all(axis=1).any():
         return rows
     return None
+
+
+def number_rows(tuples: Sequence[tuple[Any, ...]], missing: bool) -> Rows:
+    """Convert numbers, true, false, null and numeric text; raise `RefusedError` for other text.
+
+    With `missing`, words such as "nan" are missing values; otherwise they are other text.
+    """
+    if str in set(map(type, chain.from_iterable(tuples))):
+        tuples = [tuple([_feature(value, missing) for value in row]) for row in tuples]
+    return np.array(tuples, dtype=np.float64)
+
+
+def _feature(value: Any, missing: bool) -> Any:
+    if type(value) is not str:
+        return value
+    if not missing and not is_number(value):
+        raise wrong("a feature", "a number", value)
+    return to_feature("a feature", value)
 
 
 def labels(name: str, values: list[Any]) -> list[Label | None]:

@@ -357,7 +357,8 @@ REJECTION_REASONS = {
     "failure": "failure of this program",
 }
 ADVICE: dict[Hint, str] = {
-    "iso_time": "the times are texts: say --time-unit iso, or `readings.time_unit: iso`",
+    "numeric_time": "the times are numbers: say --time-unit s, ms, us or ns, or set "
+    "`readings.time_unit`",
 }
 
 

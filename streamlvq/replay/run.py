@@ -28,6 +28,9 @@ from streamlvq.text import number, percent, suggestion
 
 # --- from a log to events ------------------------------------------------------------------------
 
+NOTED_FIELDS = 8  # names in a note
+MAX_LEFT_OUT = 1000  # fields that are remembered for it
+
 
 class LogBatch(NamedTuple):
     """Events and refusals of one batch of a log."""
@@ -53,6 +56,7 @@ class LogReader:
         received = self.log.holds_messages and self.log.format != "jsonl"
         self.inspector = LogInspector(config.readings, received)
         self._group_of = None if config.model.per == "all" else group_of(config)
+        self._left_out: dict[str, None] = {}  # fields of messages that are not numbers
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -65,6 +69,11 @@ class LogReader:
         found: list[str] = list(self.log.notes)
         if self.path.is_file() and not self.path.stat().st_size:
             found.append("the file is empty")
+        if self._left_out:
+            some = list(self._left_out)
+            more = f" and {len(some) - NOTED_FIELDS} more" if len(some) > NOTED_FIELDS else ""
+            names = ", ".join(some[:NOTED_FIELDS])
+            found.append(f"left out, because they are not numbers: {names}{more}")
         return [*found, *self.inspector.notes()]
 
     def batches(self) -> Iterator[Sequence[Message] | Readings]:
@@ -97,6 +106,8 @@ class LogReader:
             return LogBatch([batch], refused)
         assert self._decoder is not None
         decoded = self._decoder.decode(batch)
+        if len(self._left_out) < MAX_LEFT_OUT:
+            self._left_out.update(dict.fromkeys(decoded.dropped.examples))
         return LogBatch(decoded.events, [*refused, *_with_lines(decoded.refused, batch)])
 
 

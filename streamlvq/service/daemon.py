@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from streamlvq.arrays import Label
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing, Subscription
 from streamlvq.events import ALL_DEVICES
@@ -33,6 +34,7 @@ RESTART_KEYS = (
     "state.journal",
     "state.duplicates",
     "model",
+    "admission",
     "integrator",
     "rejector.type",
     "rejector.memory",
@@ -72,6 +74,7 @@ def needs_reconnect(old: Config, new: Config) -> bool:
 
 log = logging.getLogger(__name__)
 
+JUNK_NAMES = 20  # new features and classes on probation that make a warning
 COUNT_SECONDS = 1.0  # between two counts of devices and models
 JOURNAL_RETRY_MAX_SECONDS = 30.0  # between two attempts to write the journal
 
@@ -230,7 +233,19 @@ class MonitoringRole:
         """Update counts here: another thread must not iterate over what the loop changes."""
         self.health.devices = self.monitor.devices
         self.health.models = len(self.monitor.models())
+        self._warn()
         self._next_count = time.monotonic() + COUNT_SECONDS
+
+    def _warn(self) -> None:
+        """Update the warnings of `/healthz`; log those that are new."""
+        features, classes = self.monitor.newcomers()
+        self.health.new_features, self.health.new_classes = len(features), len(classes)
+        warnings = junk_warnings(features, classes)
+        for text in warnings:
+            kind = text.partition(":")[0]
+            if not any(before.startswith(f"{kind}:") for before in self.health.warnings):
+                log.warning("%s", text, extra={"alike": kind})
+        self.health.warnings = tuple(warnings)
 
     def status(self) -> RoleStatus:
         """Return the numbers of devices and models, and the state of the fleet."""
@@ -269,6 +284,26 @@ class MonitoringRole:
         notes = () if fleet is None else fleet.notes
         reconnects = bool(notes) or needs_reconnect(old, new)
         return Reload(commit, lambda: self.store.record_decoding(old), reconnects, notes)
+
+
+def junk_warnings(features: Sequence[Label], classes: Sequence[Label]) -> list[str]:
+    """Return a warning if many names came lately that are too rare to be learnt.
+
+    Examples
+    --------
+    >>> junk_warnings([f"f{k}" for k in range(30)], ["a"])
+    ['probation: 30 features and 1 classes came too rarely to be learnt, such as f0']
+    >>> junk_warnings(["temperature"], ["a"])
+    []
+
+    """
+    if len(features) + len(classes) < JUNK_NAMES:
+        return []
+    example = str([*features, *classes][0])[:80]
+    return [
+        f"probation: {len(features)} features and {len(classes)} classes came too rarely to be "
+        f"learnt, such as {example}"
+    ]
 
 
 def subscriptions(config: Config) -> list[Subscription]:

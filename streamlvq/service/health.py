@@ -34,7 +34,7 @@ class HealthServer:
     """HTTP server that answers in its own threads, from values that the loop has written.
 
     Port 0 takes a free one. `/healthz` answers 200 if there are no problems, otherwise 503 with the
-    reasons.
+    reasons; warnings, if there are any, stand beside them.
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
@@ -61,7 +61,11 @@ class HealthServer:
     def _health(self) -> Answer:
         reasons = self.health.problems()
         reasons = [text.encode(errors="replace").decode() for text in reasons]
-        answer = {"healthy": not reasons, "reasons": reasons}
+        answer: dict[str, Any] = {"healthy": not reasons, "reasons": reasons}
+        if self.health.warnings:
+            answer["warnings"] = [
+                text.encode(errors="replace").decode() for text in self.health.warnings
+            ]
         return 503 if reasons else 200, "application/json", msgspec.json.encode(answer)
 
 

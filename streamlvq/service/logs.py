@@ -12,6 +12,8 @@ import msgspec
 from streamlvq.config import LoggingSection
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "alike"}
+MESSAGE_BURST = 5  # messages that are alike and logged before the rest of them is counted
+
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
@@ -98,7 +100,7 @@ class RateLimitFilter(logging.Filter):
     suppressed messages is logged with the next one, or by `settle`.
     """
 
-    def __init__(self, burst: int = 5, seconds: float = 60.0, most: int = 50) -> None:
+    def __init__(self, burst: int = MESSAGE_BURST, seconds: float = 60.0, most: int = 50) -> None:
         super().__init__()
         self.burst, self.seconds, self.most = burst, seconds, most
         self._seen: dict[Kind, Seen] = {}

@@ -87,6 +87,14 @@ class ServiceMetrics(Collector):
         self.refused = counter(
             "refused_total", "Messages that were refused, by reason.", ("reason",)
         )
+        self.dropped_fields = counter(
+            "dropped_fields_total",
+            "Fields of readings that were left out, by reason.",
+            ("reason",),
+        )
+        self.held = counter(
+            "held_total", "Labelled readings whose class has come too rarely to be learnt so far."
+        )
         self.skipped = counter("skipped_total", "Readings that belong to other shards.")
         self.replayed = counter(
             "replayed_total", "Messages that were taken from the journal at the start."
@@ -179,6 +187,15 @@ class ServiceMetrics(Collector):
             "uptime_seconds": (now - health.started, "Seconds since the daemon was ready."),
             "devices": (health.devices, "Devices that have a window of readings."),
             "models": (health.models, "Models that are learning."),
+            "warnings": (len(health.warnings), "Warnings that /healthz answers with."),
+            "new_features": (
+                health.new_features,
+                "Features that came lately, but too rarely to be learnt so far.",
+            ),
+            "new_classes": (
+                health.new_classes,
+                "Classes that came lately, but too rarely to be learnt so far.",
+            ),
         }
         for name, (value, text) in values.items():
             yield GaugeMetricFamily(f"streamlvq_{name}", text, value=value)

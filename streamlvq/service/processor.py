@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamlvq.connect import Message
-from streamlvq.events import Decisions, Event, LateLabel, Readings, Refused, internal_error
+from streamlvq.events import (
+    Decisions,
+    DroppedFields,
+    Event,
+    LateLabel,
+    Readings,
+    Refused,
+    internal_error,
+)
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
@@ -28,6 +36,8 @@ class BatchResult:
     learnt: int = 0
     duplicates: int = 0
     skipped: int = 0
+    held: int = 0  # labelled readings that are not learnt now, because their class is new
+    dropped: DroppedFields = field(default_factory=DroppedFields)  # fields of readings
 
 
 class FeatureCheck:
@@ -102,6 +112,7 @@ class MessageProcessor:
         decoded = self.decoder.decode(messages)
         result.refused += decoded.refused
         result.skipped = decoded.skipped
+        result.dropped = decoded.dropped
         for event in decoded.events:
             if self.feature_check is not None and isinstance(event, Readings):
                 self.feature_check = None if self.feature_check.see(event) else self.feature_check
@@ -134,6 +145,9 @@ class MessageProcessor:
         result.refused += outcome.refused
         result.learnt += outcome.learnt
         result.duplicates += outcome.duplicates
+        result.held += outcome.held
+        if outcome.dropped.counts:
+            result.dropped.update(outcome.dropped)
 
 
 def _failures(event: Event, error: Exception) -> list[Refused]:

@@ -15,9 +15,10 @@ import msgspec
 import streamlvq
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing
-from streamlvq.events import Refused
+from streamlvq.events import DroppedFields, Refused
 from streamlvq.payloads import Encoder, dead_letter
 from streamlvq.payloads.routing import DeviceIdentity, DeviceTopics
+from streamlvq.service.logs import MESSAGE_BURST
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.processor import BatchResult
 from streamlvq.service.session import own_topic
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 MAX_LABEL_WARNINGS = 3  # about labels that belong to no reading; later ones are debug messages
+MAX_NAMED_FIELDS = 100  # in the log, of those left out
 FILE_CHECK_SECONDS = 5.0  # between two checks whether the file was moved away
 MAX_ANNOUNCED_DEVICES = 1000  # so that made-up names cannot fill the broker with retained messages
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
@@ -46,6 +48,8 @@ class Publisher:
         self.discovery = HomeAssistantDiscovery(config)
         self.dead_letters = own_topic(config.status.dead_letters, config)
         self._unmatched_labels = 0
+        self._named_fields: set[str] = set()  # left out and logged
+        self._field_lines = 0
         self._publishes = section.topic is not None
         self._encoder = Encoder(_with_topic(config) if section.file is not None else config)
         self._next_check = 0.0
@@ -80,6 +84,38 @@ class Publisher:
             metrics.duplicates.inc(result.duplicates)
         if result.skipped:
             metrics.skipped.inc(result.skipped)
+        if result.held:
+            metrics.held.inc(result.held)
+        if result.dropped.counts:
+            self._count_dropped(result.dropped)
+
+    def _count_dropped(self, dropped: DroppedFields) -> None:
+        """Count fields that were left out, and name each one once."""
+        for reason, times in dropped.counts.items():
+            self.metrics.dropped_fields.labels(reason).inc(times)
+        room = MAX_NAMED_FIELDS - len(self._named_fields)
+        fresh = [name for name in dropped.examples if name not in self._named_fields][:room]
+        self._named_fields.update(fresh)
+        for on_probation, why in (
+            (False, "are not numbers"),
+            (True, "have come too rarely so far"),
+        ):
+            some = [
+                f"{name} ({value})"
+                for name, (reason, value) in dropped.examples.items()
+                if name in fresh and (reason == "probation") == on_probation
+            ]
+            if some:
+                self._field_lines += 1
+                more = "; further ones are only counted" if len(fresh) == room else ""
+                log.warning(
+                    "left out fields that %s (streamlvq_dropped_fields_total): %s%s",
+                    why,
+                    ", ".join(some),
+                    more,
+                    # Each line has other names: the limit on repeated messages must not hide them.
+                    extra={"alike": ("dropped", self._field_lines // MESSAGE_BURST)},
+                )
 
     def _safely(
         self, what: str, make: Callable[P, Iterable[Outgoing]], *args: P.args, **kwargs: P.kwargs

@@ -44,7 +44,7 @@ BAD = [
     ("broker:\n  password: x", "2: broker.password: unknown key; a password does not belong in the file: use password_env or password_file"),
     ("shard:\n  index: 0\n  count: 2\n  index: 1", "4: shard.index: given twice; the first is in line 2"),
     ("shard: {}\nshard: {}", "2: shard: given twice; the first is in line 1"),
-    ("<<: {a: 1}", "1: <<: unknown key; expected one of broker, readings, labels, model, integrator, rejector, decisions, state, status, health, shard, fleet, logging"),
+    ("<<: {a: 1}", "1: <<: unknown key; expected one of broker, readings, labels, model, admission, integrator, rejector, decisions, state, status, health, shard, fleet, logging"),
     # --- types and ranges ------------------------------------------------------------------------
     ("broker:\n  keepalive_seconds: sixty", "2: broker.keepalive_seconds: expected a whole number from 1 to 65535, got 'sixty'"),
     ("broker:\n  keepalive_seconds: 0", "2: broker.keepalive_seconds: expected a whole number from 1 to 65535, got 0"),
@@ -145,6 +145,7 @@ BAD = [
     ("rejector:\n  threshold: 0.1\n  per_class: yes", "3: rejector.per_class: expected an adaptive threshold, got threshold=0.1; for fixed thresholds per class use a mapping"),
     ("rejector:\n  threshold: {}", "2: rejector.threshold: expected at least one label, got {}"),
     ("model: {type: PairwiseLVQ}\nrejector:\n  target_rate: 0.1", "2: rejector.type: expected a model of streamlvq with prototypes, got PairwiseLVQ, which has no RelSim; use type: probability"),
+    ("admission:\n  after: 0", "2: admission.after: expected a whole number from 1 to 20, got 0"),
     ("integrator:\n  window: 0", "2: integrator.window: expected a whole number from 1 to 100000, got 0"),
     ("decisions:\n  when: rejection", "2: decisions.when: expected a section 'rejector:' too: without one nothing is ever rejected"),
     # --- running ---------------------------------------------------------------------------------

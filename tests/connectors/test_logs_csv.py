@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from streamlvq.config import Fields
 from streamlvq.events import Readings
+from streamlvq.payloads.values import is_missing
 from streamlvq_connectors.csv_log import MAX_BATCH_ROWS, CsvLog, read_records
 from streamlvq_connectors.files import BLOCK_BYTES, LogError
-from streamlvq_connectors.tables import is_missing, to_number, to_numbers
+from streamlvq_connectors.tables import to_number, to_numbers
 from support.log_files import batches, read_rows, rows_of
 
 
@@ -237,6 +238,14 @@ def test_columns_are_told_apart_by_their_first_rows(tmp_path: Path) -> None:
     assert found.features == ("x", "y")
     assert [row.values for row in rows_of(found)] == [(1.0, 2.0), (5.0, None)]
     assert refused == ["line 3: x: expected a number, got 'broken'"]
+
+
+def test_true_is_one_and_false_is_zero(tmp_path: Path) -> None:
+    text = "x,contact,note\n1,true,a\n2,False,b\n3,,true\n4,open,c\n"
+    found, refused = all_of(log_of(tmp_path, text))
+    assert found.features == ("x", "contact")
+    assert [row.values for row in rows_of(found)] == [(1.0, 1.0), (2.0, 0.0), (3.0, None)]
+    assert refused == ["line 5: contact: expected a number, got 'open'"]
 
 
 def test_named_features_come_in_the_order_named(tmp_path: Path) -> None:

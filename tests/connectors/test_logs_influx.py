@@ -129,10 +129,17 @@ def test_features_are_the_numbers_of_the_first_lines(tmp_path: Path) -> None:
     log.open()
     batch = log.read()
     assert batch is not None
-    assert batch.features == ("x", "n")  # type: ignore[union-attr]
+    assert batch.features == ("x", "b", "n")  # type: ignore[union-attr]
     log.close()
     with pytest.raises(LogError, match=r"expected a column 'y', got \['a', 'x', 's', 'b', 'n'\]"):
         log_of(tmp_path, text, Fields(features=["y"])).open()
+
+
+def test_text_that_is_a_number_is_one(tmp_path: Path) -> None:
+    text = 'm x=1,temperature="21.1",mode="hot"\nm x=2,temperature="22",mode="cold"\n'
+    found, refused = read_rows(log_of(tmp_path, text), None)
+    assert refused == []
+    assert [row.values for row in found] == [(1.0, 21.1), (2.0, 22.0)]
 
 
 def test_tags_and_booleans_can_be_features_if_named(tmp_path: Path) -> None:

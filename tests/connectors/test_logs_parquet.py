@@ -36,10 +36,10 @@ def test_numbers_of_any_type(tmp_path: Path, kind: str) -> None:
     assert [row.values for row in found] == [(1.0, 4.0), (2.0, 5.0), (None, 6.0)]
 
 
-def test_booleans_are_features_if_named(tmp_path: Path) -> None:
+def test_booleans_are_features(tmp_path: Path) -> None:
     columns = {"x": [1.5, 2.5], "ok": [True, None]}
     found, _ = read_rows(log_of(tmp_path, columns), None)
-    assert [row.values for row in found] == [(1.5,), (2.5,)]
+    assert [row.values for row in found] == [(1.5, 1.0), (2.5, None)]
     found, _ = read_rows(log_of(tmp_path, columns, Fields(features=["ok", "x"])), None)
     assert [row.values for row in found] == [(1.0, 1.5), (None, 2.5)]
 

@@ -116,11 +116,13 @@ def test_rows_that_make_no_sense_are_refused_one_by_one() -> None:
 def test_only_columns_of_numbers_are_found() -> None:
     table = {
         "text": ["1", "2"], "on": [True, False], "some": [None, 2], "none": [None, None],
+        "words": ["1", "hot"], "gone": ["n/a", ""], "padded": [" 1e3 ", "nan"], "hex": ["0x1", "1"],
         "flags": np.array([True, False]), "small": np.array([1, 2], dtype=np.uint8),
         "objects": np.array([1.5, None], dtype=object), "when": np.array([1, 2], "datetime64[s]"),
     }  # fmt: skip
     found, _ = readings(Fields(), table)
-    assert found.features == ("some", "small", "objects")
+    assert found.features == ("text", "on", "some", "padded", "flags", "small", "objects")
+    assert found.rows[0].tolist()[:2] == [1.0, 1.0]
     named, _ = readings(Fields(features=["on", "flags"]), table)
     assert named.rows.tolist() == [[1.0, 1.0], [0.0, 0.0]]
 
@@ -154,6 +156,7 @@ scalars = st.one_of(
     st.integers(-(2**65), 2**65),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=4),
+    st.text("0123456789.eE+- naif", max_size=5),
     st.sampled_from(["7", "ok", 3.0, 1e61, 2**63, 10**400]),
 )
 usual = st.tuples(

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamlvq.config import Fields
-from streamlvq.events import REFUSAL_REASONS
+from streamlvq.events import DROP_REASONS, REFUSAL_REASONS
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.paths import ABSENT, pick
 from streamlvq.payloads import FieldsError, formats, join_path, parse_path
@@ -118,13 +118,13 @@ def test_json_finds_every_number_that_is_nothing_else() -> None:
     reader = reader_of(label="state", time="at", sequence="n")
     payload = {
         "z": 1, "a": {"c": 2.5, "b": {"d": -1}, "text": "hot"}, "spectrum": [0.5, 0.25], "on": True,
-        "note": "1.5", "gone": None, "state": 3, "at": 12.5, "n": 8, "a.b": 4, "": 5,
+        "note": "1.5", "gone": None, "nan": "NaN", "version": "1.2.3", "state": 3, "at": 12.5, "n": 8, "a.b": 4, "": 5,
     }  # fmt: skip
     reading = read_one(reader, json.dumps(payload).encode())
     assert isinstance(reading, Reading)
     assert dict(zip(reading.features, reading.values, strict=True)) == {
         "z": 1.0, "a.c": 2.5, "a.b.d": -1.0, "spectrum.0": 0.5, "spectrum.1": 0.25, r"a\.b": 4.0,
-        '""': 5.0,
+        '""': 5.0, "on": 1.0, "note": 1.5,
     }  # fmt: skip
     assert reading.features == tuple(sorted(reading.features))
     assert (reading.label, reading.time, reading.sequence) == (3, 12.5, 8)
@@ -156,6 +156,103 @@ def test_null_and_absent_features_are_missing() -> None:
         assert isinstance(reading, Reading)
         assert reading.values[0] == 1.0
         assert all(map(math.isnan, reading.values[1:]))
+
+
+NUMBER_TEXTS = [
+    ("21.1", 21.1), (" 7 ", 7.0), ("-.5", -0.5), ("+2.", 2.0), ("1E-3", 0.001), ("007", 7.0),
+    ("\t1e3\n", 1000.0), ("9" * 40, 1e40), ("nan", math.nan), (" NaN ", math.nan), ("", math.nan),
+    ("n/a", math.nan), ("None", math.nan), ("null", math.nan),
+]  # fmt: skip
+OTHER_TEXTS = [
+    "inf",
+    "-Infinity",
+    "0x10",
+    "1_000",
+    "1,5",
+    "1e",
+    ".",
+    "--1",
+    "-nan",
+    "\u0661",
+    "1 2",
+]
+
+
+@pytest.mark.parametrize(("text", "number"), NUMBER_TEXTS)
+@pytest.mark.parametrize("format", ["json", "msgpack"])
+def test_text_that_is_a_number_is_one(text: str, number: float, format: str) -> None:
+    encode = msgspec.json.encode if format == "json" else msgspec.msgpack.encode
+    payload = encode({"x": text, "y": 1})
+    for features in (["x", "y"], None):
+        reader = reader_of(format=format, features=features)
+        for _ in range(3):  # found out with care, then fast
+            reading = read_one(reader, payload)
+            assert isinstance(reading, Reading)
+            found = dict(zip(reading.features, reading.values, strict=True))
+            assert repr(found.get("x", math.nan)) == repr(number)
+            assert not reader.dropped.counts
+
+
+@pytest.mark.parametrize("text", OTHER_TEXTS)
+def test_other_text_is_refused_where_named_and_else_left_out(text: str) -> None:
+    payload = msgspec.json.encode({"x": text, "y": 1})
+    named = read_one(reader_of(features=["x", "y"]), payload)
+    assert named == ("field", f"x: expected a number, got {text!r}")
+    reader = reader_of()
+    for _ in range(4):
+        read = reader.read([payload] * 3)
+        [table] = read.tables
+        assert table.features == ("y",)
+        assert read.dropped.counts == {"text": 3}
+        assert read.dropped.examples == {"x": ("text", repr(text))}
+
+
+def test_a_number_as_text_is_refused_if_it_is_too_large() -> None:
+    for features in (["x"], None):
+        for text in ("1e61", "-1e999", "9" * 5000):
+            reason, said = read_one(reader_of(features=features), f'{{"x": "{text}"}}'.encode())
+            assert reason == "value"
+            assert str(said).startswith("x: expected a finite number of at most 1e+60, got")
+
+
+def test_everything_that_is_left_out_is_counted() -> None:
+    item = {"x": 1, "raw": b"12", "at": dt.datetime(2024, 5, 1, tzinfo=dt.UTC), 7: 2.0, "s": "hot"}
+    item |= {"deep": {"list": ["a", 2, None, "nan"]}, "label": "ok"}
+    reader = reader_of(format="msgpack", label="label")
+    for _ in range(3):
+        read = reader.read([msgspec.msgpack.encode(item)] * 2)
+        assert read.tables[0].features == ("deep.list.1", "x")
+        assert read.dropped.counts == {"type": 4, "key": 2, "text": 4}
+        assert set(read.dropped.examples) == {"raw", "at", "7", "s", "deep.list.0"}
+        assert set(read.dropped.counts) == set(DROP_REASONS) - {"probation"}
+
+
+def test_nothing_is_left_out_of_a_refused_payload() -> None:
+    read = reader_of(label="c").read([b'{"x": 1, "s": "hot", "c": [1]}', b'{"s": "hot"}'])
+    assert len(read.refused) == 2
+    assert not read.dropped.counts
+
+
+def test_nan_in_json_is_missing() -> None:
+    text = b'{"x": NaN, "y": [1, NaN], "s": "NaN, \\" NaN", "n": 3, "t": NaN}'
+    for features in (["x", "y.0", "y.1"], None):
+        reader = reader_of(features=features, sequence="n", time="t")
+        payloads = [b'{"x": 1, "y": [1, 2], "n": 3}', text] * 10
+        for _ in range(3):
+            read = reader.read(payloads)
+            assert not read.refused
+            for table in read.tables:
+                for k, source in enumerate(table.sources):
+                    reading = reading_at(table, k)
+                    found = dict(zip(reading.features, reading.values, strict=True))
+                    found = {name: value for name, value in found.items() if value == value}
+                    whole = {"x": 1.0, "y.0": 1.0, "y.1": 2.0}
+                    assert found == ({"y.0": 1.0} if source % 2 else whole)
+                    assert (reading.time, reading.sequence) == (None, 3)
+    arrays = reader_of(format="json_array", columns=["x", "y"])
+    reading = read_one(arrays, b"[NaN, 2]")
+    assert isinstance(reading, Reading)
+    assert repr(reading.values) == "(nan, 2.0)"
 
 
 def test_named_features_may_be_true_or_false() -> None:
@@ -286,6 +383,10 @@ def test_labels(raw: str, label: object) -> None:
         ("ns", "1700000000250000000", 1.7e9 + 0.25), ("s", "null", None),
         ("iso", '"2024-05-01T12:00:00Z"', 1714564800.0), ("iso", '"2024-05-01 12:00"', 1714564800.0),
         ("iso", '"2024-05-01T14:00:00.5+02:00"', 1714564800.5), ("iso", '""', None),
+        ("iso", '" 2024-05-01T12:00:00Z "', 1714564800.0), ("iso", '"nan"', None),
+        ("s", '"2024-05-01T12:00:00Z"', 1714564800.0), ("ms", '"2024-05-01 12:00"', 1714564800.0),
+        ("s", '"1700000000.25"', 1.7e9 + 0.25), ("ms", '" 1700000000250"', 1.7e9 + 0.25),
+        ("ns", '"1700000000250000000"', 1.7e9 + 0.25), ("s", '""', None), ("ms", '"n/a"', None),
     ],
 )  # fmt: skip
 def test_times(unit: str, raw: str, seconds: float | None) -> None:
@@ -355,15 +456,19 @@ BAD_JSON = [
     (b"[1, 2]", "payload", "expected a JSON object, got [1, 2]"),
     (b"1.5", "payload", "expected a JSON object, got 1.5"),
     (b"null", "payload", "expected a JSON object, got None"),
-    (b'{"x": NaN}', "payload", "expected a JSON object, got b'{\"x\": NaN}': JSON is malformed: "
-     "invalid character (byte 6)"),
+    (b'{"x": NaN}', "field", "expected at least one feature (x, m.y), got {'x': None}"),
+    (b'{"x": -NaN}', "payload", "expected a JSON object, got b'{\"x\": -NaN}': JSON is malformed: "
+     "invalid character (byte 7)"),
+    (b'{"x": Infinity}', "payload", "expected a JSON object, got b'{\"x\": Infinity}': JSON is "
+     "malformed: invalid character (byte 6)"),
     (b'{"x": 1e999}', "payload", "expected a JSON object, got b'{\"x\": 1e999}': Number out of range"
      " - at `$[...]`"),
     (b"{}", "field", "expected at least one feature (x, m.y), got {}"),
     (b'{"x": null, "m": {}}', "field", "expected at least one feature (x, m.y), got "
      "{'x': None, 'm': {}}"),
     (b'{"x": "hot"}', "field", "x: expected a number, got 'hot'"),
-    (b'{"x": "1.5"}', "field", "x: expected a number, got '1.5'"),
+    (b'{"x": "1,5"}', "field", "x: expected a number, got '1,5'"),
+    (b'{"x": "nan"}', "field", "expected at least one feature (x, m.y), got {'x': 'nan'}"),
     (b'{"x": [1]}', "field", "x: expected a number, got [1]"),
     (b'{"m": {"y": {"z": 1}}}', "field", "m.y: expected a number, got {'z': 1}"),
     (b'{"x": 1e61}', "value", "x: expected a finite number of at most 1e+60, got 1e+61"),
@@ -376,8 +481,11 @@ BAD_JSON = [
      "9223372036854775808"),
     (f'{{"x": 1, "c": "{LONG}"}}'.encode(), "field", "c: expected a label of at most 256 characters"
      ", got 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxx'"),
-    (b'{"x": 1, "t": "noon"}', "field", "t: expected a time in s (a number), got 'noon'"),
-    (b'{"x": 1, "t": true}', "field", "t: expected a time in s (a number), got True"),
+    (b'{"x": 1, "t": "noon"}', "field", "t: expected a time in s (a number) or in ISO 8601, got "
+     "'noon'"),
+    (b'{"x": 1, "t": true}', "field", "t: expected a time in s (a number) or in ISO 8601, got True"),
+    (b'{"x": 1, "t": "1e999"}', "value", "t: expected a time in s within the years 1 to 9999 (is "
+     "`time_unit` right?), got '1e999'"),
     (b'{"x": 1, "t": 1700000000000}', "value", "t: expected a time in s within the years 1 to 9999 "
      "(is `time_unit` right?), got 1700000000000"),
     (b'{"x": 1, "n": 1.5}', "field", "n: expected a whole number, got 1.5"),
@@ -415,8 +523,8 @@ def test_one_bad_payload_does_not_affect_the_others(payload: bytes, reason: str,
 
 
 BAD_OTHERS = [
-    ({}, b'{"s": "hot", "on": true}', "field", "expected at least one feature (any number), got "
-     "{'s': 'hot', 'on': True}"),
+    ({}, b'{"s": "hot", "on": null}', "field", "expected at least one feature (any number), got "
+     "{'s': 'hot', 'on': None}"),
     ({}, b'{"a":' * 40 + b"1" + b"}" * 40, "payload", "expected at most 32 levels of nesting, got "
      "more"),
     ({"format": "json_array", "columns": ["x", "y"]}, b"[1]", "payload", "expected 2 values (x, y), "
@@ -519,6 +627,8 @@ scalars = st.one_of(
     st.sampled_from([10**400, 1e60, 1.0000001e60, 1e308, 3.0, "7", "", "ok", LONG, 2**63, 1.7e12]),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=5),
+    st.text("0123456789.eE+- naif", max_size=5),
+    st.sampled_from(["1.5", " 2 ", "nan", "2024-05-01", "1e61", True]),
 )
 items = st.recursive(
     scalars,
@@ -670,9 +780,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     made: list[tuple[str, ...]] = []
     make = formats.BatchDecoder
 
-    def counting(reader: Any, shape: Any, names: tuple[str, ...]) -> Any:
+    def counting(reader: Any, shape: Any, names: tuple[str, ...], ignored: Any) -> Any:
         made.append(names)
-        return make(reader, shape, names)
+        return make(reader, shape, names, ignored)
 
     monkeypatch.setattr(formats, "BatchDecoder", counting)
     return made
@@ -733,7 +843,7 @@ def test_a_bad_one_among_shapes_that_take_turns_is_alone() -> None:
 
 def test_a_defect_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = reader_of(features=["x"])
-    monkeypatch.setattr(reader, "find_features", lambda value: 1 / 0)
+    monkeypatch.setattr(reader, "find_features", lambda value, dropped: 1 / 0)
     read = reader.read([b'{"x": 1}', b'{"x": "a"}'])
     assert read.refused[0].reason == "failure"
     assert read.refused[0].text == "ZeroDivisionError: 'division by zero'"

@@ -126,7 +126,8 @@ def test_names_that_no_payload_has(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "log.jsonl", rows(20))
     fields = {"label": "Heat", "time": "when", "sequence": "number", "device": "pump"}
     notes = replay(path, config(**fields)).notes
-    assert notes[:3] == [
+    assert notes[:4] == [
+        "left out, because they are not numbers: state",
         "no reading had 'Heat'; did you mean 'heat'?",
         "no reading had 'when': is --time right?",
         "no reading had 'number': is --sequence right?",
@@ -166,7 +167,8 @@ def test_refusals_in_words() -> None:
 
 def test_why_nothing_was_read() -> None:
     assert "--config" in explain_empty({"topic": 3}, ["line 1: expected a topic like a, got b"], [])
-    assert "--time-unit iso" in explain_empty({"field": 3}, ["line 1: t: ..."], [], ["iso_time"])
+    advice = explain_empty({"field": 3}, ["line 1: t: ..."], [], ["numeric_time"])
+    assert "--time-unit s, ms, us or ns" in advice
     assert explain_empty({"row": 3, "topic": 1}, ["line 1: x"], []) == (
         "all 4 were refused; the first: line 1: x"
     )
@@ -174,13 +176,13 @@ def test_why_nothing_was_read() -> None:
     assert "--format" in explain_empty({}, [], [])
 
 
-def test_times_as_text_have_a_hint_though_some_were_read(tmp_path: Path) -> None:
+def test_times_as_numbers_have_a_hint_though_some_were_read(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"x": 1, "t": 5}\n{"x": 1, "t": "2024-05-01T12:00:00Z"}\n')
-    report = replay(path, config(time="t"))
+    report = replay(path, config(time="t", time_unit="iso"))
     assert report.readings == 1
-    assert report.hints == {"iso_time": 1}
-    assert "--time-unit iso" in summary(report)
+    assert report.hints == {"numeric_time": 1}
+    assert "--time-unit s, ms, us or ns" in summary(report)
 
 
 def test_other_texts_as_times_have_no_hint(tmp_path: Path) -> None:

@@ -210,10 +210,10 @@ def test_few_examples_of_what_was_refused() -> None:
 def test_hints_are_counted_beyond_the_examples() -> None:
     statistics = Statistics()
     for k in range(20):
-        hint = "iso_time" if k >= MAX_EXAMPLES else None
+        hint = "numeric_time" if k >= MAX_EXAMPLES else None
         statistics.add_refused([Refused(k, "field", "no time", hint=hint)])
-    assert statistics.hints == {"iso_time": 20 - MAX_EXAMPLES}
-    assert report_of(statistics).hints == {"iso_time": 20 - MAX_EXAMPLES}
+    assert statistics.hints == {"numeric_time": 20 - MAX_EXAMPLES}
+    assert report_of(statistics).hints == {"numeric_time": 20 - MAX_EXAMPLES}
 
 
 def test_nothing_at_all() -> None:

@@ -39,6 +39,7 @@ from streamlvq.config import (
     RejectorSection,
     StateSection,
     StatusSection,
+    loads,
 )
 from streamlvq.connect import Message
 from streamlvq.errors import StreamLVQError
@@ -47,7 +48,7 @@ from streamlvq.monitor import Monitor, Outcome
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus, changed_keys
 from streamlvq.service import logs
-from streamlvq.service.daemon import needs_reconnect, restart_keys, subscriptions
+from streamlvq.service.daemon import junk_warnings, needs_reconnect, restart_keys, subscriptions
 from streamlvq.service.health import HealthServer, PortError
 from streamlvq.service.metrics import OTHER_DEVICES, STEP_SECONDS
 from streamlvq.service.probe import Probe
@@ -55,6 +56,7 @@ from streamlvq.service.processor import BatchResult, MessageProcessor
 from streamlvq.service.publisher import (
     MAX_ANNOUNCED_DEVICES,
     MAX_LABEL_WARNINGS,
+    MAX_NAMED_FIELDS,
     DecisionFile,
     HomeAssistantDiscovery,
     Publisher,
@@ -72,6 +74,12 @@ from support.service_doubles import (
     parse,
     service_metrics,
 )
+
+JUNK_TEXT = """
+readings: {label: state}
+model: {type: GLVQ}
+admission: {commissioning: 20}
+"""
 
 steady = settings(derandomize=True, max_examples=60, deadline=None, database=None)
 
@@ -441,6 +449,81 @@ def test_labels_that_nothing_waits_for_do_not_flood_the_log() -> None:
     logs.set_up(LoggingSection(level="debug"), stream).filters.clear()
     publisher.messages(BatchResult(refused=strangers[:1]), [Message("l/p", b"{}", 1.0)])
     assert said(stream)[-1].startswith("debug   refused a message on l/p (label): no reading 0")
+
+
+def test_fields_that_are_left_out_are_counted_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config, metrics = Config(decisions=DecisionsSection(topic=None)), service_metrics()
+    publisher = Publisher(config, metrics)
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+
+    def send(**fields: Any) -> None:
+        message = Message("sensors/a/readings", msgspec.json.encode({"power": 41} | fields), 1.7e9)
+        publisher.messages(processor.process([message]), [message])
+
+    for _ in range(5):
+        send(contact=True, temperature="21.1", firmware="1.2.3", note="none")
+    assert counted(metrics.registry, "dropped_fields_total", reason="text") == 5
+    assert caplog.text.count("firmware ('1.2.3')") == 1
+    assert "temperature" not in caplog.text
+    for k in range(2 * MAX_NAMED_FIELDS):  # however many names somebody invents
+        send(**{f"f{k}": "x" * 1000})
+    total = counted(metrics.registry, "dropped_fields_total", reason="text")
+    assert total == 5 + 2 * MAX_NAMED_FIELDS
+    assert len(caplog.records) == MAX_NAMED_FIELDS
+    assert caplog.records[-1].getMessage().endswith("; further ones are only counted")
+    assert len(caplog.text) < 300 * MAX_NAMED_FIELDS
+
+
+def test_junk_is_counted() -> None:
+    config, metrics = loads(JUNK_TEXT), service_metrics()
+    publisher = Publisher(config, metrics)
+    processor = MessageProcessor(Decoder(config), Monitor(config))
+
+    def send(**fields: Any) -> None:
+        message = Message("sensors/a/readings", msgspec.json.encode(fields), 1.7e9)
+        publisher.messages(processor.process([message]), [message])
+
+    for k in range(30):
+        send(x=k % 2, y=k % 3, state="ab"[k % 2])
+    assert junk_warnings(*processor.monitor.newcomers()) == []
+    send(x=1, y=1, state="a", **{f"junk{k}": k for k in range(500)})
+    for k in range(30):
+        send(x=1, y=1, state=f"junk{k}")
+    assert counted(metrics.registry, "dropped_fields_total", reason="probation") == 500
+    assert counted(metrics.registry, "held_total") == 30
+    assert counted(metrics.registry, "learnt_total") == 31
+    assert counted(metrics.registry, "refused_total") == 0
+    [warning] = junk_warnings(*processor.monitor.newcomers())
+    assert warning.startswith("probation: 500 features and 30 classes came too rarely to be learnt")
+
+
+def test_warnings_stand_beside_the_reasons_and_may_be_reasons(server: HealthServer) -> None:
+    url = f"http://127.0.0.1:{server.port}/healthz"
+    server.health.warnings = ("probation: junk",)
+    status, _, content = fetch(url)
+    assert status == 200
+    assert json.loads(content) == {"healthy": True, "reasons": [], "warnings": ["probation: junk"]}
+    server.health.limits = HealthSection(silence_seconds=1e6, warnings_fail=True)
+    status, _, content = fetch(url)
+    assert (status, json.loads(content)["reasons"]) == (503, ["probation: junk"])
+
+
+def test_a_number_as_text_is_learnt_like_the_number() -> None:
+    config = Config(readings=ReadingsSection(label="state"), model=ModelSection(type="GLVQ"))
+    made = []
+    for text in (False, True):
+        processor = MessageProcessor(Decoder(config), Monitor(config))
+        items = [{"x": k % 7 + 0.5, "on": k % 2, "state": "ab"[k % 2]} for k in range(50)]
+        if text:
+            items = [item | {"x": str(item["x"]), "on": bool(item["on"])} for item in items]
+        batch = [Message("sensors/a/readings", msgspec.json.encode(item), 1.7e9) for item in items]
+        processor.process(batch)
+        model = processor.monitor.local("")
+        assert model.features == ("on", "x")
+        made.append(model.prototypes())
+    assert made[0] == made[1]
 
 
 def test_the_size_of_what_was_cut_is_not_made_up() -> None:
