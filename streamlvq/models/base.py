@@ -30,9 +30,8 @@ from streamlvq.estimator import (
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
-from streamlvq.models.engine import Engine, ModelSpec
+from streamlvq.models.engine import Engine, ModelSpec, train
 from streamlvq.models.parameters import check_range
-from streamlvq.models.training import train
 from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
 from streamlvq.models.vectorizer import (
     EXPECTED_NUMBER,
