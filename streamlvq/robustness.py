@@ -170,12 +170,16 @@ def prototype_distance(
     z = (w[runner_up] - w[winner]) * engine.state["inverse"]
     if x is not None:
         z[np.isnan(model.vector(x))] = np.nan
-    return math.sqrt(_squared_length(insight.metric_of(engine, winner), z))
+    metric = insight.metric_of(engine, winner)
+    return math.sqrt(_squared_length(metric, np.diag(metric) * insight.varying(engine), z))
 
 
-def _squared_length(metric: Floats, z: Floats) -> float:
-    """Return the squared length of a difference in feature scales, computed as in the kernels."""
-    known, weight = ~np.isnan(z), np.diag(metric)
+def _squared_length(metric: Floats, weight: Floats, z: Floats) -> float:
+    """Return the squared length of a difference in feature scales, computed as in the kernels.
+
+    `weight` is the share of each feature, with which missing ones are made up for.
+    """
+    known = ~np.isnan(z)
     present_weight = float(weight[known].sum())
     if present_weight <= 0.0:
         return 1.0  # no feature in common
@@ -303,7 +307,7 @@ def _view_of(engine: Engine, x: Floats, chosen: slice) -> _MetricView:
     if not engine.spec.local and (known == known[0]).all():
         known = known[:1]
     omega = _omega(engine, chosen)
-    weight = (omega**2).sum(axis=1)
+    weight = (omega**2).sum(axis=1) * insight.varying(engine)
     present_weight = (weight * known).sum(axis=1)
     factor = np.divide(
         weight.sum(axis=1),
@@ -331,8 +335,8 @@ def _rounding_errors(roots: Floats, offset: Floats, distances: Floats, diagonal:
 def _omega(engine: Engine, chosen: slice) -> Floats:
     """Return the metric roots of these prototypes, or their shared one, in feature scales."""
     if engine.spec.kind == at.EUCLIDEAN:
-        d = engine.state.size(at.N_FEATURES)
-        return np.full((1, 1, d), max(d, 1) ** -0.5)
+        d, varying = engine.state.size(at.N_FEATURES), engine.state.size(at.N_VARYING)
+        return np.full((1, 1, d), max(varying, 1) ** -0.5)
     omega: Floats = engine.state["omega"][chosen if engine.spec.local else slice(1)]
     return omega
 

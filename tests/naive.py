@@ -41,10 +41,17 @@ MODELS = {
 # --- statistics ----------------------------------------------------------------------------------
 
 
-def weighted_moments(values: list[float], forget: float) -> tuple[float, float]:
-    """Mean and variance of a history in which a sample of age k counts forget**k."""
+STILL_WEIGHT = 10.0  # what all readings without spread count once a feature moves
+
+
+def weighted_moments(values: list[float], forget: float, first: float = 1.0) -> tuple[float, float]:
+    """Mean and variance of a history in which a sample of age k counts forget**k.
+
+    The first one counts `first` times as much.
+    """
     history = np.array(values)
     weights = forget ** np.arange(len(history) - 1, -1, -1.0)
+    weights[0] *= first
     mean = float((weights * history).sum() / weights.sum())
     return mean, float((weights * (history - mean) ** 2).sum() / weights.sum())
 
@@ -56,61 +63,102 @@ class Scale:
     forget: float
     floor: float
     values: list[float] = field(default_factory=list)
+    first: float = 1.0  # readings that the first value stands for
     mean: float = 0.0
     variance: float = 0.0
     peak: float = 0.0
+    varies: bool = False
+    still: float = 0.0  # readings without spread before it moved
+
+    @property
+    def weight(self) -> float:
+        n = len(self.values)
+        return sum(self.forget**k for k in range(n)) + (self.first - 1) * self.forget ** (n - 1)
+
+    @property
+    def deviation(self) -> float:
+        return max(math.sqrt(self.variance), self.floor * self.peak)
+
+    def has_spread(self) -> bool:
+        return bool(self.values) and self.deviation > 1e-10 * abs(self.mean)
+
+    def late_root(self, weight: float) -> float:
+        """Root of the part of a fair share that a feature gets that moves late."""
+        return math.sqrt(max(0.05, weight / self.still))
+
+    def late(self) -> bool:
+        """Moves after it was still for long."""
+        return self.still > STILL_WEIGHT
 
     def observe(self, value: float) -> None:
+        moved = abs(value - self.mean) > 1e-10 * abs(self.mean)
+        if self.values and not self.varies and self.weight > STILL_WEIGHT and moved:
+            self.still = max(self.still, self.weight)
+            self.values, self.first = [self.mean], STILL_WEIGHT
         self.values.append(value)
-        self.mean, self.variance = weighted_moments(self.values, self.forget)
+        self.mean, self.variance = weighted_moments(self.values, self.forget, self.first)
         self.peak = max(self.forget * self.peak, abs(value - self.mean))
 
-    def inverse(self, standardize: bool) -> float:
-        """One over the unit in which this feature is measured; 0 while it says nothing."""
-        if not standardize:
-            return 1.0
-        if not self.values:
-            return 0.0
-        deviation = max(math.sqrt(self.variance), self.floor * self.peak)
-        return 1.0 / deviation if deviation > 1e-10 * abs(self.mean) else 0.0
+    def inverse(self, standardize: bool, learns: bool) -> float:
+        """One over the unit in which this feature is measured; 0 while it says nothing.
+
+        A metric that does not learn gives a feature that moves late its full weight only later.
+        """
+        inverse = 1.0
+        if standardize:
+            inverse = 1.0 / self.deviation if self.has_spread() else 0.0
+        if self.has_spread() and not learns and self.weight < self.still:
+            inverse *= self.late_root(self.weight)
+        return inverse
 
 
 # --- distances -----------------------------------------------------------------------------------
 
 
-def quadratic_form(kind: str, omega: Array | None, d: int) -> Array:
-    """Lambda, with trace one."""
+def quadratic_form(kind: str, omega: Array | None, d: int, varying: int | None = None) -> Array:
+    """Lambda, with trace one over the features that vary."""
     if kind == EUCLIDEAN:
-        return np.eye(d) / d
+        return np.eye(d) / (varying or d)
     assert omega is not None
     return np.diag(omega[0] ** 2) if kind == DIAGONAL else omega.T @ omega
 
 
-def make_up(lam: Array, known: npt.NDArray[np.bool_]) -> float | None:
-    """What a distance over the known features is multiplied by; None if they carry no weight."""
-    weight = np.diag(lam)
+def make_up(
+    lam: Array, known: npt.NDArray[np.bool_], counts: npt.NDArray[np.bool_] | None = None
+) -> float | None:
+    """What a distance over the known features is multiplied by; None if they carry no weight.
+
+    Only the weight of features that `counts` matters; None: of all.
+    """
+    weight = np.diag(lam) if counts is None else np.diag(lam) * counts
     there = weight[known].sum()
     return float(weight.sum() / there) if there > 0 else None
 
 
-def distance(lam: Array, z: Array) -> float:
+def distance(lam: Array, z: Array, counts: npt.NDArray[np.bool_] | None = None) -> float:
     """Squared length of the difference z (in feature scales); NaN where a feature is missing."""
     known = ~np.isnan(z)
-    factor = make_up(lam, known)
+    factor = make_up(lam, known, counts)
     if factor is None:
         return 1.0
     part = z[known]
     return factor * float(part @ lam[np.ix_(known, known)] @ part)
 
 
-def distance_gradients(kind: str, omega: Array | None, z: Array) -> tuple[Array, Array | None]:
+def distance_gradients(
+    kind: str,
+    omega: Array | None,
+    z: Array,
+    counts: npt.NDArray[np.bool_] | None = None,
+) -> tuple[Array, Array | None]:
     """d(distance)/dv of the prototype v in feature scales and d(distance)/dOmega.
 
     The factor that makes up for missing features counts as a constant.
     """
-    lam = quadratic_form(kind, omega, len(z))
+    varying = None if counts is None else int(counts.sum())
+    lam = quadratic_form(kind, omega, len(z), varying)
     known = ~np.isnan(z)
-    factor = make_up(lam, known) or 0.0
+    factor = make_up(lam, known, counts) or 0.0
     filled = np.where(known, z, 0.0)
     by_prototype = np.where(known, -2.0 * factor * (lam @ filled), 0.0)
     if kind == EUCLIDEAN:
@@ -230,18 +278,43 @@ class Metric:
     def new(cls, omega: Array) -> Metric:
         return cls(omega.copy(), np.zeros(omega.shape[0]), np.zeros(omega.shape[1]))
 
-    def adagrad(self, gradient: Array, rate: float, decay: float) -> None:
+    def adagrad(self, gradient: Array, rate: float, decay: float, varying: int) -> None:
         """v_ri = (sum of row r) * (sum of column i) / total, as Adafactor keeps them."""
         squares = gradient**2
         self.rows = decay * self.rows + squares.sum(axis=1)
         self.columns = decay * self.columns + squares.sum(axis=0)
         self.total = decay * self.total + squares.sum()
         root = np.outer(np.sqrt(self.rows) + TINY, np.sqrt(self.columns) + TINY)
-        step = rate / math.sqrt(gradient.shape[1]) * gradient * math.sqrt(self.total) / root
+        step = rate / math.sqrt(varying) * gradient * math.sqrt(self.total) / root
         self.omega = unit(self.omega - step)
 
     def constant(self, gradient: Array, rate: float) -> None:
         self.omega = unit(self.omega + constant_metric_step(gradient, rate))
+
+    def restrict(self, start: Array, scales: list[Scale], standardize: bool) -> None:
+        """Norm one over the features that vary.
+
+        The others have no share; without standardisation they keep their first weight outside.
+        """
+        varies = np.array([s.varies for s in scales], bool)
+        if not varies.any():
+            self.omega = start.copy()
+            return
+        rest = np.zeros_like(start) if standardize else start
+        self.omega = np.where(varies, unit(np.where(varies, self.omega, 0.0)), rest)
+
+    def admit(self, start: Array, scales: list[Scale]) -> None:
+        """Columns for features that start to vary: a fair share, or much less if late."""
+        before = np.array([s.varies for s in scales], bool)
+        size = float(np.linalg.norm(start[:, before])) or 1.0
+        usual = self.total / max(1, int(before.sum()))
+        for i, scale in enumerate(scales):
+            if scale.has_spread() and not scale.varies:
+                share = scale.late_root(STILL_WEIGHT) if scale.late() else 1.0
+                self.omega[:, i] = share * start[:, i] / size
+                self.columns[i] = usual if scale.late() else 0.0
+                if scale.late():
+                    self.rows = np.where(self.rows > 0, self.rows, usual)
 
 
 def start_metric(kind: str, rank: int | None, d: int, seed: int) -> Array:
@@ -551,13 +624,22 @@ class NaiveLVQ:
     def difference(self, x: Array, unit: Unit) -> Array:
         return np.asarray((x - unit.w) * self.inverse)
 
+    @property
+    def counts(self) -> npt.NDArray[np.bool_]:
+        """Features with a share in metrics: those that vary, all before any does."""
+        varies = np.array([s.varies for s in self.scales], bool)
+        return varies if varies.any() else ~varies
+
+    @property
+    def varying(self) -> int:
+        return max(1, sum(s.varies for s in self.scales))
+
+    def distance_to(self, x: Array, u: Unit) -> float:
+        lam = quadratic_form(self.kind, self.omega_of(u), self.d, self.varying)
+        return distance(lam, self.difference(x, u), self.counts)
+
     def distances(self, x: Array) -> Array:
-        return np.array(
-            [
-                distance(quadratic_form(self.kind, self.omega_of(u), self.d), self.difference(x, u))
-                for u in self.units
-            ]
-        )
+        return np.array([self.distance_to(x, u) for u in self.units])
 
     def scores(self, distances: Array) -> Array:
         sigma = getattr(self.p, "sigma", 1.0)
@@ -612,11 +694,17 @@ class NaiveLVQ:
         winner.usefulness += 1.0 if correct else -1.0
         winner.wins += int(correct)
 
+    def new_metric(self) -> Metric:
+        """The metric of a new class."""
+        metric = Metric.new(self.start)
+        metric.restrict(self.start, self.scales, self.p.standardize)
+        return metric
+
     def bear(self, x: Array, c: int, parent: Unit | None, place: int | None = None) -> None:
         place = len(self.units) if place is None else place
         metric = None
         if self.local:
-            metric = Metric.new(self.start)
+            metric = self.new_metric()
             if parent is not None and parent.metric is not None:
                 replaced = place < len(self.units) and self.units[place] is parent
                 metric = parent.metric if replaced else Metric.new(parent.metric.omega)
@@ -647,13 +735,12 @@ class NaiveLVQ:
         else:
             self.kohonen_second(x, c, distances)
 
+    def gradients(self, x: Array, u: Unit) -> tuple[Array, Array | None]:
+        return distance_gradients(self.kind, self.omega_of(u), self.difference(x, u), self.counts)
+
     def descend(self, x: Array, slopes: Array, taught: list[int]) -> None:
         """All gradients are taken first, then everything moves."""
-        gradients = {
-            j: distance_gradients(self.kind, self.omega_of(u), self.difference(x, u))
-            for j, u in enumerate(self.units)
-            if j in taught
-        }
+        gradients = {j: self.gradients(x, u) for j, u in enumerate(self.units) if j in taught}
         collected: dict[int, tuple[Metric, Array]] = {}
         if self.shared is not None and (taught or self.rule == "rslvq"):
             collected[id(self.shared)] = (self.shared, np.zeros_like(self.shared.omega))
@@ -669,15 +756,17 @@ class NaiveLVQ:
                 metric.constant(gradient, self.p.metric_learning_rate)
             else:
                 decay = self.p.step_decay * self.forget
-                metric.adagrad(gradient, self.p.metric_learning_rate, decay)
+                metric.adagrad(gradient, self.p.metric_learning_rate, decay, self.varying)
+            if not self.p.standardize:
+                metric.restrict(self.start, self.scales, standardize=False)
 
     def move_prototype(self, x: Array, u: Unit, slope: float, by_prototype: Array) -> None:
         inverse = self.inverse
         moves = (inverse > 0) & ~np.isnan(x - u.w)
         if self.p.step == "constant":
-            rows = self.start.shape[0] if self.kind == MATRIX else self.d
-            omega = self.omega_of(u)
-            factor = make_up(quadratic_form(self.kind, omega, self.d), ~np.isnan(x - u.w)) or 0.0
+            rows = min(self.start.shape[0], self.varying) if self.kind == MATRIX else self.varying
+            lam = quadratic_form(self.kind, self.omega_of(u), self.d, self.varying)
+            factor = make_up(lam, ~np.isnan(x - u.w), self.counts) or 0.0
             # The clip counts the factor for missing features as part of the slope.
             plain = by_prototype / factor if factor > 0 else by_prototype
             step = constant_prototype_step(plain, slope * factor, self.p.learning_rate, rows)
@@ -719,7 +808,27 @@ class NaiveLVQ:
         for scale, value in zip(self.scales, x, strict=True):
             if not np.isnan(value):
                 scale.observe(float(value))
-        self.inverse = np.array([s.inverse(self.p.standardize) for s in self.scales])
+        self.update_varying()
+        learns = self.kind != EUCLIDEAN
+        self.inverse = np.array([s.inverse(self.p.standardize, learns) for s in self.scales])
+
+    def update_varying(self) -> None:
+        """Features that start to vary get their share in all metrics, others lose it."""
+        if all(s.has_spread() == s.varies for s in self.scales):
+            return
+        for metric in self.metrics():
+            metric.admit(self.start, self.scales)
+        before = np.array([s.varies for s in self.scales], bool)
+        for u in self.units:
+            usual = u.squares[before].sum() / max(1, int(before.sum()))
+            for i, s in enumerate(self.scales):
+                if s.has_spread() and not s.varies and s.late():
+                    part = 1.0 if self.kind == EUCLIDEAN else s.late_root(STILL_WEIGHT) ** 4
+                    u.squares[i] = max(u.squares[i], part * usual)
+        for s in self.scales:
+            s.varies = s.has_spread()
+        for metric in self.metrics():
+            metric.restrict(self.start, self.scales, self.p.standardize)
 
     def count(self, x: Array, c: int) -> None:
         self.class_count[c] += 1
@@ -778,9 +887,10 @@ class NaiveLVQ:
 
     def widen_metric(self, metric: Metric, old_rows: int, old_d: int) -> None:
         block = (slice(old_rows), slice(old_d))
-        omega = self.start.copy()
-        omega[block] = unit(metric.omega) * np.linalg.norm(self.start[block])
-        metric.omega = unit(omega)
+        omega = np.zeros_like(self.start)
+        omega[block] = metric.omega
+        metric.omega = omega
+        metric.restrict(self.start, self.scales, self.p.standardize)
         metric.rows = np.append(metric.rows, np.zeros(omega.shape[0] - old_rows))
         metric.columns = np.append(metric.columns, np.zeros(omega.shape[1] - old_d))
 
@@ -813,11 +923,7 @@ class NaivePairs(NaiveLVQ):
     # --- what is derived ---
 
     def pair_distances(self, x: Array, low: int, high: int) -> Array:
-        units = [self.units[k] for k in self.places(low, high)]
-        lams = [quadratic_form(self.kind, self.omega_of(u), self.d) for u in units]
-        return np.array(
-            [distance(lam, self.difference(x, u)) for lam, u in zip(lams, units, strict=True)]
-        )
+        return np.array([self.distance_to(x, self.units[k]) for k in self.places(low, high)])
 
     def pair_score(self, x: Array, low: int, high: int) -> float:
         """Signed relative similarity: 1 on the prototype of `low`, -1 on that of `high`."""
@@ -872,7 +978,7 @@ class NaivePairs(NaiveLVQ):
         for other in range(c):
             unseen = [not history for history in self.class_history[other]]
             mean = np.where(unseen, np.nan, self.class_moments(other)[0])
-            metric = Metric.new(self.start)
+            metric = self.new_metric()
             for w, label in ((mean, other), (x.copy(), c)):
                 self.units.append(Unit(w, label, np.zeros(self.d), 0.0, metric))
             self.sigmoids[other, c] = Platt()

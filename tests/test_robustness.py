@@ -270,11 +270,11 @@ def two_classes(**params: Any) -> Any:
 
 
 def test_certificate_of_two_prototypes() -> None:
-    """The border is at a = 4; a metric of trace one halves squared lengths in two dimensions."""
+    """The border is at a = 4; b has no spread, so that the metric of trace one is that of a."""
     found = certificate(two_classes(), {"a": 1.0, "b": 5.0})
     assert (found.label, found.exact) == ("left", True)
     assert found.raw == pytest.approx(3.0)
-    assert found.metric == pytest.approx(3.0 / math.sqrt(2))
+    assert found.metric == pytest.approx(3.0)
 
 
 def test_certificate_on_the_border_is_zero() -> None:

@@ -202,7 +202,9 @@ class _Part:
         """Return the content of an array, without room to grow."""
         gain, shift = self.coordinates.gain, self.coordinates.shift
         combined, stats = self.combined, self.statistics
-        if name in ("variance", "mean", "peak", "weight", "inverse"):
+        if name == "still":
+            return np.zeros(self.width)
+        if name in ("variance", "mean", "peak", "weight", "inverse", "varies"):
             value = combined.scales[name]
             known = combined.scales["weight"] > 0
             moved = {
@@ -211,6 +213,7 @@ class _Part:
                 "peak": gain * value,
                 "weight": value,
                 "inverse": value / gain,
+                "varies": value,
             }
             return moved[name]
         if name == "w":

@@ -24,7 +24,7 @@ RELIABLE_COUNT = 100.0  # readings of a class after which more make its mean har
 CHECKABLE_NODES = 3  # that have a class: of one that fewer have, nobody knows whether it is true
 MAX_SWAY = 0.4  # of what is known of a class: more, and byzantine nodes could be the majority
 THIN_SPREAD = 0.1  # of the variance that a feature usually has: less is too little to rely on
-FEATURE_ARRAYS = ("mean", "variance", "peak", "weight", "inverse")
+FEATURE_ARRAYS = ("mean", "variance", "peak", "weight", "inverse", "varies")
 PROTOTYPE_ARRAYS = ("usefulness", "wins", "rate")
 # Of anything that a node claims: sums and products of it must stay finite.
 MAX_CLAIMED_VALUE = 1e120

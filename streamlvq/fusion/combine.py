@@ -369,8 +369,17 @@ def combined_scales(
         "peak": np.nan_to_num(peaks).max(axis=0, initial=0.0),
         "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
     }
+    # Constant in every node, it has no share in any of their metrics.
+    moving = np.where(known, pool.scales["varies"], 0.0).max(axis=0, initial=0.0) > 0
+    varies = moving & (_squared_scale(scales, layout) > RELATIVE_ROUNDING * scales["mean"] ** 2)
+    scales["varies"] = varies.astype(float)
     scales["inverse"] = _inverse(scales, layout)
     return scales
+
+
+def _squared_scale(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
+    squared: Floats = np.maximum(scales["variance"], (layout.floor * scales["peak"]) ** 2)
+    return squared
 
 
 def _limited(
@@ -413,6 +422,6 @@ def _inverse(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
     """Return inverse scales as in `kernels.statistics`: nothing jumps when the model learns."""
     if not layout.standardize:
         return np.where(scales["weight"] > 0, 1.0, 0.0)
-    squared = np.maximum(scales["variance"], (layout.floor * scales["peak"]) ** 2)
-    usable = squared > RELATIVE_ROUNDING * scales["mean"] ** 2
-    return np.where(usable, 1.0 / np.sqrt(np.where(usable, squared, 1.0)), 0.0)
+    varies = scales["varies"] > 0
+    squared = np.where(varies, _squared_scale(scales, layout), 1.0)
+    return np.where(varies, 1.0 / np.sqrt(squared), 0.0)

@@ -2,6 +2,7 @@
 
 All kinds of metric have trace one, so a distance is a mean over the features in units of their
 scales: 1 means one deviation per feature. The Euclidean distance is the metric I / features.
+Features without spread have no share in a metric, see `features`.
 """
 
 from __future__ import annotations
@@ -44,21 +45,22 @@ def subtract(x, w, inverse, z):
 
 
 @helper
-def blank_gaps(kind, omega, z):
+def blank_gaps(kind, omega, varies, varying, z):
     """Set missing differences to zero; return the factor that compensates for them.
 
     The factor is the metric's total weight over the weight of the present features, or -1 if these
-    have no weight.
+    have no weight. Before any feature varies all of them count.
     """
     d = z.shape[0]
     total = 0.0
     known = 0.0
     for i in range(d):
-        share = 1.0
+        counts = varies[i] if varying > 0 else 1.0
+        share = counts
         if kind != at.EUCLIDEAN:
             share = 0.0
             for k in range(i, omega.shape[0], d):
-                share += omega[k] * omega[k]
+                share += counts * omega[k] * omega[k]
         total += share
         if z[i] == z[i]:
             known += share
@@ -70,14 +72,14 @@ def blank_gaps(kind, omega, z):
 
 
 @helper
-def quadratic(kind, omega, z):
-    """Return the squared length of z in the metric."""
+def quadratic(kind, omega, varying, z):
+    """Return the squared length of z in the metric; `varying` is the number of its features."""
     d = z.shape[0]
     total = 0.0
     if kind == at.EUCLIDEAN:
         for i in range(d):
             total += z[i] * z[i]
-        return total / d
+        return total / varying
     if kind == at.DIAGONAL:
         for i in range(d):
             total += omega[i] * omega[i] * z[i] * z[i]
@@ -99,14 +101,14 @@ def distance_with_gaps(floats, ints, work, x, p):
     w = row(floats, ints, at.W, p, d)
     z = views.difference(work, ints)
     subtract(x, w, vector(floats, ints, at.INVERSE, d), z)
-    factor = blank_gaps(kind, omega, z)
+    factor = blank_gaps(kind, omega, vector(floats, ints, at.VARIES, d), ints[at.N_VARYING], z)
     if factor < 0.0:
         return 1.0  # no feature in common: the distance of an average reading
-    return factor * quadratic(kind, omega, z)
+    return factor * quadratic(kind, omega, max(ints[at.N_VARYING], 1), z)
 
 
 @inner
-def euclidean(x, w, p, inverse, bound):
+def euclidean(x, w, p, inverse, varying, bound):
     """Return the squared distance, or any value above `bound` once it is exceeded."""
     d = x.shape[0]
     total = 0.0
@@ -114,9 +116,9 @@ def euclidean(x, w, p, inverse, bound):
         for i in range(start, min(start + BLOCK_FEATURES, d)):
             z = (x[i] - w[p, i]) * inverse[i]
             total += z * z
-        if total > bound * d:
+        if total > bound * varying:
             break
-    return total / d
+    return total / varying
 
 
 @inner
@@ -155,7 +157,7 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
     that need every distance pass c == -2 and find them in `slot_distance`.
     """
     d, slots, rank = ints[at.N_FEATURES], ints[at.PROTOTYPE_CAPACITY], ints[at.METRIC_RANK]
-    kind = ints[at.METRIC_KIND]
+    kind, varying = ints[at.METRIC_KIND], max(ints[at.N_VARYING], 1)
     local = 1 if ints[at.METRICS] > 1 else 0
     labels = vector(ints, ints, at.LABEL, slots)
     inverse = vector(floats, ints, at.INVERSE, d)
@@ -187,7 +189,7 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
         if gaps == 1:
             value = distance_with_gaps(floats, ints, work, x, p)
         elif kind == at.EUCLIDEAN:
-            value = euclidean(x, w, p, inverse, bound)
+            value = euclidean(x, w, p, inverse, varying, bound)
         elif kind == at.DIAGONAL:
             value = diagonal(x, w, p, inverse, omega, p * local)
         else:
@@ -280,8 +282,9 @@ def separation(floats, ints, work, winner, runner_up):
         if x[i] != x[i]:
             z[i] = x[i]
     omega = metric_of(floats, ints, first)
-    factor = blank_gaps(ints[at.METRIC_KIND], omega, z)
-    return sqrt(factor * quadratic(ints[at.METRIC_KIND], omega, z)) if factor > 0.0 else 0.0
+    kind, varying = ints[at.METRIC_KIND], max(ints[at.N_VARYING], 1)
+    factor = blank_gaps(kind, omega, vector(floats, ints, at.VARIES, d), ints[at.N_VARYING], z)
+    return sqrt(factor * quadratic(kind, omega, varying, z)) if factor > 0.0 else 0.0
 
 
 # --- cached prediction ---------------------------------------------------------------------------

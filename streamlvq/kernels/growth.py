@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels.compile import helper
+from streamlvq.kernels.features import restrict_metric
 from streamlvq.kernels.learning import clear
 from streamlvq.kernels.statistics import observe, observe_class
 from streamlvq.kernels.views import metric_number, metric_of, row, vector
@@ -41,6 +42,8 @@ def inherit_metric(floats, ints, p, parent):
     clear(row(floats, ints, at.ROW_MOMENT, number, m))
     clear(row(floats, ints, at.COLUMN_MOMENT, number, d))
     vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])[number] = 0.0
+    if parent < 0:
+        restrict_metric(floats, ints, number)
 
 
 @helper

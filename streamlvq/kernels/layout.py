@@ -33,7 +33,9 @@ PASSIVE = 20  # epochs of `train`: SCORED or SILENT
 REACH = 21  # samples that rehearsal looks back
 PAIRS = 22  # capacity for pairs of classes; 0 unless the model is pairwise
 COUPLING = 23  # method, see COUPLINGS
-SECTION_STARTS = 24  # first of the section starts
+N_VARYING = 24  # features with spread
+ALL_SETTLED = 25  # 1: all features have spread and their full weight
+SECTION_STARTS = 26  # first of the section starts
 
 # --- sections of `floats` ------------------------------------------------------------------------
 PARAMETERS = 0
@@ -46,11 +48,13 @@ START = 17  # initial metric
 CLASS_COUNT, CLASS_WEIGHT, CLASS_MEAN, CLASS_VARIANCE = 18, 19, 20, 21
 BUFFER_X, BUFFER_MARGIN = 22, 23
 PLATT = 24  # per pair of classes, see below
-FLOAT_SECTIONS = 25
+VARIES = 25  # per feature: 1 if it has spread, else 0
+STILL = 26  # per feature: readings without spread before it moved
+FLOAT_SECTIONS = 27
 # --- sections of `ints` --------------------------------------------------------------------------
-LABEL, CLASS_SIZE, BUFFER_Y = 25, 26, 27
-BUFFER_RIGHT, BUFFER_WRONG = 28, 29  # last known closest prototypes of a stored sample
-ALL_SECTIONS = 30
+LABEL, CLASS_SIZE, BUFFER_Y = 27, 28, 29
+BUFFER_RIGHT, BUFFER_WRONG = 30, 31  # last known closest prototypes of a stored sample
+ALL_SECTIONS = 32
 HEADER_SIZE = SECTION_STARTS + ALL_SECTIONS
 
 # --- parameters ----------------------------------------------------------------------------------

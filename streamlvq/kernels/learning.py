@@ -14,6 +14,7 @@ from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
 from streamlvq.kernels.distance import START_DISTANCE, blank_gaps, subtract
+from streamlvq.kernels.features import restrict_metric
 from streamlvq.kernels.views import metric_number, metric_of, row, table, vector
 
 # --- update steps --------------------------------------------------------------------------------
@@ -30,12 +31,12 @@ def clear(values):
 
 
 @helper
-def apply_metric(kind, omega, z, projection, pull):
-    """Compute the projection Omega z and the pull Lambda z."""
+def apply_metric(kind, omega, varying, z, projection, pull):
+    """Compute the projection Omega z and the pull Lambda z; `varying` features have a share."""
     d = z.shape[0]
     if kind == at.EUCLIDEAN:
         for i in range(d):
-            pull[i] = z[i] / d
+            pull[i] = z[i] / varying
         return
     if kind == at.DIAGONAL:
         for i in range(d):
@@ -79,7 +80,9 @@ def step_prototype(floats, ints, x, p, slope, pull):
     inverse = vector(floats, ints, at.INVERSE, d)
     rate = floats[at.LEARNING_RATE]
     if ints[at.ADAPTIVE] == 0:
-        rows = d if ints[at.METRIC_KIND] != at.MATRIX else ints[at.METRIC_RANK]
+        rows = max(ints[at.N_VARYING], 1)
+        if ints[at.METRIC_KIND] == at.MATRIX:
+            rows = min(rows, ints[at.METRIC_RANK])
         share = min(MAX_CONSTANT_STEP, max(-MAX_CONSTANT_STEP, 2.0 * rate * slope)) * rows
         for i in range(d):
             usable = inverse[i] > 0.0 and x[i] == x[i] and w[i] == w[i]
@@ -298,6 +301,13 @@ def step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, col
 
 
 @helper
+def keep_constant(floats, ints, m):
+    """Restore the weights of features without spread, which only unscaled features have."""
+    if ints[at.STANDARDIZE] == 0 and ints[at.N_VARYING] < ints[at.N_FEATURES]:
+        restrict_metric(floats, ints, m)
+
+
+@helper
 def step_collected(floats, ints, work, m):
     """Move metric m by the gradient accumulated in `work` and keep its norm."""
     d = ints[at.N_FEATURES]
@@ -311,11 +321,12 @@ def step_collected(floats, ints, work, m):
         columns = row(floats, ints, at.COLUMN_MOMENT, m, d)
         total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
         factor = views.column_factor(work, ints)
-        decay = floats[at.STEP_DECAY]
+        decay, features = floats[at.STEP_DECAY], sqrt(max(ints[at.N_VARYING], 1))
         step_metric_adaptive(
-            omega, gradient, rate / sqrt(d), decay, rows, columns, total, m, factor
+            omega, gradient, rate / features, decay, rows, columns, total, m, factor
         )
     normalise(omega)
+    keep_constant(floats, ints, m)
 
 
 @helper
@@ -328,9 +339,11 @@ def step_own_metric(floats, ints, work, p, slope):
         rows = row(floats, ints, at.ROW_MOMENT, p, ints[at.METRIC_RANK])
         columns = row(floats, ints, at.COLUMN_MOMENT, p, d)
         total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
-        rate, decay = floats[at.METRIC_RATE] / sqrt(d), floats[at.STEP_DECAY]
+        rate = floats[at.METRIC_RATE] / sqrt(max(ints[at.N_VARYING], 1))
+        decay = floats[at.STEP_DECAY]
         factor = views.column_factor(work, ints)
         step_metric_outer(omega, projection, z, slope, rate, decay, rows, columns, total, p, factor)
+        keep_constant(floats, ints, p)
         return
     gradient = views.metric_gradient(work, ints)
     clear(gradient)
@@ -369,7 +382,7 @@ def move(floats, ints, work, x, p, slope, gaps):
         slope *= make_up(floats, ints, x, p, z)
     projection = views.projection(work, ints)
     pull = views.pull(work, ints)
-    apply_metric(kind, omega, z, projection, pull)
+    apply_metric(kind, omega, max(ints[at.N_VARYING], 1), z, projection, pull)
     if shares_metric(ints):
         gradient = views.metric_gradient(work, ints)
         add_metric_gradient(kind, omega, z, projection, slope, gradient)
@@ -408,8 +421,9 @@ def move_both(floats, ints, work, x, right, wrong, pull_slope, push_slope, gaps)
     for r in range(rank):
         first[r] *= 2.0 * pull_slope
         second[r] *= 2.0 * push_slope
-    rate = floats[at.METRIC_RATE] / sqrt(d)
+    rate = floats[at.METRIC_RATE] / sqrt(max(ints[at.N_VARYING], 1))
     step_metric_both(omega, m, rank, first, second, z, y, rate, decay, rows, columns, total)
+    keep_constant(floats, ints, m)
 
 
 @helper
@@ -417,7 +431,9 @@ def make_up(floats, ints, x, p, z):
     """Compute the difference z, 0 where a feature is missing; return the factor for that."""
     d = ints[at.N_FEATURES]
     subtract(x, row(floats, ints, at.W, p, d), vector(floats, ints, at.INVERSE, d), z)
-    return max(0.0, blank_gaps(ints[at.METRIC_KIND], metric_of(floats, ints, p), z))
+    varies, varying = vector(floats, ints, at.VARIES, d), ints[at.N_VARYING]
+    omega = metric_of(floats, ints, p)
+    return max(0.0, blank_gaps(ints[at.METRIC_KIND], omega, varies, varying, z))
 
 
 @helper

@@ -13,12 +13,10 @@ from math import exp, log, sqrt
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper
+from streamlvq.kernels.features import RELATIVE_ROUNDING, note_first_moves, update_varying
 from streamlvq.kernels.views import row, vector
 
 # --- scales and class statistics -----------------------------------------------------------------
-
-# A deviation this much smaller than the mean is rounding error.
-RELATIVE_ROUNDING = 1e-20
 
 
 @helper
@@ -43,19 +41,24 @@ def observe(floats, ints, x):
     variance = vector(floats, ints, at.VARIANCE, d)
     peak = vector(floats, ints, at.MAX_DEVIATION, d)
     inverse = vector(floats, ints, at.INVERSE, d)
+    if ints[at.ALL_SETTLED] == 0:
+        note_first_moves(floats, ints, x)
     running(x, forget, vector(floats, ints, at.WEIGHT, d), mean, variance)
     for i in range(d):
         if x[i] == x[i]:
             peak[i] = max(forget * peak[i], abs(x[i] - mean[i]))
+    varying = 0
+    for i in range(d):
+        largest = floor * peak[i]
+        squared = max(variance[i], largest * largest)
+        spread = squared > RELATIVE_ROUNDING * mean[i] * mean[i]
+        varying += 1 if spread else 0
+        inverse[i] = 1.0 / sqrt(squared) if spread else 0.0  # 0: constant so far
     if ints[at.STANDARDIZE] == 0:
         for i in range(d):
             inverse[i] = 1.0
-        return
-    for i in range(d):
-        squared = max(variance[i], floor * floor * peak[i] * peak[i])
-        rounding = RELATIVE_ROUNDING * mean[i] * mean[i]
-        # Constant so far: no information.
-        inverse[i] = 1.0 / sqrt(squared) if squared > rounding else 0.0
+    if ints[at.ALL_SETTLED] == 0 or varying < d:
+        update_varying(floats, ints)
 
 
 @helper

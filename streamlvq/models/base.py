@@ -773,14 +773,17 @@ class LVQClassifier(ArrayClassifier):
         return insight.scales(self._engine, self.features)
 
     def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
-        """Return the relevance of each feature; relevances sum to one.
+        """Return the relevance of each feature, as if all were standardised; they sum to one.
+
+        A feature without spread has none: it has no share in any metric. One that starts to move
+        late gets a small share, which it can increase.
 
         Parameters
         ----------
         label
             Restrict to the prototypes of this class; None for all.
         raw
-            True for relevance per squared sensor unit, False per squared feature scale.
+            True for relevance per squared sensor unit, False per squared deviation.
 
         """
         if label is not None and label not in self._codes:

@@ -48,6 +48,8 @@ ARRAY_SECTIONS = {
     "column_moment": ArraySection(at.COLUMN_MOMENT, (at.METRICS, at.N_FEATURES), 0.0),
     "total_moment": ArraySection(at.TOTAL_MOMENT, (at.METRICS,), 0.0),
     "start": ArraySection(at.START, (at.METRIC_RANK, at.N_FEATURES), 0.0),
+    "varies": ArraySection(at.VARIES, (at.N_FEATURES,), 0.0),
+    "still": ArraySection(at.STILL, (at.N_FEATURES,), 0.0),
     "class_count": ArraySection(at.CLASS_COUNT, (at.CLASS_CAPACITY,), 0.0),
     "class_weight": ArraySection(at.CLASS_WEIGHT, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
     "class_mean": ArraySection(at.CLASS_MEAN, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
@@ -302,21 +304,17 @@ class Engine:
         self.probabilities = self.work[d : d + c]
 
     def _start_metrics(self, old_rank: int, old_features: int) -> None:
-        """Initialise the new parts of all metrics and keep the learnt parts."""
-        d = self.state.size(at.N_FEATURES)
+        """Keep the learnt parts of all metrics; new features get a share once they vary."""
         if self.spec.kind == at.EUCLIDEAN:
             return
-        start = self.spec.start_metric(d)
+        start = self.spec.start_metric(self.state.size(at.N_FEATURES))
+        omega, varies = self.state["omega"], self.state["varies"] > 0.0
+        learnt = omega[:, :old_rank, :old_features][:, :, varies[:old_features]]
         self.state["start"][...] = start
-        for omega in self.state["omega"]:
-            learnt = omega[:old_rank, :old_features].copy()
-            omega[...] = start
-            size = np.linalg.norm(learnt)
-            if size > 0.0:
-                share = np.linalg.norm(start[:, :old_features])
-                omega[:, :old_features] = 0.0
-                omega[:old_rank, :old_features] = learnt * (share / size)
-                omega /= np.linalg.norm(omega)
+        omega[...] = start
+        if varies.any():
+            omega[:, :, varies | self.spec.standardize] = 0.0
+            omega[:, :old_rank, varies] = learnt
 
     @property
     def known(self) -> int:
@@ -337,6 +335,7 @@ class Engine:
         sizes = {at.N_FEATURES: d + count, at.METRIC_RANK: self.spec.rows(d + count)}
         self._adopt(self.state.resized(sizes))
         self.ints[at.GAPS] += count * self.state.size(at.N_PROTOTYPES)
+        self.ints[at.ALL_SETTLED] = 0
         self._start_metrics(rank, d)
 
     def make_room_for_classes(self, count: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamlvq.arrays import Floats
 from streamlvq.errors import NotLearntYetError
@@ -58,14 +59,19 @@ def prototypes(
 
 def metric_of(engine: Engine, p: int) -> Floats:
     """Return the metric of one prototype, for readings in feature scales."""
-    d = engine.state.size(at.N_FEATURES)
     if engine.spec.kind == at.EUCLIDEAN:
-        return np.eye(d) / d
+        return np.eye(engine.state.size(at.N_FEATURES)) / max(engine.state.size(at.N_VARYING), 1)
     omega = engine.state["omega"][engine.spec.metric_of(p)]
     if engine.spec.kind == at.DIAGONAL:
         return np.diag(omega[0] ** 2)
     product: Floats = omega.T @ omega
     return product
+
+
+def varying(engine: Engine) -> npt.NDArray[np.bool_]:
+    """Return which features have a share in metrics: those with spread; all before there are any."""
+    varies: npt.NDArray[np.bool_] = engine.state["varies"] > 0.0
+    return varies if varies.any() else ~varies
 
 
 def check_index(engine: Engine, p: int) -> None:
@@ -98,9 +104,17 @@ def scales(engine: Engine | None, features: Sequence[Hashable]) -> dict[Hashable
     }
 
 
+def _squared_scales(engine: Engine) -> Floats:
+    """Return the squared scales that standardisation would use, see `kernels.statistics`."""
+    peak = float(engine.floats[at.SCALE_FLOOR]) * engine.state["peak"]
+    squared: Floats = np.maximum(engine.state["variance"], peak * peak)
+    return squared
+
+
 def relevances(
     engine: Engine | None, features: Sequence[Hashable], code: int | None, raw: bool
 ) -> dict[Hashable, float]:
+    """Return the mean diagonal of the metrics; of standardised features unless `raw`."""
     engine = learnt(engine)
     labels = engine.state["label"][: engine.state.size(at.N_PROTOTYPES)]
     chosen = [p for p, label in enumerate(labels) if code is None or label == code]
@@ -110,6 +124,9 @@ def relevances(
         mean = np.average(diagonals, axis=0, weights=weights)
     else:  # pairwise model with a single class: no prototypes yet
         mean = np.diag(metric(engine, None, raw))
+    if not raw and not engine.spec.standardize:
+        mean = mean * _squared_scales(engine)
+    mean = np.where(varying(engine), mean, 0.0)
     total = mean.sum()
     return dict(zip(features, (mean / total if total > 0 else mean).tolist(), strict=True))
 
@@ -120,7 +137,7 @@ def _contributions(engine: Engine, x: Floats, prototype: Prototype) -> Floats:
     z = (x - w) * engine.state["inverse"]
     matrix = metric_of(engine, max(prototype.index, 0))
     missing = np.isnan(z)
-    weight = np.diag(matrix)
+    weight = np.where(varying(engine), np.diag(matrix), 0.0)
     z[missing] = 0.0
     known = weight[~missing].sum()
     if known <= 0.0:  # no feature in common: distance 1, spread evenly

@@ -62,6 +62,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "column_moment": COUNT,
     "total_moment": COUNT,
     "start": METRIC,
+    "varies": (0.0, 1.0),
+    "still": COUNT,
     "class_count": COUNT,
     "class_weight": COUNT,
     "class_mean": VALUE,
@@ -219,6 +221,10 @@ def _header(
         at.RANDOM: sizes.random,
         at.SAMPLES: sizes.samples,
     }
+    if "varies" in arrays:
+        earning = (arrays["weight"] < arrays["still"]) & (spec.kind == at.EUCLIDEAN)
+        values[at.N_VARYING] = np.count_nonzero(arrays["varies"])
+        values[at.ALL_SETTLED] = bool((arrays["varies"] > 0.0).all() and not earning.any())
     if "w" in arrays:
         values[at.GAPS] = np.count_nonzero(np.isnan(arrays["w"][: sizes.prototypes]))
     header = np.zeros(at.SECTION_STARTS, np.int64)
@@ -335,6 +341,8 @@ def _check_scales(arrays: Mapping[str, Array], spec: ModelSpec) -> None:
     """Raise unless inverse scales fit the deviations; without standardisation they are 0 to 1."""
     if "inverse" not in arrays:
         return
+    if not np.isin(arrays["varies"], (0.0, 1.0)).all():
+        raise SnapshotError("varies: expected 0 or 1 for each feature, got other numbers")
     if not spec.standardize:
         _check_bounds("inverse", arrays["inverse"], 0.0, 1.0)
         return

@@ -30,7 +30,7 @@ from streamlvq.errors import SnapshotError
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: features without spread have no share in metrics
 METADATA_KEY = "streamlvq"
 MAX_SNAPSHOT_BYTES = 2**30  # of an untrusted file, unless the caller allows more
 TRUSTED_MAX_BYTES = 64 * 2**30  # of a file that this program wrote for itself
@@ -241,7 +241,8 @@ def _open(data: bytes, limit: int) -> tuple[_ContainerHeader, dict[str, Any]]:
     schema = envelope.get("schema")
     if type(schema) is not int or schema != SCHEMA_VERSION:
         raise SnapshotSchemaError(
-            f"expected schema {SCHEMA_VERSION}, got {schema!r}; a newer one needs a newer streamlvq"
+            f"expected schema {SCHEMA_VERSION}, got {schema!r}; an older one holds a model with "
+            "other arrays, which must be learnt again; a newer one needs a newer streamlvq"
         )
     return header, envelope
 

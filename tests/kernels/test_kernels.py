@@ -140,6 +140,43 @@ def test_kernel_equals_oracle_with_a_constant_feature(name: str) -> None:
     run_both(name, SMALL, X, y)
 
 
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("half_life", [None, 60.0])
+def test_kernel_equals_oracle_when_a_constant_feature_moves(
+    name: str, standardize: bool, half_life: float | None
+) -> None:
+    X, y = blobs(SAMPLES // 3, D, 3, seed=21)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X[: SAMPLES // 6, 2] = 41.7
+    X[3:8, 0] = np.nan
+    X[-20:, 3] = np.nan
+    params = {**SMALL, "standardize": standardize, "half_life": half_life}
+    if naive.MODELS[name][0] == "rslvq":
+        params["sigma"] = 1.0
+    run_both(name, params, X, y)
+
+
+@pytest.mark.parametrize("step", ["adagrad", "constant"])
+def test_a_constant_feature_changes_nothing(name: str, step: str) -> None:
+    """Whatever it reads, a model decides and learns as if it had never had that sensor."""
+    X, y = blobs(SAMPLES // 3, D, 3, seed=22)
+    params: dict[str, Any] = {**SMALL}
+    if name in GRADIENT:
+        params = pinned(name, {**SMALL, "step": step, "learning_rate": 0.01})
+    if name in MATRIX:
+        params["rank"] = None
+    without, constant = build(name, **params), build(name, **params)
+    names = [f"f{i:02}" for i in range(D)]
+    for row, label in zip(X, y.tolist(), strict=True):
+        x = dict(zip(names, row.tolist(), strict=True))
+        expected = list(without.predict_proba_one(x).values())
+        assert_close(list(constant.predict_proba_one({**x, "z": 41.7}).values()), expected, "z")
+        without.learn_one(x, label)
+        constant.learn_one({**x, "z": 41.7}, label)
+    assert constant.relevances()["z"] == 0.0
+    assert sum(constant.relevances().values()) == pytest.approx(1.0)
+
+
 def test_kernel_equals_oracle_when_features_appear(name: str) -> None:
     X, y = blobs(SAMPLES // 2, 5, 3, seed=8)
     model = build(name, **SMALL)

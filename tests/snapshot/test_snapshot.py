@@ -154,7 +154,7 @@ def entry(**changes: Any) -> dict[str, Any]:
     return {"dtype": "F64", "shape": [2], "data_offsets": [0, 16], **changes}
 
 
-GOOD = '{"checksum":"%s","kind":"snapshot","schema":1,"metadata":{}}' % ("0" * 64)
+GOOD = '{"checksum":"%s","kind":"snapshot","schema":2,"metadata":{}}' % ("0" * 64)
 META = {"__metadata__": {"streamlvq": GOOD}}
 LYING_HEADERS = {
     "not JSON": (b"{" * 20, b"", "expected JSON"),
@@ -203,11 +203,12 @@ def test_lying_headers_are_refused_before_anything_is_made(case: str) -> None:
     [
         ("[]", "expected an object"),
         ("{", "expected JSON"),
-        ('{"schema": 2}', "newer streamlvq"),
-        ('{"schema": "1"}', "expected schema 1"),
-        ('{"schema": true}', "expected schema 1"),
-        ('{"schema": 1, "kind": "checkpoint"}', "expected a snapshot, got a 'checkpoint'"),
-        ('{"schema": 1, "kind": "snapshot"}', "expected a checksum first"),
+        ('{"schema": 3}', "newer streamlvq"),
+        ('{"schema": "2"}', "expected schema 2"),
+        ('{"schema": true}', "expected schema 2"),
+        ('{"schema": 1}', "must be learnt again"),
+        ('{"schema": 2, "kind": "checkpoint"}', "expected a snapshot, got a 'checkpoint'"),
+        ('{"schema": 2, "kind": "snapshot"}', "expected a checksum first"),
         (GOOD, "the file is damaged"),
     ],
 )
