@@ -1,94 +1,92 @@
-"""CPU time of `import streamlvq` and of the first prediction, each in a fresh interpreter.
+"""CPU seconds from an empty cache of kernels to the first decision, and with a warm cache.
 
-python benchmarks/startup.py
+python benchmarks/startup.py --repeats 3
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
-from typing import Any
 
-from common import Figure, Table, figure_table, show, streamlvq
+from common import Figure, figure_table, progress, show
 
-# Each script prints one JSON value. They run in children, where nothing has been imported yet.
-IMPORT = """
-import json, sys, time
-start = time.process_time()
-import streamlvq
-print(json.dumps([time.process_time() - start, "numba" in sys.modules]))
+# Code to run and the limits of its CPU seconds: with an empty cache, with a warm one.
+DATA = """
+import random
+random.seed(1)
+def reading(k):
+    return {f"f{i}": random.gauss(k % 3 * (i % 2), 1.0) for i in range(8)}
+SAMPLES = [(reading(k), k % 3) for k in range(60)]
 """
-
-PREDICT = """
+STREAM = """
+import streamlvq
 model = streamlvq.{model}()
-for i in range(3):
-    model.learn_one({{"a": float(i), "b": float(-i)}}, i % 2)
-model.predict_proba_one({{"a": 0.5, "b": 0.5}})
+for x, y in SAMPLES:
+    model.predict_proba_one(x)
+    model.learn_one(x, y)
 """
-
-FIRST_PREDICTION = """
-import json, time
-import streamlvq
-start = time.process_time()
-{predict}
-print(json.dumps(time.process_time() - start))
+MONITOR = """
+from streamlvq.config import Config, IntegratorSection, RejectorSection
+from streamlvq.events import Readings
+from streamlvq.monitor import Monitor
+window, rejector = IntegratorSection(window=5), RejectorSection(target_rate=0.05)
+monitor = Monitor(Config(integrator=window, rejector=rejector))
+for x, y in SAMPLES:
+    readings = Readings.of(list(x), [list(x.values())] * 2, labels=[y, None])
+    assert monitor.step(readings).decisions is not None
 """
+COLD = {
+    "LGMLVQ, predict and learn": (DATA + STREAM.format(model="LGMLVQ"), 10.0),
+    "monitor with window and rejector": (DATA + MONITOR, 11.0),
+    "LVQCommittee, predict and learn": (DATA + STREAM.format(model="LVQCommittee"), 14.0),
+}
+WARM = {
+    "import streamlvq": ("import streamlvq", 0.5),
+    "first prediction of LGMLVQ": (DATA + STREAM.format(model="LGMLVQ"), 1.0),
+    "first decision of the monitor": (DATA + MONITOR, 1.0),
+}
 
-# Not timed: importing numba first, to listen to its compiler, would hide numba's own cost.
-COMPILATIONS = """
-import json
-from numba.core import event
-with event.install_recorder("numba:compile") as recorder:
-    import streamlvq
-    {predict}
-print(json.dumps(sum(e.is_start for _, e in recorder.buffer)))
-"""
 
-
-def child(script: str, cache: str) -> Any:
-    """Run a script in a fresh interpreter with numba's cache in the folder `cache`."""
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "NUMBA_CACHE_DIR": cache},
-        check=True,
-        capture_output=True,
-        text=True,
+def cpu_seconds_of(code: str, cache: str) -> float:
+    """Return the CPU seconds of a process that runs this code with this folder as cache."""
+    code += "\nimport time; print(time.process_time())"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    return json.loads(run.stdout)
+    return float(done.stdout.split()[-1])
 
 
-def measure(model: str, cache: str, repeats: int) -> tuple[list[Figure], Table]:
-    predict = PREDICT.format(model=model)
-    first = FIRST_PREDICTION.format(predict=predict)
-    compilations = COMPILATIONS.format(predict=predict.replace("\n", "\n    "))
-    cold = child(first, cache)
-    imports = [child(IMPORT, cache) for _ in range(repeats)]
-    warm = min(child(first, cache) for _ in range(repeats))
-    table = Table(f"First prediction of {model}", ["numba's cache", "CPU s"])
-    table.add("empty", f"{cold:.2f}")
-    table.add("warm", f"{warm:.2f}")
-    return [
-        Figure("import streamlvq", min(i[0] for i in imports), 0.5, unit=" s"),
-        Figure("import streamlvq imports numba", float(imports[0][1]), 0),
-        Figure(f"{model}: first prediction after the import, warm cache", warm, 1, unit=" s"),
-        Figure(f"{model}: kernels compiled, warm cache", child(compilations, cache), 0),
-    ], table
+def cold_seconds(code: str) -> float:
+    """Return the CPU seconds with an empty cache."""
+    with tempfile.TemporaryDirectory(prefix="streamlvq-cache-") as cache:
+        return cpu_seconds_of(code, cache)
+
+
+def warm_seconds(code: str, cache: str) -> float:
+    """Return the CPU seconds of a second run, whose kernels are in the cache."""
+    cpu_seconds_of(code, cache)
+    return cpu_seconds_of(code, cache)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--model", default="LGMLVQ")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3, help="of which the best counts")
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
-    streamlvq()  # says how to install it when it is missing
-    with tempfile.TemporaryDirectory() as cache:
-        figures, table = measure(args.model, cache, args.repeats)
-    show([table, figure_table(figures)], args.markdown)
+    rounds = range(args.repeats)
+    figures = []
+    for name, (code, limit) in progress(list(COLD.items()), "empty cache", len(COLD)):
+        best = min(cold_seconds(code) for _ in rounds)
+        figures.append(Figure(f"empty cache: {name}", best, limit, unit=" s"))
+    with tempfile.TemporaryDirectory(prefix="streamlvq-cache-") as cache:
+        for name, (code, limit) in progress(list(WARM.items()), "warm cache", len(WARM)):
+            best = min(warm_seconds(code, cache) for _ in rounds)
+            figures.append(Figure(f"warm cache: {name}", best, limit, unit=" s"))
+    show([figure_table(figures)], args.markdown)
 
 
 if __name__ == "__main__":

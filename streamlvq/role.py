@@ -17,6 +17,7 @@ import msgspec
 from streamlvq.config import Config, HealthSection
 from streamlvq.connect import Link, Message, Outgoing, Subscription
 from streamlvq.errors import StreamLVQError
+from streamlvq.kernels.progress import progress
 
 STUCK_SECONDS = 30.0  # without a loop iteration before `/healthz` reports it
 
@@ -61,12 +62,15 @@ class Health:
         found += [f"fleet: {self.fleet}"] if self.fleet else []
         found += self.warnings if self.limits.warnings_fail else ()
         if self.starting:
-            return [*found, "starting: the state is being restored"]
+            return [*found, f"starting: {self._start_phase()}"]
         if self.stopping:
             found.append("stopping")
         if not self.connected:
             found.append(f"not connected: {self.link_error or 'the broker has not answered yet'}")
         return found + self._silence(now) + self._snapshot(now) + self._stuck(now)
+
+    def _start_phase(self) -> str:
+        return "the state is being restored" if progress.kernel is None else str(progress)
 
     def _silence(self, now: float) -> list[str]:
         quiet = now - (self.started if self.reading is None else self.reading)

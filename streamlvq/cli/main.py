@@ -28,6 +28,7 @@ COMMANDS = {
     "fleet": "show the nodes of a fleet, their age and sensor drift",
     "config": "check a configuration, or get one to start from",
     "keys": "create the key of a node, trust the keys of others",
+    "warm": "compile all kernels now, for images and services",
     "version": "show the version of streamlvq and of its dependencies",
 }
 

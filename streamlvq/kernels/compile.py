@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, TypeVar
 
 import numba
 
-from streamlvq.kernels.internals import HELPER_OPTIONS, address_of
+from streamlvq.kernels.internals import HELPER_OPTIONS, address_of, caching_in, noticing
+from streamlvq.kernels.progress import progress
 
 # `reassoc` and `contract` let LLVM vectorise sums; the full `fastmath=True` would also delete the
 # NaN checks on which missing features depend.
@@ -48,14 +50,15 @@ def cache_folder() -> Path:
     return base / "streamlvq" / digest.hexdigest()[:16]
 
 
-@contextmanager
-def _caching_in(folder: Path) -> Iterator[None]:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
+def cache_error() -> str | None:
+    """Return why compiled kernels cannot be kept; None if they can."""
+    folder = cache_folder()
     try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return f"{folder}: {error.strerror or error}"
 
 
 @contextmanager
@@ -118,6 +121,9 @@ def kernel(signature: str) -> Callable[[F], F]:
 # --- kernels for Python --------------------------------------------------------------------------
 
 
+_lock = threading.RLock()
+
+
 @functools.cache
 def compiled(function: Callable[..., Any]) -> Any:
     """Return a kernel as a function for Python, compiled now or loaded from the cache.
@@ -128,14 +134,26 @@ def compiled(function: Callable[..., Any]) -> Any:
     plain, signature = _signatures[function]
     if numba.config.DISABLE_JIT:
         return plain
-    with _without_collector(), _caching_in(cache_folder()):
+    with _lock, _without_collector(), caching_in(cache_folder()):
         try:
-            dispatcher = numba.njit(cache=True, **OPTIONS)(plain)
-            dispatcher.compile(signature)
+            kernel = _compile(plain, signature, cache=True)
         except Exception:  # a damaged cache file can raise anything; compile without it
-            dispatcher = numba.njit(signature, **OPTIONS)(plain)
-    dispatcher.disable_compile()
-    return dispatcher
+            kernel = _compile(plain, signature, cache=False)
+    kernel.disable_compile()
+    return kernel
+
+
+def _compile(function: Callable[..., Any], signature: str, cache: bool) -> Any:
+    kernel = numba.njit(cache=cache, **OPTIONS)(function)
+    with noticing(kernel, lambda: progress.begin(function.__name__, cache_error)):
+        try:
+            kernel.compile(signature)
+        except OSError:
+            if not kernel.overloads:
+                raise  # before it was compiled; otherwise it could only not be saved
+        finally:
+            progress.end()
+    return kernel
 
 
 @functools.cache
@@ -167,3 +185,30 @@ class KernelModule:
     def address(self, name: str) -> Any:
         """Return the address of a kernel."""
         return address(getattr(self.module, name))
+
+    def names(self) -> list[str]:
+        """Return the names of the kernels that the module defines."""
+        return [
+            name
+            for name, value in vars(self.module).items()
+            if value.__hash__ is not None
+            and value in _signatures
+            and _signatures[value][0].__module__ == self.module.__name__
+        ]
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+MODULES = ("distance", "pipeline", "pool", "coupling", "prototypes")
+
+
+def compile_all() -> Iterator[tuple[str, int, int]]:
+    """Compile or load every kernel; yield its name, its number and how many there are."""
+    found = [
+        getattr(module.module, name)
+        for module in map(KernelModule, MODULES)
+        for name in module.names()
+    ]
+    for number, function in enumerate(found, start=1):
+        yield _signatures[function][0].__name__, number, len(found)
+        compiled(function)

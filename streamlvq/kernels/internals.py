@@ -1,13 +1,16 @@
-"""What depends on numba's internals: helpers without machine code, and calls by address.
+"""What depends on numba's internals: helpers without machine code, calls by address, the cache.
 
 If the internals are not as expected, helpers are compiled as numba does it and addresses are those
-of C callbacks: the same results, but compiling takes several times as long.
+of C callbacks: the same results, but compiling takes several times as long. A cache folder must be
+writable then even to be read, and nobody is told what is being compiled.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -109,3 +112,78 @@ def caller(result: Any) -> Callable[..., Any]:
 
 call_integer = caller(types.int64)
 call_float = caller(types.float64)
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+LOCATORS = "_locator_classes"  # attribute of numba's cache: where it looks for a folder
+
+
+@contextlib.contextmanager
+def caching_in(folder: Path) -> Iterator[None]:
+    """Cache functions that are decorated meanwhile in this folder and nowhere else.
+
+    The folder need not be writable: an image may bring compiled kernels along.
+    """
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        with _only_locator(_folder_locator()):
+            yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _folder_locator() -> type | None:
+    """Return numba's locator for `CACHE_DIR` without its test for writing; None if not found."""
+    from numba.core import caching  # noqa: PLC0415
+
+    for name in ("UserProvidedCacheLocator", "_UserProvidedCacheLocator"):
+        if hasattr(caching, name):
+            members = {"ensure_cache_path": lambda locator: _make_folder(locator.get_cache_path())}
+            return type("FolderLocator", (getattr(caching, name),), members)
+    return None
+
+
+def _make_folder(path: str) -> None:
+    with contextlib.suppress(OSError):  # saving raises it again, after loading was tried
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _only_locator(locator: type | None) -> Iterator[None]:
+    from numba.core import caching  # noqa: PLC0415
+
+    cache = getattr(caching, "CacheImpl", None)
+    before = getattr(cache, LOCATORS, None)
+    if cache is None or before is None or locator is None:
+        yield
+        return
+    setattr(cache, LOCATORS, [locator])
+    try:
+        yield
+    finally:
+        setattr(cache, LOCATORS, before)
+
+
+@contextlib.contextmanager
+def noticing(dispatcher: Any, notice: Callable[[], None]) -> Iterator[None]:
+    """Call `notice` when this function is about to be compiled, not loaded from the cache."""
+    try:
+        from numba.core.event import Listener, install_listener  # noqa: PLC0415
+    except ImportError:
+        yield
+        return
+
+    class Notice(Listener):  # type: ignore[misc]
+        """Listener to the beginning of a compilation."""
+
+        def on_start(self, event: Any) -> None:
+            if event.data["dispatcher"] is dispatcher:
+                notice()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with install_listener("numba:compile", Notice()):
+        yield

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any, Self
 
+from streamlvq.kernels.progress import progress
 from streamlvq.service.logs import settle
 
 log = logging.getLogger(__name__)
@@ -193,7 +194,8 @@ class StartupGuard:
             return
         if elapsed < EXTEND_MAX_SECONDS:
             self.notifier.extend_timeout()
-        self.notifier.status(f"making the kernels ready, {elapsed:.0f} s so far")
+        what = "" if progress.kernel is None else f": {progress}"
+        self.notifier.status(f"making the kernels ready, {elapsed:.0f} s so far{what}")
 
     def _exit(self) -> None:
         """End the process from this thread, as the main thread may not react for long."""

@@ -447,3 +447,27 @@ def test_kinds_say_what_they_expected(kind: object, text: str) -> None:
     with pytest.raises(Exception, match="expected") as error:
         kind(text)  # type: ignore[operator]
     assert repr(text) in str(error.value)
+
+
+# --- warm ----------------------------------------------------------------------------------------
+
+
+def test_warm_shows_how_far_it_is(tmp_path: Path) -> None:
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
+    status, out, err = run("warm", cwd=tmp_path, **cache)
+    *lines, last = out.splitlines()
+    assert (status, err) == (0, "")
+    assert len(lines) > 20
+    assert lines[0] == f"  1 of {len(lines)}  relsim"
+    assert any(line.endswith("  learn_pairs") for line in lines)
+    assert last.startswith(f"{len(lines)} kernels in {tmp_path}")
+    assert run("warm", "--quiet", cwd=tmp_path, **cache) == (0, "", "")
+
+
+def test_warm_needs_a_folder_that_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, out, err = run("warm", cwd=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file"))
+    assert (status, out) == (2, "")
+    assert err.startswith(
+        "streamlvq: error: expected a folder that can be written (NUMBA_CACHE_DIR), got "
+    )
