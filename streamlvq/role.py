@@ -7,8 +7,9 @@ service.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,6 +52,9 @@ class Health:
     models: int = 0  # models that are learning
     new_features: int = 0  # that came lately and are on probation
     new_classes: int = 0
+    contradicted: int = 0  # models that recent labels contradict
+    agreement: float = math.nan  # lowest accuracy of a model about its recent labels
+    sensors: Mapping[str, int] = field(default_factory=dict)  # features to look at, by problem
     warnings: tuple[str, ...] = ()  # what somebody should look into
     beat: float = field(default_factory=time.monotonic)  # time of the last loop iteration
 

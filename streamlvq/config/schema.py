@@ -404,6 +404,21 @@ KEY_DESCRIPTIONS = {
         "stand still, are missing or out of range.",
         False,
     ),
+    "health.still_readings": Description(
+        "Readings of a device without a change of a feature that used to move, after which this is "
+        "a warning of /healthz (and after five times the longest calm before). 0: never.",
+        1000,
+    ),
+    "health.missing_readings": Description(
+        "Readings of a device without a feature that it used to send, after which this is a "
+        "warning (and after five times the longest absence before). 0: never.",
+        200,
+    ),
+    "health.range_margin": Description(
+        "How far a feature of a device may leave the range of everything seen before without a "
+        "warning, as a multiple of the width of that range. 0: any distance.",
+        1.0,
+    ),
     "health.max_devices": Description("Maximum number of devices with metrics of their own.", 100),
     # --- shard -----------------------------------------------------------------------------------
     "shard.index": Description("The number of this daemon, from 0 to count - 1.", 0),
@@ -656,6 +671,9 @@ class HealthSection(Section, kw_only=True, frozen=True):
     silence_seconds: Seconds = 300.0
     snapshot_age_seconds: Seconds = 600.0
     warnings_fail: bool = False
+    still_readings: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 1000
+    missing_readings: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 200
+    range_margin: Annotated[float, Meta(ge=0, le=1e9)] = 1.0
     max_devices: Annotated[int, Meta(ge=0, le=1_000_000)] = 100  # with metrics of their own
 
 

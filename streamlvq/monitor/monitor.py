@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +51,7 @@ class Outcome:
     refused: list[Refused] = field(default_factory=list)
     learnt: int = 0  # labelled readings, now or late
     duplicates: int = 0
+    late_right: tuple[str, bool] | None = None  # of a late label: group, whether we decided so
     held: int = 0  # labelled readings that are not learnt now, because their class is new
     dropped: DroppedFields = field(default_factory=DroppedFields)  # features on probation
 
@@ -218,6 +220,8 @@ class Monitor:
             if admitted.problem is not None:
                 return Outcome(refused=[Refused(late.source, *admitted.problem)])
             outcome = Outcome(dropped=admitted.dropped)
+            if late.label in group.classes:
+                outcome.late_right = reading.group, reading.local.label == late.label
             for held in admitted.released:
                 outcome.learnt += self._learn_held(reading.group, late.label, held)
             if admitted.reading is None:
@@ -356,6 +360,11 @@ class Monitor:
         )
         integrators = (pipeline.integrator for pipeline in deciding)
         return sum(each.tracked_devices for each in integrators if each is not None)
+
+    def features(self, group: str) -> tuple[Hashable, ...]:
+        """Return the features that the local model of a group has learnt."""
+        known = self._groups.get(group)
+        return () if known is None else known.features
 
     def newcomers(self) -> tuple[list[Label], list[Label]]:
         """Return the features and classes that came lately but not often enough to be learnt."""

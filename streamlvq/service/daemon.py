@@ -16,6 +16,7 @@ from streamlvq.fleet.inbox import fleet_subscriptions
 from streamlvq.fleet.node import FleetNode
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_start_model
+from streamlvq.monitor.sensor_health import SENSOR_PROBLEMS, sensor_warnings
 from streamlvq.payloads import Decoder
 from streamlvq.payloads.routing import DeviceTopics
 from streamlvq.role import Reload, ReloadError, Role, RoleStatus, Session, changed_keys, is_among
@@ -240,7 +241,15 @@ class MonitoringRole:
         """Update the warnings of `/healthz`; log those that are new."""
         features, classes = self.monitor.newcomers()
         self.health.new_features, self.health.new_classes = len(features), len(classes)
+        watch = self.processor.watch
+        problems = watch.problems()
+        self.health.sensors = {
+            kind: sum(each.kind == kind for each in problems) for kind in SENSOR_PROBLEMS
+        }
+        self.health.contradicted = len(watch.agreement.contradicted())
+        self.health.agreement = watch.agreement.lowest
         warnings = junk_warnings(features, classes)
+        warnings += [*watch.agreement.warnings(), *sensor_warnings(problems)]
         for text in warnings:
             kind = text.partition(":")[0]
             if not any(before.startswith(f"{kind}:") for before in self.health.warnings):
@@ -273,7 +282,9 @@ class MonitoringRole:
         self.store.record_decoding(new)
 
         def commit() -> None:
-            self.processor = MessageProcessor(decoder, monitor, self.processor.feature_check)
+            before = self.processor
+            before.watch.change(new.health)
+            self.processor = MessageProcessor(decoder, monitor, before.feature_check, before.watch)
             self.publisher.close()
             self.publisher, self.config = publisher, new
             self.store.change(new)

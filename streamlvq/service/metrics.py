@@ -188,6 +188,14 @@ class ServiceMetrics(Collector):
             "devices": (health.devices, "Devices that have a window of readings."),
             "models": (health.models, "Models that are learning."),
             "warnings": (len(health.warnings), "Warnings that /healthz answers with."),
+            "contradicted_models": (
+                health.contradicted,
+                "Models that were right before and that recent labels contradict.",
+            ),
+            "label_agreement": (
+                health.agreement,
+                "Lowest share of the last 30 labels of a model that it decided alike.",
+            ),
             "new_features": (
                 health.new_features,
                 "Features that came lately, but too rarely to be learnt so far.",
@@ -200,6 +208,14 @@ class ServiceMetrics(Collector):
         for name, (value, text) in values.items():
             yield GaugeMetricFamily(f"streamlvq_{name}", text, value=value)
         yield from self._devices()
+        sensors = GaugeMetricFamily(
+            "streamlvq_sensor_problems",
+            "Features of devices that stand still, are missing or left their range.",
+            labels=["kind"],
+        )
+        for kind, count in health.sensors.items():
+            sensors.add_metric([kind], count)
+        yield sensors
         yield from self._process()
         if self._link_totals is not None:
             totals = self._link_totals()

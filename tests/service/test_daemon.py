@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from streamlvq.config import Config
+from streamlvq.config import Config, load
 from streamlvq.connect import Message
+from streamlvq.monitor import Monitor
 from streamlvq.service.session import make_link
 from support.brokers import Mosquitto, Proxy, mosquitto  # noqa: F401
 from support.daemons import Client, Daemon, readings, settings, undisturbed, until
@@ -461,3 +462,37 @@ def test_a_wrong_configuration_is_explained(tmp_path: Path) -> None:
     daemon.write("readings: {topc: a}\n")
     assert daemon.launch().wait() == 2
     assert "readings.topc: unknown key; did you mean 'topic'?" in daemon.log
+
+
+def test_junk_changes_nothing_but_the_health(
+    mosquitto: Mosquitto,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Invented fields and labels are decided on, not learnt, counted, and kept across a kill."""
+    config = settings(
+        mosquitto, tmp_path, admission={"commissioning": 20}, health={"warnings_fail": True}
+    )
+    with Client(mosquitto, "plant/+/decision") as client, Daemon(tmp_path, config) as daemon:
+        client.send(readings(100, labelled=1.0))
+        until(lambda: len(client.decisions()) == 100, 60)
+        healthy(daemon)
+        learnt = daemon.metrics()["streamlvq_learnt_total"]
+        item = {"x0": 1.0, "t": 1.7e9, "n": 5000, "y": "ok"} | {f"j{k}": k for k in range(900)}
+        junk = [Message("plant/d0/readings", json.dumps(item).encode(), 1.0)]
+        for k in range(30):
+            item = {"x0": 1.0, "t": 1.7e9 + k, "n": 6000 + k, "y": f"junk {k}"}
+            junk.append(Message("plant/d0/readings", json.dumps(item).encode(), 1.0))
+        client.send(junk)
+        until(lambda: len(client.decisions()) == 131, 60)
+        sick(daemon, "probation: ")
+        metrics = daemon.metrics()
+        assert metrics["streamlvq_held_total"] == 30
+        assert metrics["streamlvq_learnt_total"] == learnt + 1
+        assert metrics['streamlvq_dropped_fields_total{reason="probation"}'] == 900
+        assert "left out fields that have come too rarely so far" in daemon.log
+        daemon.kill()
+        daemon.start()
+        sick(daemon, "30 classes came too rarely to be learnt")
+        assert daemon.stop() == 0
+    model = Monitor.restore(load(daemon.path), daemon.snapshot()).local("")
+    assert not [name for name in (*model.features, *model.classes) if str(name).startswith("j")]

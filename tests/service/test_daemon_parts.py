@@ -510,6 +510,16 @@ def test_warnings_stand_beside_the_reasons_and_may_be_reasons(server: HealthServ
     assert (status, json.loads(content)["reasons"]) == (503, ["probation: junk"])
 
 
+def test_what_is_watched_stands_in_the_metrics() -> None:
+    metrics = service_metrics()
+    assert "streamlvq_sensor_problems" in exposition(metrics.registry)
+    health = metrics.health
+    health.sensors, health.contradicted, health.agreement = {"still": 2, "missing": 0}, 1, 0.5
+    assert counted(metrics.registry, "sensor_problems", kind="still") == 2
+    assert counted(metrics.registry, "contradicted_models") == 1
+    assert counted(metrics.registry, "label_agreement") == 0.5
+
+
 def test_a_number_as_text_is_learnt_like_the_number() -> None:
     config = Config(readings=ReadingsSection(label="state"), model=ModelSection(type="GLVQ"))
     made = []
