@@ -306,7 +306,7 @@ def test_lies_are_found_without_building_anything(case: str) -> None:
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_only_what_needs_it_is_built_to_be_checked(name: str) -> None:
     data = Snapshot.of(CLASSIFIERS[name]()).to_bytes()
-    with mock.patch.object(Engine, "__setstate__", side_effect=AssertionError("built")):
+    with mock.patch.object(Engine, "of", side_effect=AssertionError("built")):
         if name in MODELS:
             snapshot = Snapshot.from_bytes(data)
         else:
