@@ -38,6 +38,7 @@ class Health:
     limits: HealthSection
     started: float = field(default_factory=time.monotonic)
     starting: bool = True
+    phase: str = "the state is being restored"  # of starting
     stopping: bool = False
     connected: bool = False
     link_error: str | None = "not connected yet"
@@ -74,7 +75,7 @@ class Health:
         return found + self._silence(now) + self._snapshot(now) + self._stuck(now)
 
     def _start_phase(self) -> str:
-        return "the state is being restored" if progress.kernel is None else str(progress)
+        return self.phase if progress.kernel is None else str(progress)
 
     def _silence(self, now: float) -> list[str]:
         quiet = now - (self.started if self.reading is None else self.reading)

@@ -58,9 +58,15 @@ class Script(abc.ABC, Generic[TrackerT]):
     def start_daemons(self, processes: DemoProcesses) -> None:
         """Configure and start the daemons."""
 
+    # Whether the simulator is started with the daemons and waits for them itself.
+    previews = False
+
     @abc.abstractmethod
     def start_simulator(self, processes: DemoProcesses, rate: float, seconds: float | None) -> None:
         """Switch the simulated machines on."""
+
+    def daemons_ready(self) -> None:
+        """Take measurements when all daemons are up."""
 
     @abc.abstractmethod
     def finished(self, seconds: float | None) -> bool:
@@ -115,8 +121,12 @@ class Act(Generic[TrackerT]):
             view.waiting(script.missing(), 0.0)
             script.start_daemons(self._processes)
             link = self._processes.connect(script.filters)
+            if script.previews:
+                script.start_simulator(self._processes, rate, seconds)
             self._wait_for_daemons(link, view)
-            script.start_simulator(self._processes, rate, seconds)
+            script.daemons_ready()
+            if not script.previews:
+                script.start_simulator(self._processes, rate, seconds)
             self._follow(link, view, seconds)
 
     def end(self) -> None:
@@ -138,7 +148,7 @@ class Act(Generic[TrackerT]):
             missing = self.script.missing()
             if elapsed > STARTUP_MAX_SECONDS:
                 raise DemoError(f"{missing} not online after {STARTUP_MAX_SECONDS:.0f} s")
-            view.waiting(missing, elapsed)
+            view.waiting(missing, elapsed, self.script.tracker)
             self._read(link)
 
     def _follow(self, link: Link, view: View[TrackerT], seconds: float | None) -> None:

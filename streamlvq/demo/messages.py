@@ -56,6 +56,13 @@ class DecisionMessage(msgspec.Struct):
         return self.model == "fused"
 
 
+class PreviewMessage(msgspec.Struct):
+    """Reading of a machine before the daemon is up; daemons do not subscribe to it."""
+
+    state: str
+    values: dict[str, float]  # by feature
+
+
 class StatusMessage(msgspec.Struct):
     """The part of a daemon's status that matters here."""
 
@@ -63,7 +70,7 @@ class StatusMessage(msgspec.Struct):
 
 
 def plant_topic(device: str, kind: str) -> str:
-    """Return the topic of a machine's readings, labels, truths or decisions."""
+    """Return the topic of a machine's readings, labels, truths, previews or decisions."""
     return f"demo/{device}/{kind}"
 
 

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -24,9 +24,17 @@ from streamlvq.demo.tracker import (
     PlantTracker,
     TrackedDevice,
     TrackedNode,
+    Tracker,
 )
-from streamlvq.demo.views import COMPILING_HINT, EXPLAIN_WAIT_SECONDS, Drawing, TrackerT, View
-from streamlvq.synth import BEARING_FAULT
+from streamlvq.demo.views import (
+    COMPILING_HINT,
+    EXPLAIN_WAIT_SECONDS,
+    PREVIEW_FEATURES,
+    Drawing,
+    TrackerT,
+    View,
+)
+from streamlvq.synth import BEARING_FAULT, SENSOR_UNITS
 
 STATE_COLOURS = {  # five that stay different where a terminal has but sixteen
     "idle": "#5f87d7",
@@ -93,13 +101,14 @@ class PictureView(View[TrackerT]):
         with contextlib.suppress(AskedToEnd, KeyboardInterrupt):
             self._live.stop()
 
-    def waiting(self, what: str, elapsed: float) -> None:
+    def waiting(self, what: str, elapsed: float, tracker: TrackerT | None = None) -> None:
         text = Text(f"{self._title}\n", style="bold")
         text.append(f"{SPINNER[int(elapsed * 10) % len(SPINNER)]} ", style="green")
         text.append(f"starting {what}, {elapsed:.0f} s", style="not bold")
         if elapsed > EXPLAIN_WAIT_SECONDS:
             text.append(f"\n  {COMPILING_HINT}", style="not bold dim")
-        self._live.update(text, refresh=True)
+        shown = [text] if tracker is None else [text, *preview_tables(tracker)]
+        self._live.update(Group(*shown), refresh=True)
 
     def update(self, tracker: TrackerT) -> None:
         self._live.update(self.draw(tracker), refresh=True)
@@ -219,6 +228,18 @@ def _note_panel(notes: Sequence[Note]) -> Panel:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
+
+
+def preview_tables(tracker: Tracker[Any]) -> list[Table]:
+    """Return what the machines measure while nobody decides yet, in one table or none."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim")
+    for title in ("machine", "in truth", *PREVIEW_FEATURES):
+        table.add_column(title.replace("_", " "), no_wrap=True)
+    for name, device in tracker.devices.items():
+        if (preview := device.preview) is not None:
+            values = (f"{preview.values[one]:8.1f} {SENSOR_UNITS[one]}" for one in PREVIEW_FEATURES)
+            table.add_row(Text(name), _state(preview.state), *values)
+    return [table] if table.row_count else []
 
 
 # --- the plant ------------------------------------------------------------------------------------

@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamlvq.connect import Link, Outgoing
+from msgspec.json import decode
+
+from streamlvq.connect import Link, Message, Outgoing
 from streamlvq.demo.act import Script
 from streamlvq.demo.messages import (
     PLANT_STORY_TOPIC,
     ChapterMessage,
+    PreviewMessage,
+    StatusMessage,
     TruthMessage,
     encode_json,
     plant_topic,
@@ -37,7 +41,16 @@ from streamlvq.demo.processes import (
 from streamlvq.demo.summary import plant_summary
 from streamlvq.demo.tracker import PlantTracker
 from streamlvq.demo.views import draw_plant, plant_line
-from streamlvq.synth import BEARING_FAULT, ORDINARY, Drift, Fault, Glitches, Machine, Samples
+from streamlvq.synth import (
+    BEARING_FAULT,
+    FEATURES,
+    ORDINARY,
+    Drift,
+    Fault,
+    Glitches,
+    Machine,
+    Samples,
+)
 
 PLANT_STORY_SECONDS = 80.0  # of the story at its own pace
 CYCLE_SECONDS = 60.0  # after the story, everyday life repeats
@@ -50,6 +63,7 @@ PLANT_SEED = 1
 LINGER_SECONDS = 4.0  # from the recognition of a fault to a good picture of it
 LABEL_DELAY_SECONDS = 0.3  # from a reading to its late label, so that no label overtakes it
 MAX_UNLABELLED = 2000  # readings that a technician can still label
+PREVIEW_SECONDS = 0.25  # between two readings of a machine before the daemon is up
 MAX_LATE_LABELS = 60  # that the technician gives at once
 
 
@@ -67,7 +81,7 @@ class PlantScript(Script[PlantTracker]):
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
-        topics = (plant_topic("+", kind) for kind in ("decision", "truth"))
+        topics = (plant_topic("+", kind) for kind in ("decision", "truth", "preview"))
         filters = (*topics, PLANT_STORY_TOPIC, status_topic())
         super().__init__(PlantTracker(devices), filters, plant_line, draw_plant)
         self.devices = devices
@@ -87,11 +101,15 @@ class PlantScript(Script[PlantTracker]):
         config = plant_config(processes.url, folder)
         self._daemon = processes.start_daemon("the daemon", config, folder)
 
+    previews = True
+
     def start_simulator(self, processes: DemoProcesses, rate: float, seconds: float | None) -> None:
+        arguments = ["--preview", *(f"--device={device}" for device in self.devices)]
+        processes.start_simulator("the machines", "streamlvq.demo.plant", rate, seconds, *arguments)
+
+    def daemons_ready(self) -> None:
         if self._daemon is not None:
             self._cpu_before = self._daemon.cpu_seconds()
-        names = [f"--device={device}" for device in self.devices]
-        processes.start_simulator("the machines", "streamlvq.demo.plant", rate, seconds, *names)
 
     def finished(self, seconds: float | None) -> bool:
         return seconds is not None and self.tracker.seconds >= seconds
@@ -317,6 +335,28 @@ class MachineSimulator:
         ]
 
 
+def preview_plant(link: Link, story: PlantStory) -> None:
+    """Publish what the machines measure until the daemon is up; nobody decides on it."""
+    machines = story.machines(PLANT_SEED)
+    online = False
+    while not online:
+        messages = []
+        for machine in machines:
+            samples = machine.take(1)
+            values = dict(zip(FEATURES, samples.rows[0].tolist(), strict=True))
+            preview = PreviewMessage(samples.states[0], values)
+            topic = plant_topic(machine.device, "preview")
+            messages.append(Outgoing(topic, encode_json(preview)))
+        link.publish(messages)
+        end = time.monotonic() + PREVIEW_SECONDS
+        while not online and (left := end - time.monotonic()) > 0:
+            online = any(_is_online(message) for message in link.read(left))
+
+
+def _is_online(message: Message) -> bool:
+    return decode(message.payload, type=StatusMessage).state == "online"
+
+
 def simulate_plant(link: Link, story: PlantStory) -> None:
     """Publish what is due, endlessly."""
     machines = [MachineSimulator(machine, story) for machine in story.machines(PLANT_SEED)]
@@ -336,9 +376,13 @@ def simulate_plant(link: Link, story: PlantStory) -> None:
 def main() -> None:
     parser = simulator_parser("The machines of the demo.")
     parser.add_argument("--device", action="append", required=True)
+    parser.add_argument("--preview", action="store_true", help="begin when the daemon is up")
     options = parser.parse_args()
-    with simulator_link(options.url, "machines") as link:
-        simulate_plant(link, PlantStory(options.device, options.rate, options.seconds))
+    story = PlantStory(options.device, options.rate, options.seconds)
+    with simulator_link(options.url, "machines", [status_topic()]) as link:
+        if options.preview:
+            preview_plant(link, story)
+        simulate_plant(link, story)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from streamlvq.demo.messages import (
     FLEET_NAME,
     ChapterMessage,
     DecisionMessage,
+    PreviewMessage,
     StatusMessage,
     TruthMessage,
     source_of,
@@ -100,6 +101,7 @@ def _keep(unmatched: dict[int, Any], sequence: int, one: TruthMessage | Decision
 class TrackedDevice:
     """What is known of one machine."""
 
+    preview: PreviewMessage | None = None  # the latest reading before the daemon was up
     last: JudgedDecision | None = None
     recent: deque[JudgedDecision] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     matcher: DecisionMatcher = field(default_factory=DecisionMatcher)
@@ -179,6 +181,9 @@ class Tracker(abc.ABC, Generic[DeviceT]):
                 case "truth":
                     matcher = self.devices[source_of(topic)].matcher
                     self._on_judged(topic, matcher.add_truth(decode(payload, type=TruthMessage)))
+                case "preview":
+                    device = self.devices[source_of(topic)]
+                    device.preview = decode(payload, type=PreviewMessage)
                 case "story":
                     self._on_story(decode(payload, type=ChapterMessage))
                 case "status":

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 from streamlvq.demo.tracker import FleetTracker, JudgedDecision, PlantTracker, Tracker
+from streamlvq.synth import SENSOR_UNITS
 
 STATUS_LINE_SECONDS = 2.0  # between two lines about the state of things
 EXPLAIN_WAIT_SECONDS = 6.0  # after which waiting needs an explanation
 REMINDER_SECONDS = 30.0  # between two lines that it still goes on
-COMPILING_HINT = "the first time on a machine kernels are compiled: one to two minutes"
+COMPILING_HINT = "the first time on a machine kernels are compiled: about ten seconds"
+PREVIEW_FEATURES = ("temperature", "vibration_x", "current", "speed")  # shown until then
 
 TrackerT = TypeVar("TrackerT", bound=Tracker[Any])
 Drawing = Callable[[TrackerT, str, int], Any]  # tracker, title and width to what rich prints
@@ -29,8 +31,8 @@ class View(abc.ABC, Generic[TrackerT]):
     def __exit__(self, *error: object) -> None: ...
 
     @abc.abstractmethod
-    def waiting(self, what: str, elapsed: float) -> None:
-        """Show that something is being started."""
+    def waiting(self, what: str, elapsed: float, tracker: TrackerT | None = None) -> None:
+        """Show that something is being started, and what the machines measure meanwhile."""
 
     @abc.abstractmethod
     def update(self, tracker: TrackerT) -> None:
@@ -89,7 +91,7 @@ class LineView(View[TrackerT]):
     def __exit__(self, *error: object) -> None:
         pass
 
-    def waiting(self, what: str, elapsed: float) -> None:
+    def waiting(self, what: str, elapsed: float, tracker: TrackerT | None = None) -> None:
         text = f"{what} ({COMPILING_HINT})" if elapsed > EXPLAIN_WAIT_SECONDS else what
         if elapsed >= REMINDER_SECONDS:
             so_far = elapsed // REMINDER_SECONDS * REMINDER_SECONDS
@@ -97,14 +99,30 @@ class LineView(View[TrackerT]):
         if text != self._waiting:
             print(f"  starting: {text}", flush=True)
             self._waiting = text
+        line = "" if tracker is None else preview_line(tracker)
+        if line and elapsed >= self._due:
+            self._due = elapsed + STATUS_LINE_SECONDS
+            print(f"    {line}", flush=True)
 
     def update(self, tracker: TrackerT) -> None:
+        if self._waiting:
+            self._waiting, self._due = "", 0.0
         for note in tracker.notes[self._notes :]:
             print(f"{note.seconds:6.1f} s  {note.text}", flush=True)
         self._notes = len(tracker.notes)
         if tracker.seconds >= self._due and tracker.decided:
             self._due = tracker.seconds + STATUS_LINE_SECONDS
             print(f"{tracker.seconds:6.1f} s    {self._line(tracker)}", flush=True)
+
+
+def preview_line(tracker: Tracker[Any]) -> str:
+    """Return what the machines measure while nobody decides yet; empty if nothing is known."""
+    parts = []
+    for name, device in tracker.devices.items():
+        if (preview := device.preview) is not None:
+            values = (f"{preview.values[one]:.1f} {SENSOR_UNITS[one]}" for one in PREVIEW_FEATURES)
+            parts.append(f"{name} {', '.join(values)}")
+    return " | ".join(parts)
 
 
 def plant_line(tracker: PlantTracker) -> str:

@@ -186,6 +186,11 @@ class KernelModule:
         """Return the address of a kernel."""
         return address(getattr(self.module, name))
 
+    def load(self, *names: str) -> None:
+        """Compile or load these kernels before they are needed."""
+        for name in names:
+            getattr(self, name)
+
     def names(self) -> list[str]:
         """Return the names of the kernels that the module defines."""
         return [

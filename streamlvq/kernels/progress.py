@@ -56,7 +56,7 @@ class CompileProgress:
 
     def __str__(self) -> str:
         seconds = self._clock() - self._start
-        return f"compiling {self.kernel}, {self.done} kernels compiled in {seconds:.0f} s"
+        return f"compiling {self.kernel}, {self.done} done in {seconds:.0f} s"
 
 
 progress = CompileProgress()

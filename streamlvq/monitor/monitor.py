@@ -23,6 +23,7 @@ from streamlvq.events import (
     Refused,
     internal_error,
 )
+from streamlvq.kernels import kernels
 from streamlvq.monitor import checkpoint
 from streamlvq.monitor.admission import (
     Admission,
@@ -350,6 +351,9 @@ class Monitor:
             ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
         Pipeline(build_full_classifier(self.config)).step(readings, [False] * 4)
+        if self.config.rejector is not None:  # what only some readings need
+            kernels("pipeline").load("remember")
+            kernels("distance").load("separation")
 
     @property
     def devices(self) -> int:

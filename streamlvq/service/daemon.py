@@ -105,7 +105,9 @@ class MonitoringRole:
         log.info("making the kernels ready")
         self.session = session
         with StartupGuard(self.context.signals, self.context.notifier) as guard:
+            restoring, self.health.phase = self.health.phase, "the kernels are being loaded"
             Monitor(self.config).compile()
+            self.health.phase = restoring
             guard.compiling = False
             self.processor = self.store.restore(self.config, self._still_starting)
         self._join_fleet()

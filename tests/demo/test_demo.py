@@ -25,6 +25,7 @@ from streamlvq.demo.messages import (
     PLANT_STORY_TOPIC,
     ChapterMessage,
     DecisionMessage,
+    PreviewMessage,
     StatusMessage,
     TruthMessage,
     plant_topic,
@@ -60,7 +61,7 @@ from streamlvq.demo.tracker import (
     PlantTracker,
 )
 from streamlvq.demo.views import LineView, draw_plant, plant_line
-from streamlvq.synth import BEARING_FAULT
+from streamlvq.synth import BEARING_FAULT, FEATURES
 from support.demos import COMMAND, alive, descendants, started, until
 
 DEVICES = ["press-1", "press-2", "press-3", "press-4"]
@@ -592,8 +593,8 @@ def test_lines_say_now_and_then_that_it_still_goes_on(capsys: pytest.CaptureFixt
         for tenth in range(1000):
             view.waiting("the daemon", tenth / 10)
     assert capsys.readouterr().out.splitlines()[2:] == [
-        "  starting: the daemon (the first time on a machine kernels are compiled: one to two "
-        "minutes)",
+        "  starting: the daemon (the first time on a machine kernels are compiled: about ten "
+        "seconds)",
         "  starting: the daemon, still compiling, 30 s so far",
         "  starting: the daemon, still compiling, 60 s so far",
         "  starting: the daemon, still compiling, 90 s so far",
@@ -611,7 +612,7 @@ def test_stopped_while_it_compiles(tmp_path: Path) -> None:
     )
     folder = tmp_path / "kept"
     with started(*ACT, "--plain", "--keep", str(folder), PYTHONPATH=str(tmp_path)) as process:
-        until(process, "one to two minutes")
+        until(process, "about ten seconds")
         assert "making the kernels ready" in (folder / "daemon.log").read_text()
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -621,6 +622,46 @@ def test_stopped_while_it_compiles(tmp_path: Path) -> None:
     assert output.strip().startswith("Stopped before the machines were switched on")
     assert "readings decided" not in output
     assert "left before the start was over" in (folder / "daemon.log").read_text()
+
+
+def preview(device: str, state: str, temperature: float) -> Message:
+    values = dict.fromkeys(FEATURES, 1.0) | {"temperature": temperature}
+    payload = msgspec.json.encode(PreviewMessage(state, values))
+    return Message(plant_topic(device, "preview"), payload, 0.0)
+
+
+def test_readings_are_shown_while_nobody_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    tracker = PlantTracker(DEVICES)
+    with LineView("the title", plant_line) as view:
+        view.waiting("the daemon", 0.1, tracker)
+        tracker.take([preview("press-1", "idle", 31.25), preview("press-2", "running", 40.0)])
+        for tenth in range(2, 30):
+            view.waiting("the daemon", tenth / 10, tracker)
+    _, starting, *lines = capsys.readouterr().out.splitlines()
+    rest = "1.0 mm/s, 1.0 A, 1.0 1/min"
+    line = f"press-1 31.2 °C, {rest} | press-2 40.0 °C, {rest}"
+    assert (starting, lines) == ("  starting: the daemon", [f"    {line}"] * 2)
+    assert tracker.began is None
+
+
+def test_a_picture_of_readings_before_the_first_decision() -> None:
+    pytest.importorskip("rich")
+    from rich.console import Console
+
+    from streamlvq.demo.pictures import PictureView
+
+    tracker, out = PlantTracker(DEVICES), io.StringIO()
+    tracker.take([preview("press-1", "idle", 31.25)])
+    console = Console(file=out, width=100, force_terminal=True, color_system=None)
+    with PictureView("the title", draw_plant, console) as view:
+        view.waiting("the daemon", 1.0, tracker)
+    assert "starting the daemon, 1 s" in out.getvalue()
+    assert re.search(r"press-1 +idle +31.2 °C", out.getvalue())
+
+
+def test_simulators_load_no_compiler() -> None:
+    code = "import streamlvq.demo.plant, streamlvq.demo.fleet, sys; print('numba' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
 def test_lines_tell_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:

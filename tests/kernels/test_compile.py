@@ -282,6 +282,6 @@ def test_progress_says_what_and_how_far(caplog: pytest.LogCaptureFixture) -> Non
         progress.end()  # loaded from the cache
     assert [record.getMessage() for record in caplog.records] == [
         "compiling the kernels, once for this installation: learn first",
-        "compiling step, 2 kernels compiled in 2 s",
+        "compiling step, 2 done in 2 s",
     ]
     assert (progress.done, progress.kernel) == (3, None)

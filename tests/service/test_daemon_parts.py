@@ -44,6 +44,7 @@ from streamlvq.config import (
 from streamlvq.connect import Message
 from streamlvq.errors import StreamLVQError
 from streamlvq.events import Event, Readings, Refused
+from streamlvq.kernels.progress import progress
 from streamlvq.monitor import Monitor, Outcome
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus, changed_keys
@@ -237,6 +238,15 @@ def test_health_sees_a_loop_that_hangs_and_one_that_starts() -> None:
     assert health.problems(140.0) == ["stuck: no loop iteration for 40 s"]
     health.starting = True
     assert health.problems(140.0) == ["starting: the state is being restored"]
+
+
+def test_health_says_what_is_being_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    health = Health(HealthSection())
+    monkeypatch.setattr(progress, "kernel", "learn_glvq")
+    (problem,) = health.problems()
+    assert problem.startswith("starting: compiling learn_glvq, ")
+    health.starting = False  # compiling later, in mid-stream, is no reason to be unhealthy
+    assert not any("compiling" in problem for problem in health.problems())
 
 
 def fetch(url: str) -> tuple[int, str, bytes]:
