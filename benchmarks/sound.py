@@ -81,11 +81,40 @@ def still(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
         yield Figure(f"{name}: accuracy lost when it moves", loss_by_move(name, seeds), 0.01)
 
 
+# --- on/off sensors -------------------------------------------------------------------------------
+
+BINARY_MODELS = ["GLVQ", "GMLVQ", "LGMLVQ", "PairwiseLVQ", "LVQCommittee"]
+BINARY_READINGS, BINARY_SCORED_FROM = 2000, 500
+
+
+def binary_stream(sensors: int, seed: int) -> tuple[Floats, Ints]:
+    """Return on/off sensors, the first of which is the label but for 2 % of the readings."""
+    random = np.random.default_rng(seed)
+    X = random.integers(0, 2, (BINARY_READINGS, sensors)).astype(float)
+    return X, X[:, 0].astype(np.int64) ^ (random.random(BINARY_READINGS) < 0.02)
+
+
+def loss_on_switches(name: str, sensors: int, seed: int) -> float:
+    """Return how much less accurate a model is than the rule itself, on the same readings."""
+    X, y = binary_stream(sensors, seed)
+    rule = X[:, 0] == y
+    scored = slice(BINARY_SCORED_FROM, None)
+    return float(rule[scored].mean() - hits(our_model(name)(), X, y)[scored].mean())
+
+
+def binary(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
+    for name in progress(BINARY_MODELS, "on/off sensors"):
+        for sensors in (1, 2, 4, 8) if quick else range(1, 9):
+            worst = max(loss_on_switches(name, sensors, seed) for seed in seeds)
+            yield Figure(f"{name}: largest loss, {sensors} sensors", worst, 0.01)
+
+
 # --- main -----------------------------------------------------------------------------------------
 
 Part = Callable[[Sequence[int], bool], Iterator[Figure]]
 PARTS: dict[str, tuple[str, Part]] = {
     "still": ("Sensors that do not move", still),
+    "binary": ("On/off sensors", binary),
 }
 
 

@@ -41,6 +41,7 @@ MODELS = {
 # --- statistics ----------------------------------------------------------------------------------
 
 
+EVICTED = -2
 STILL_WEIGHT = 10.0  # what all readings without spread count once a feature moves
 
 
@@ -669,11 +670,15 @@ class NaiveLVQ:
         assert right is not None
         error = wrong is not None and bool(distances[wrong] <= distances[right])
         place = self.prototype_slot(c, error)
+        if error and wrong is not None and distances[wrong] <= max(distances[right] / 100, 1e-6):
+            place = self.contested_slot(c, bool(distances[right] > 1e-6), wrong)
         if wrong is not None:
             step = newton(self.temperature, self.curvature, self.scores(distances), c)
             self.temperature, self.curvature = step
         self.credit(self.units[wrong if error and wrong is not None else right], not error)
-        if place is not None:
+        if place == EVICTED and wrong is not None:
+            self.evict(wrong)
+        elif place is not None:
             self.bear(x, c, self.units[right], place)
         elif wrong is not None:
             self.teach(x, c, distances)
@@ -687,11 +692,30 @@ class NaiveLVQ:
             return min(own, key=lambda i: self.units[i].usefulness)
         return None
 
+    def contested_slot(self, c: int, elsewhere: bool, wrong: int) -> int | None:
+        """Where one of another class is on the sample: it stays if useful, else it gives way."""
+        sizes = [sum(u.label == label for u in self.units) for label in range(self.known)]
+        initial, loser = self.p.prototypes_per_class, self.units[wrong]
+        if sizes[c] >= initial:
+            limit = max(initial, self.p.max_prototypes_per_class)
+            if loser.usefulness >= 1:
+                return None
+            if sizes[loser.label] > initial:
+                return wrong if sizes[c] < limit else EVICTED
+        return self.prototype_slot(c, elsewhere)
+
+    def evict(self, place: int) -> None:
+        """To the most useful other one of the class."""
+        label = self.units[place].label
+        others = [i for i, u in enumerate(self.units) if u.label == label and i != place]
+        best = self.units[max(others, key=lambda i: self.units[i].usefulness)]
+        self.bear(best.w, label, best, place)
+
     def credit(self, winner: Unit, correct: bool) -> None:
         if self.p.half_life is not None:
             for u in self.units:
                 u.usefulness *= self.forget
-        winner.usefulness += 1.0 if correct else -1.0
+        winner.usefulness = min(20.0, winner.usefulness + (1.0 if correct else -1.0))
         winner.wins += int(correct)
 
     def new_metric(self) -> Metric:

@@ -11,6 +11,10 @@ from streamlvq.kernels.views import metric_number, metric_of, row, vector
 
 # --- new prototypes ------------------------------------------------------------------------------
 
+SAME_PLACE_SHARE = 0.01  # of the squared distance to the own class
+TOUCHING_DISTANCE = 1e-6  # squared
+EVICTED = -2  # in place of a slot: the prototype on the sample has to leave
+
 
 @helper
 def least_useful(floats, ints, c):
@@ -74,13 +78,21 @@ def add_prototype(floats, ints, x, c, p, parent):
     """Place a prototype of class c on the sample, in slot p."""
     if ints[at.METRICS] > 1 and p != parent:
         inherit_metric(floats, ints, p, parent)
+    size = vector(ints, ints, at.CLASS_SIZE, ints[at.CLASS_CAPACITY])
+    size[c] += 1
     if p == ints[at.N_PROTOTYPES]:
         ints[at.N_PROTOTYPES] += 1
-        vector(ints, ints, at.CLASS_SIZE, ints[at.CLASS_CAPACITY])[c] += 1
     else:
+        size[vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])[p]] -= 1
         ints[at.GAPS] -= count_gaps(row(floats, ints, at.W, p, ints[at.N_FEATURES]))
     settle(floats, ints, x, c, p)
     ints[at.N_CLASSES] = max(ints[at.N_CLASSES], c + 1)
+
+
+@helper
+def is_occupied(near, other):
+    """Return whether a prototype of another class is as good as on the sample."""
+    return other <= max(SAME_PLACE_SHARE * near, TOUCHING_DISTANCE)
 
 
 @helper
@@ -94,6 +106,38 @@ def prototype_slot(floats, ints, c, wrong):
     if wrong and ints[at.RENEW] == 1:
         return least_useful(floats, ints, c)
     return -1
+
+
+@helper
+def contested_slot(floats, ints, c, near, wrong):
+    """Return the slot for a prototype of class c where one of another class is; -1 for none.
+
+    Two of different classes on one place would decide by chance there, for ever. The other one
+    stays if it is useful or among the first of its class. Else it becomes one of class c, or is
+    EVICTED if that class has as many as it may have.
+    """
+    labels = vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])
+    size = vector(ints, ints, at.CLASS_SIZE, ints[at.CLASS_CAPACITY])
+    useful = vector(floats, ints, at.USEFULNESS, ints[at.PROTOTYPE_CAPACITY])[wrong] >= 1.0
+    if size[c] >= ints[at.INITIAL]:
+        if useful:
+            return -1
+        if size[labels[wrong]] > ints[at.INITIAL]:
+            return wrong if size[c] < ints[at.PROTOTYPE_LIMIT] else EVICTED
+    return prototype_slot(floats, ints, c, near > TOUCHING_DISTANCE)
+
+
+@helper
+def evict(floats, ints, p):
+    """Move a prototype that is of no use to the most useful other one of its class."""
+    labels = vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])
+    usefulness = vector(floats, ints, at.USEFULNESS, ints[at.PROTOTYPE_CAPACITY])
+    best = -1
+    for q in range(ints[at.N_PROTOTYPES]):
+        if labels[q] == labels[p] and q != p and (best < 0 or usefulness[q] > usefulness[best]):
+            best = q
+    place = row(floats, ints, at.W, best, ints[at.N_FEATURES])
+    add_prototype(floats, ints, place, labels[p], p, best)
 
 
 # --- rehearsal -----------------------------------------------------------------------------------

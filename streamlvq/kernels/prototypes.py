@@ -19,8 +19,12 @@ from streamlvq.kernels.distance import (
     ordinary,
 )
 from streamlvq.kernels.growth import (
+    EVICTED,
     add_prototype,
+    contested_slot,
     copy,
+    evict,
+    is_occupied,
     pick_rehearsed,
     prototype_slot,
     remember,
@@ -53,6 +57,8 @@ from streamlvq.kernels.statistics import (
 )
 from streamlvq.kernels.views import reading, row, vector
 
+MAX_USEFULNESS = 20.0  # net wins; more would take as many errors to undo
+
 # --- one reading ---------------------------------------------------------------------------------
 
 
@@ -73,7 +79,8 @@ def credit(floats, ints, winner, correct):
     if ints[at.RENEW] == 1:
         for p in range(ints[at.N_PROTOTYPES]):
             usefulness[p] *= floats[at.FORGET]
-    usefulness[winner] += 1.0 if correct else -1.0
+    change = 1.0 if correct else -1.0
+    usefulness[winner] = min(MAX_USEFULNESS, usefulness[winner] + change)
     if correct:
         vector(floats, ints, at.WINS, ints[at.PROTOTYPE_CAPACITY])[winner] += 1.0
 
@@ -96,6 +103,8 @@ def learning(measure, find_pair, teach):
         if c < known:
             near, other, right, wrong = closest_pair(ints, work, c)
         place = prototype_slot(floats, ints, c, other <= near)
+        if wrong >= 0 and other <= near and is_occupied(near, other):
+            place = contested_slot(floats, ints, c, near, wrong)
         if place == ints[at.PROTOTYPE_CAPACITY]:
             return at.NEEDS_SLOT
         if right >= 0:
@@ -106,6 +115,9 @@ def learning(measure, find_pair, teach):
         if place >= 0:
             add_prototype(floats, ints, x, c, place, right)
             wrong = -1  # this sample became a prototype: nothing left to learn
+        elif place == EVICTED:
+            evict(floats, ints, wrong)
+            wrong = -1
         sample, label = x, c
         for k in range(rounds_of_learning(ints)):
             if k > 0:

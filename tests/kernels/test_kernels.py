@@ -177,6 +177,16 @@ def test_a_constant_feature_changes_nothing(name: str, step: str) -> None:
     assert sum(constant.relevances().values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("half_life", [None, 40.0])
+def test_kernel_equals_oracle_on_binary_features(name: str, half_life: float | None) -> None:
+    """Readings repeat, prototypes lie on them, and labels contradict each other."""
+    random = np.random.default_rng(24)
+    X = random.integers(0, 2, (SAMPLES // 2, 2)).astype(float)
+    y = X[:, 0].astype(np.int64) ^ (random.random(len(X)) < 0.1)
+    y ^= y[0]
+    run_both(name, {"rehearsal": 0, "half_life": half_life, "max_prototypes_per_class": 3}, X, y)
+
+
 def test_kernel_equals_oracle_when_features_appear(name: str) -> None:
     X, y = blobs(SAMPLES // 2, 5, 3, seed=8)
     model = build(name, **SMALL)
