@@ -252,9 +252,9 @@ def certificate(model: LVQClassifier, x: Reading) -> Certificate:
     ...     model.learn_one(x, y)
     >>> found = robustness.certificate(model, x)
     >>> found.label, found.exact
-    ('foliage', False)
+    ('foliage', True)
     >>> found.metric
-    0.117
+    0.143
 
     References
     ----------

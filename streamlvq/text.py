@@ -80,15 +80,17 @@ def number(value: int) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share as a percentage, `-` if there is none.
+    """Return a share as a percentage, `-` if there is none; 100 % only if nothing is missing.
 
     Examples
     --------
-    >>> percent(0.975), percent(None)
-    ('97.5 %', '-')
+    >>> percent(0.975), percent(0.9999), percent(None)
+    ('97.5 %', '99.9 %', '-')
 
     """
-    return "-" if value is None else f"{100 * value:.1f} %"
+    if value is None:
+        return "-"
+    return f"{99.9 if 0.999 < value < 1.0 else 100 * value:.1f} %"
 
 
 def plural(count: int, noun: str) -> str:

@@ -182,7 +182,7 @@ def test_mistakes_are_one_clear_line(folder: Path, arguments: Sequence[str], wor
         ("latin.csv", b"x,state\n1,k\xfchl\n2,k\xfchl\n", "line 2: state: expected text in UTF-8"),
         ("values.csv", b"1,2,3\n4,5,6\n", "expected the names of the columns first"),
         ("picture.csv", b"\x89PNG\r\n\x1a\n\x00", "a picture"),
-        ("iso.jsonl", b'{"state": "2024-05-01", "x": 1}\n', "--time-unit iso"),
+        ("time.jsonl", b'{"state": "soon", "x": 1}\n', "state: expected a time"),
         (
             "other.messages",
             b'{"streamlvq":"messages","version":1}\n{"received":1,"topic":"a/b","payload":"{}"}\n',
@@ -192,7 +192,7 @@ def test_mistakes_are_one_clear_line(folder: Path, arguments: Sequence[str], wor
 )
 def test_when_nothing_can_be_read(folder: Path, name: str, content: bytes, words: str) -> None:
     (folder / name).write_bytes(content)
-    role = "--time" if name.startswith("iso") else "--label"
+    role = "--time" if name.startswith("time") else "--label"
     options = [] if name.startswith(("empty", "values", "pict")) else [role, "state"]
     for command in (["replay"], ["train", "-o", "x.slvq"]):
         status, _, err = run(*command, name, *options, cwd=folder)
