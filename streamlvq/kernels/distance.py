@@ -153,8 +153,9 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
 
     With c < 0: find the closest prototype of every class, into `class_distance` and `class_winner`.
     With a class c: only the closest of that class (returned first) and of the others. Other
-    prototypes are abandoned early, the earlier the better the guesses (prototypes, or -1). Rules
-    that need every distance pass c == -2 and find them in `slot_distance`.
+    prototypes are abandoned early, the earlier the better the guesses (prototypes, or -1). Of
+    equal distances the first counts, whatever was guessed. Rules that need every distance pass
+    c == -2 and find them in `slot_distance`.
     """
     d, slots, rank = ints[at.N_FEATURES], ints[at.PROTOTYPE_CAPACITY], ints[at.METRIC_RANK]
     kind, varying = ints[at.METRIC_KIND], max(ints[at.N_VARYING], 1)
@@ -202,11 +203,11 @@ def distances(floats, ints, work, x, gaps, c, guess_right, guess_wrong):
             if value < best[label]:
                 best[label] = value
                 winner[label] = p
-        elif value < bound:
-            if label == c:
+        elif label == c:
+            if value < near or (value == near and p < right):
                 near, right = value, p
-            else:
-                other, wrong = value, p
+        elif value < other or (value == other and p < wrong):
+            other, wrong = value, p
     return near, other, right, wrong
 
 
