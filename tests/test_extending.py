@@ -225,7 +225,7 @@ def test_a_model_learns_and_is_kept() -> None:
     for x, y in samples:
         right += model.predict_one(x) == y
         model.learn_one(x, y)
-    assert right / len(samples) > 0.85
+    assert right / len(samples) > 0.8
     assert np.ptp(list(model.relevances().values())) > 0.01, "it has learnt what matters"
     data = Snapshot.of(model).to_bytes()
     twin = Snapshot.from_bytes(data).classifier()

@@ -62,6 +62,38 @@ class AskedToEnd(BaseException):
     """
 
 
+class EndRequests:
+    """Handler of signals that raises `AskedToEnd`, but never while a process is being started.
+
+    In between it would exist and nobody would know of it.
+    """
+
+    def __init__(self) -> None:
+        self._held = self._asked = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Raise `AskedToEnd`, at the end of `held` at the earliest."""
+        if self._held:
+            self._asked = True
+        else:
+            raise AskedToEnd
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold requests back."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._asked:
+            self._asked = False
+            raise AskedToEnd
+
+
+END_REQUESTS = EndRequests()
+
+
 class ChildProcess:
     """A process with a log of its own that does not outlive the demo.
 
@@ -262,7 +294,8 @@ class DemoProcesses:
         self._link: Link | None = None
 
     def start_broker(self, program: BrokerProgram) -> None:
-        self._broker = program.start(self.folder, self.port)
+        with END_REQUESTS.held():
+            self._broker = program.start(self.folder, self.port)
 
     @property
     def has_broker(self) -> bool:
@@ -283,8 +316,9 @@ class DemoProcesses:
         self._start(name, self.folder, module, *options)
 
     def _start(self, name: str, folder: Path, module: str, *arguments: str) -> ChildProcess:
-        child = ChildProcess(name, [sys.executable, "-m", module, *arguments], folder)
-        self._children.append(child)
+        with END_REQUESTS.held():
+            child = ChildProcess(name, [sys.executable, "-m", module, *arguments], folder)
+            self._children.append(child)
         return child
 
     def connect(self, filters: Sequence[str]) -> Link:

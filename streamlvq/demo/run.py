@@ -10,13 +10,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from streamlvq.demo.act import GRACE_SECONDS, Act
 from streamlvq.demo.fleet import FLEET_STORY_SECONDS, FleetScript, can_sign
 from streamlvq.demo.plant import PLANT_STORY_SECONDS, PlantScript
 from streamlvq.demo.processes import (
+    END_REQUESTS,
     AskedToEnd,
     DemoError,
     DemoProcesses,
@@ -188,7 +188,7 @@ def _ending_on_signals() -> Iterator[None]:
         yield  # only the main thread receives signals
         return
     numbers = [getattr(signal, name) for name in POLITE_SIGNALS if hasattr(signal, name)]
-    before = {number: signal.signal(number, _ask) for number in numbers}
+    before = {number: signal.signal(number, END_REQUESTS.ask) for number in numbers}
     hook, sys.unraisablehook = sys.unraisablehook, _ask_again
     try:
         yield
@@ -196,10 +196,6 @@ def _ending_on_signals() -> Iterator[None]:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _ask(number: int, frame: FrameType | None) -> None:
-    raise AskedToEnd
 
 
 def _ask_again(unraisable: sys.UnraisableHookArgs) -> None:

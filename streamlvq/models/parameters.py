@@ -104,9 +104,9 @@ def check_range(
     expected += f"of at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
     accepted = numbers.Integral if whole else numbers.Real
     good = isinstance(value, accepted) and not isinstance(value, bool)
-    if good and value > largest:
+    if good and value > largest and value != float("inf"):
         raise ParameterError(owner, name, f"{expected} that fits into 64 bits, got one too large")
-    if not good or not low <= value <= high:
+    if not good or not low <= value <= min(high, largest):
         raise ParameterError(owner, name, f"{expected}{about}, got {value!r}")
 
 

@@ -181,7 +181,7 @@ def test_a_constant_feature_changes_nothing(name: str, step: str) -> None:
 def test_kernel_equals_oracle_on_binary_features(name: str, half_life: float | None) -> None:
     """Readings repeat, prototypes lie on them, and labels contradict each other."""
     random = np.random.default_rng(24)
-    X = random.integers(0, 2, (SAMPLES // 2, 2)).astype(float)
+    X = random.integers(0, 2, (SAMPLES // 4, 2)).astype(float)
     y = X[:, 0].astype(np.int64) ^ (random.random(len(X)) < 0.1)
     y ^= y[0]
     run_both(name, {**SMALL, "half_life": half_life}, X, y)
