@@ -24,10 +24,15 @@ def executed() -> Any:
 
 
 def outputs(notebook: Any) -> list[list[str]]:
-    """Kinds of outputs of each cell."""
+    """Kinds of outputs of each cell; text may come in pieces, and with a notice of compiling."""
     return [
         sorted(
-            kind for output in cell.get("outputs", ()) for kind in output.get("data") or ("text",)
+            {
+                kind
+                for output in cell.get("outputs", ())
+                if not output.get("text", "").startswith("compiling the kernels")
+                for kind in output.get("data") or ("text",)
+            }
         )
         for cell in notebook.cells
     ]
@@ -35,7 +40,8 @@ def outputs(notebook: Any) -> list[list[str]]:
 
 def warnings_of(notebook: Any) -> list[str]:
     cells = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    return [output.text for output in cells if output.get("name") == "stderr"]
+    said = [output.text for output in cells if output.get("name") == "stderr"]
+    return [text for text in said if not text.startswith("compiling the kernels")]
 
 
 @pytest.mark.filterwarnings("ignore")
