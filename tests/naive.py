@@ -190,12 +190,14 @@ def softmax(scores: Array) -> Array:
     return np.asarray(e / e.sum())
 
 
-def newton(temperature: float, curvature: float, scores: Array, c: int) -> tuple[float, float]:
-    """One step on the log loss -log softmax(T s)_c, whose second derivative is Var_p(s)."""
+def newton(
+    temperature: float, curvature: float, scores: Array, c: int, weight: float = 1.0
+) -> tuple[float, float]:
+    """One step on the log loss -w log softmax(T s)_c, whose second derivative is w Var_p(s)."""
     p = softmax(temperature * scores)
     mean = float(p @ scores)
-    slope = mean - float(scores[c])
-    curvature = 0.999 * curvature + float(p @ (scores - mean) ** 2)
+    slope = weight * (mean - float(scores[c]))
+    curvature = 0.999 * curvature + weight * float(p @ (scores - mean) ** 2)
     return float(np.clip(temperature - slope / (curvature + 0.5), 0.01, 100.0)), curvature
 
 
@@ -443,15 +445,16 @@ class Platt:
     def exponent(self, score: float) -> float:
         return self.slope * score + self.offset
 
-    def fit(self, score: float, first: bool) -> None:
+    def fit(self, score: float, first: bool, weight: float = 1.0) -> None:
         """Newton on the log loss, whose Hessian by the exponent is p (1 - p); Platt's targets."""
         p = 1.0 / (1.0 + math.exp(self.exponent(score)))
         n = self.seen[0 if first else 1]
         target = (n + 1) / (n + 2) if first else 1 / (n + 2)
         self.seen[0 if first else 1] += 1
         by_parameters = np.array([score, 1.0])
-        self.hessian = 0.999 * self.hessian + p * (1 - p) * np.outer(by_parameters, by_parameters)
-        step = np.linalg.solve(self.hessian + np.eye(2), (target - p) * by_parameters)
+        square = np.outer(by_parameters, by_parameters)
+        self.hessian = 0.999 * self.hessian + weight * p * (1 - p) * square
+        step = np.linalg.solve(self.hessian + np.eye(2), weight * (target - p) * by_parameters)
         self.slope = float(np.clip(self.slope - step[0], -100.0, -0.01))
         self.offset = float(np.clip(self.offset - step[1], -30.0, 30.0))
 
@@ -560,6 +563,7 @@ class Stored:
     x: Array
     c: int
     margin: float = 1.0
+    weight: float = 1.0
 
 
 class ParkMiller:
@@ -584,6 +588,7 @@ class NaiveLVQ:
         self.inverse = np.zeros(d)
         self.class_history: list[list[list[float]]] = []
         self.class_count: list[int] = []
+        self.ranges: dict[int, tuple[Array, Array]] = {}
         self.units: list[Unit] = []
         self.buffer: list[Stored] = []
         self.reach = model.buffer_size
@@ -592,6 +597,7 @@ class NaiveLVQ:
         self.random = ParkMiller(model.seed)
         self.temperature = 1.0 if self.rule == "rslvq" else 2.0
         self.curvature = 0.0
+        self.given = self.weight = 1.0  # of the sample that is learnt; the second with its class
         self.start = self.start_at(d)
         self.shared = None if self.kind == EUCLIDEAN or self.local else Metric.new(self.start)
 
@@ -651,13 +657,25 @@ class NaiveLVQ:
 
     # --- learning ---
 
-    def learn(self, x: Array, c: int) -> None:
+    def class_factor(self, c: int) -> float:
+        """How much samples of a class count."""
+        how = self.p.class_weight
+        if isinstance(how, dict):
+            return float(how.get(c, 1.0)) if c < self.known else 1.0
+        if c >= self.known or how is None or (how == "auto" and self.rule != "glvq"):
+            return 1.0
+        rarity = sum(self.class_count) / (self.known * max(1, self.class_count[c]))
+        return min(50.0, rarity if how == "balanced" else max(1.0, rarity / 3))
+
+    def learn(self, x: Array, c: int, w: float = 1.0) -> None:
         replays = self.p.rehearsal if len(self.buffer) >= 10 else 0
+        self.given, self.weight = w, w * self.class_factor(c)
+        self.widen_range(x, c)
         self.test_then_teach(x, c)
         self.observe(x)
         self.count(x, c)
         if self.p.rehearsal:
-            self.buffer.append(Stored(x.copy(), c))
+            self.buffer.append(Stored(x.copy(), c, weight=w))
         for _ in range(replays):
             self.rehearse()
 
@@ -673,7 +691,7 @@ class NaiveLVQ:
         if error and wrong is not None and distances[wrong] <= max(distances[right] / 100, 1e-6):
             place = self.contested_slot(c, bool(distances[right] > 1e-6), wrong)
         if wrong is not None:
-            step = newton(self.temperature, self.curvature, self.scores(distances), c)
+            step = newton(self.temperature, self.curvature, self.scores(distances), c, self.given)
             self.temperature, self.curvature = step
         self.credit(self.units[wrong if error and wrong is not None else right], not error)
         if place == EVICTED and wrong is not None:
@@ -747,11 +765,17 @@ class NaiveLVQ:
         if self.rule == "glvq":
             steepness = self.p.slope if self.p.activation == "sigmoid" else 0.0
             taught = [right, wrong] if distances[right] + distances[wrong] > 0 else []
-            self.descend(x, glvq_slopes(distances, labels, c, steepness), taught)
+            self.descend(x, self.weight * glvq_slopes(distances, labels, c, steepness), taught)
+            if self.keeps_ranges:
+                for j in taught:
+                    low, high = self.ranges[self.units[j].label]
+                    w = self.units[j].w
+                    w[w < low] = low[w < low]
+                    w[w > high] = high[w > high]
         elif self.rule == "rslvq":
             slopes = rslvq_slopes(distances, labels, c, self.p.sigma)
             taught = np.flatnonzero(np.abs(slopes) * 2 * self.p.sigma > 1e-6).tolist()
-            self.descend(x, slopes, taught)
+            self.descend(x, self.weight * slopes, taught)
         elif self.rule in ("lvq1", "olvq1"):
             self.kohonen_first(
                 x, self.units[right], self.units[wrong], distances[right], distances[wrong]
@@ -809,15 +833,15 @@ class NaiveLVQ:
         winner, sign = (right, 1.0) if near <= other else (wrong, -1.0)
         if self.rule == "olvq1":
             winner.rate = min(self.p.learning_rate, winner.rate / (1.0 + sign * winner.rate))
-            self.attract(x, winner, sign * winner.rate)
+            self.attract(x, winner, sign * min(1.0, self.weight * winner.rate))
         else:
-            self.attract(x, winner, sign * self.p.learning_rate)
+            self.attract(x, winner, sign * min(1.0, self.weight * self.p.learning_rate))
 
     def kohonen_second(self, x: Array, c: int, distances: Array) -> None:
         first, second = np.argsort(distances, kind="stable")[:2]
         pair = [self.units[first], self.units[second]]
         correct = [u.label == c for u in pair]
-        rate = self.p.learning_rate
+        rate = min(1.0, self.weight * self.p.learning_rate)
         if all(correct) and self.rule == "lvq3":
             for u in pair:
                 self.attract(x, u, self.p.epsilon * rate)
@@ -860,6 +884,15 @@ class NaiveLVQ:
             if not np.isnan(value):
                 history.append(float(value))
 
+    @property
+    def keeps_ranges(self) -> bool:
+        return self.rule == "glvq" and self.kind != EUCLIDEAN
+
+    def widen_range(self, x: Array, c: int) -> None:
+        """The smallest and largest reading of a class, feature by feature; NaN before there is any."""
+        low, high = self.ranges.get(c, (np.full(self.d, np.nan), np.full(self.d, np.nan)))
+        self.ranges[c] = (np.fmin(low, x), np.fmax(high, x))
+
     def class_moments(self, c: int) -> Array:
         """Mean and variance of every feature of a class; zeros while nothing is known."""
         rows = [
@@ -888,6 +921,7 @@ class NaiveLVQ:
             return
         near, other = distances[right], distances[wrong]
         stored.margin = (near - other) / (near + other) if near + other > 0 else 0.0
+        self.weight = stored.weight * self.class_factor(stored.c)
         self.teach(stored.x, stored.c, distances)
 
     # --- features that appear ---
@@ -904,6 +938,9 @@ class NaiveLVQ:
             u.squares = np.append(u.squares, np.zeros(count))
         for s in self.buffer:
             s.x = np.append(s.x, np.full(count, np.nan))
+        new = np.full(count, np.nan)
+        for c, (low, high) in self.ranges.items():
+            self.ranges[c] = (np.append(low, new), np.append(high, new))
         for histories in self.class_history:
             histories += [[] for _ in range(count)]
         for metric in self.metrics():
@@ -966,7 +1003,8 @@ class NaivePairs(NaiveLVQ):
 
     # --- learning ---
 
-    def learn(self, x: Array, c: int) -> None:
+    def learn(self, x: Array, c: int, w: float = 1.0) -> None:
+        self.given, self.weight = w, w * self.class_factor(c)
         if c < self.known:
             self.calibrate(x, c)
             self.teach_new(x, c, self.class_count[c])
@@ -974,7 +1012,7 @@ class NaivePairs(NaiveLVQ):
             self.pair_up(x, c)
         self.observe(x)
         self.count(x, c)
-        self.store(x, c)
+        self.store(x, c, w)
         for _ in range(self.p.rehearsal if len(self.buffer) >= 10 else 0):
             self.rehearse()
 
@@ -984,12 +1022,13 @@ class NaivePairs(NaiveLVQ):
         pairs = self.pairs_of(stored.c)
         sides = [self.side(stored.x, stored.c, pair) for pair in pairs]
         stored.margin = max([-1.0, *(-side for side in sides)])
+        self.weight = stored.weight * self.class_factor(stored.c)
         if stored.margin > -0.4:
             self.teach_pair(stored.x, stored.c, pairs[int(np.argmin(sides))])
 
-    def store(self, x: Array, c: int) -> None:
+    def store(self, x: Array, c: int, w: float = 1.0) -> None:
         if self.p.rehearsal:
-            self.buffer.append(Stored(x.copy(), c))
+            self.buffer.append(Stored(x.copy(), c, weight=w))
 
     def count(self, x: Array, c: int) -> None:
         while len(self.class_count) <= c:
@@ -1012,10 +1051,10 @@ class NaivePairs(NaiveLVQ):
         """Before the sample is learnt."""
         if self.known < 2:
             return
-        step = newton(self.temperature, self.curvature, self.class_scores(x), c)
+        step = newton(self.temperature, self.curvature, self.class_scores(x), c, self.given)
         self.temperature, self.curvature = step
         for low, high in self.pairs_of(c):
-            self.sigmoids[low, high].fit(self.pair_score(x, low, high), c == low)
+            self.sigmoids[low, high].fit(self.pair_score(x, low, high), c == low, self.weight)
 
     def teach_new(self, x: Array, c: int, seen: int) -> None:
         """Young prototypes follow the mean of their class; what counts is who was right before."""
@@ -1040,7 +1079,7 @@ class NaivePairs(NaiveLVQ):
         if side < 0.9 and distances.sum() > 0:
             steepness = self.p.slope if self.p.activation == "sigmoid" else 0.0
             slopes = np.zeros(len(self.units))
-            slopes[places] = glvq_slopes(distances, np.array(pair), c, steepness)
+            slopes[places] = self.weight * glvq_slopes(distances, np.array(pair), c, steepness)
             self.descend(x, slopes, places)
 
     # --- recorded training sets ---

@@ -70,7 +70,7 @@ def assemble(
         random=1,
         seed=seed,
     )
-    kept = all_sizes(sizes, spec, width) | {at.BUFFER: 0}
+    kept = all_sizes(sizes, spec, width) | {at.BUFFER: 0, at.RANGES: 0}
     arrays = {}
     for name in NAMES:
         size = shape_of(name, kept)

@@ -143,6 +143,8 @@ def evict(floats, ints, p):
 # --- rehearsal -----------------------------------------------------------------------------------
 
 REHEARSAL_MIN_SAMPLES = 10  # samples in the buffer before rehearsal starts
+RARE = 3.0  # a class with less than a third of a fair share of the samples is rare
+MAX_RARITY = 50.0  # a class this rare or rarer weighs the same
 MODULUS, MULTIPLIER = 2147483647, 48271  # Park-Miller generator, exact in 64-bit integers
 
 
@@ -176,25 +178,50 @@ def set_margin(floats, ints, position, near, other):
 
 
 @helper
-def store(floats, ints, x, c):
+def class_factor(floats, ints, c):
+    """Return the weight of a class: that of the user, times one that makes up for its rarity."""
+    factor = vector(floats, ints, at.CLASS_FACTOR, ints[at.CLASS_CAPACITY])[c]
+    known = ints[at.N_CLASSES]
+    if ints[at.BALANCE] > 0 and c < known:
+        count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY])
+        total = 0.0
+        for k in range(known):
+            total += count[k]
+        rarity = total / (known * max(1.0, count[c]))
+        if ints[at.BALANCE] == at.BALANCE_RARE:
+            rarity = max(1.0, rarity / RARE)
+        factor *= min(MAX_RARITY, rarity)
+    return factor
+
+
+@helper
+def rehearsed_weight(floats, ints, position, c):
+    """Return the weight of a stored sample."""
+    weight = vector(floats, ints, at.BUFFER_WEIGHT, ints[at.BUFFER])[position]
+    return weight * class_factor(floats, ints, c)
+
+
+@helper
+def store(floats, ints, x, c, weight):
     position = ints[at.STORED] % ints[at.BUFFER]
     copy(x, row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES]))
     vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position] = c
     set_margin(floats, ints, position, 1.0, 0.0)
+    vector(floats, ints, at.BUFFER_WEIGHT, ints[at.BUFFER])[position] = weight
     vector(ints, ints, at.BUFFER_RIGHT, ints[at.BUFFER])[position] = -1
     vector(ints, ints, at.BUFFER_WRONG, ints[at.BUFFER])[position] = -1
     ints[at.STORED] += 1
 
 
 @helper
-def remember(floats, ints, x, c):
+def remember(floats, ints, x, c, weight):
     """Update scales, class statistics and the rehearsal buffer."""
     ints[at.SAMPLES] += 1
     if ints[at.PASSIVE] == 0:
         observe(floats, ints, x)
         observe_class(floats, ints, x, c)
     if ints[at.BUFFER] > 0:
-        store(floats, ints, x, c)
+        store(floats, ints, x, c, weight)
 
 
 @helper

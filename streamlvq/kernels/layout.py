@@ -35,7 +35,9 @@ PAIRS = 22  # capacity for pairs of classes; 0 unless the model is pairwise
 COUPLING = 23  # method, see COUPLINGS
 N_VARYING = 24  # features with spread
 ALL_SETTLED = 25  # 1: all features have spread and their full weight
-SECTION_STARTS = 26  # first of the section starts
+RANGES = 26  # capacity for ranges of classes; 0 unless prototypes stay within them
+BALANCE = 27  # classes whose weight makes up for their rarity: 0, BALANCE_RARE or BALANCE_ALL
+SECTION_STARTS = 28  # first of the section starts
 
 # --- sections of `floats` ------------------------------------------------------------------------
 PARAMETERS = 0
@@ -50,11 +52,14 @@ BUFFER_X, BUFFER_MARGIN = 22, 23
 PLATT = 24  # per pair of classes, see below
 VARIES = 25  # per feature: 1 if it has spread, else 0
 STILL = 26  # per feature: readings without spread before it moved
-FLOAT_SECTIONS = 27
+BUFFER_WEIGHT = 27  # per stored sample
+CLASS_FACTOR = 28  # per class: weight that the user gave it
+CLASS_LOW, CLASS_HIGH = 29, 30  # per class and feature: range of its readings
+FLOAT_SECTIONS = 31
 # --- sections of `ints` --------------------------------------------------------------------------
-LABEL, CLASS_SIZE, BUFFER_Y = 27, 28, 29
-BUFFER_RIGHT, BUFFER_WRONG = 30, 31  # last known closest prototypes of a stored sample
-ALL_SECTIONS = 32
+LABEL, CLASS_SIZE, BUFFER_Y = 31, 32, 33
+BUFFER_RIGHT, BUFFER_WRONG = 34, 35  # last known closest prototypes of a stored sample
+ALL_SECTIONS = 36
 HEADER_SIZE = SECTION_STARTS + ALL_SECTIONS
 
 # --- parameters ----------------------------------------------------------------------------------
@@ -67,7 +72,8 @@ SCALE_FLOOR = 5
 WINDOW_WIDTH = 6  # LVQ2.1, LVQ3
 EPSILON = 7  # LVQ3
 SIGMA = 8  # RSLVQ: variance of the mixture components
-PARAMETER_COUNT = 9
+SAMPLE_WEIGHT = 9  # of the sample that is learnt, times that of its class
+PARAMETER_COUNT = 10
 
 # --- calibration ---------------------------------------------------------------------------------
 TEMPERATURE = 0
@@ -87,6 +93,9 @@ RULE_PAIRWISE = 6
 
 # --- epochs of `train`, which leave scales and class statistics unchanged -------------------------
 SCORED, SILENT = 1, 2  # with and without calibration
+
+# --- weights of classes ---------------------------------------------------------------------------
+BALANCE_RARE, BALANCE_ALL = 1, 2
 
 # --- coupling methods -----------------------------------------------------------------------------
 PKPD, HT, WLW1, WLW2, VOTE = 0, 1, 2, 3, 4

@@ -351,6 +351,35 @@ def step_own_metric(floats, ints, work, p, slope):
     step_collected(floats, ints, work, p)
 
 
+# --- ranges of classes ---------------------------------------------------------------------------
+#
+# Nothing holds a prototype along directions that its metric ignores: it would wander to where no
+# sensor can read. A prototype stays among the readings of its class, feature by feature.
+
+
+@helper
+def widen_range(floats, ints, x, c):
+    """Let the range of class c include a reading."""
+    d = ints[at.N_FEATURES]
+    low, high = row(floats, ints, at.CLASS_LOW, c, d), row(floats, ints, at.CLASS_HIGH, c, d)
+    for i in range(d):
+        if x[i] == x[i]:
+            low[i] = low[i] if low[i] <= x[i] else x[i]  # NaN before the first
+            high[i] = high[i] if high[i] >= x[i] else x[i]
+
+
+@helper
+def stay_in_range(floats, ints, p):
+    """Bring prototype p back into the range of its class."""
+    d = ints[at.N_FEATURES]
+    c = vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])[p]
+    low, high = row(floats, ints, at.CLASS_LOW, c, d), row(floats, ints, at.CLASS_HIGH, c, d)
+    w = row(floats, ints, at.W, p, d)
+    for i in range(d):
+        value = low[i] if w[i] < low[i] else w[i]
+        w[i] = high[i] if value > high[i] else value
+
+
 # --- learning rules ------------------------------------------------------------------------------
 #
 # A rule learns a sample x of class c, given distance and number of the closest prototype of its
@@ -469,13 +498,16 @@ def glvq_by(move_pair):
         total = near + other
         if right < 0 or wrong < 0 or total < SMALLEST_DISTANCE:
             return
-        slope = 1.0
+        slope = floats[at.SAMPLE_WEIGHT]
         steepness = floats[at.SLOPE]
         if steepness > 0.0:
             s = 1.0 / (1.0 + exp(-steepness * (near - other) / total))
-            slope = 4.0 * s * (1.0 - s)
+            slope *= 4.0 * s * (1.0 - s)
         pull, push = slope * 2.0 * other / (total * total), -slope * 2.0 * near / (total * total)
         move_pair(floats, ints, work, x, right, wrong, pull, push, gaps)
+        if ints[at.RANGES] > 0:
+            stay_in_range(floats, ints, right)
+            stay_in_range(floats, ints, wrong)
 
     return glvq
 
@@ -508,7 +540,8 @@ def rslvq(floats, ints, work, x, c, near, other, right, wrong, gaps):
         if labels[p] == c:
             responsibility += exp(precision * (closest_own - distances[p])) / own
         if abs(responsibility) > MIN_RESPONSIBILITY:
-            move(floats, ints, work, x, p, precision * responsibility, gaps)
+            slope = floats[at.SAMPLE_WEIGHT] * precision * responsibility
+            move(floats, ints, work, x, p, slope, gaps)
     if ints[at.METRICS] == 1:
         step_collected(floats, ints, work, 0)
 
@@ -541,13 +574,14 @@ def lvq1(floats, ints, work, x, c, near, other, right, wrong, gaps):
     """LVQ1 and OLVQ1: move the winner, in OLVQ1 at its own rate."""
     winner = right if near <= other else wrong
     sign = 1.0 if near <= other else -1.0
+    weight = floats[at.SAMPLE_WEIGHT]
     if ints[at.RULE] == at.RULE_LVQ1:
-        attract(floats, ints, x, winner, sign * floats[at.LEARNING_RATE])
+        attract(floats, ints, x, winner, sign * min(1.0, weight * floats[at.LEARNING_RATE]))
         return
     rates = vector(floats, ints, at.RATE, ints[at.PROTOTYPE_CAPACITY])
     rate = min(floats[at.LEARNING_RATE], rates[winner] / max(TINY, 1.0 + sign * rates[winner]))
     rates[winner] = rate
-    attract(floats, ints, x, winner, sign * rate)
+    attract(floats, ints, x, winner, sign * min(1.0, weight * rate))
 
 
 @helper
@@ -558,7 +592,7 @@ def lvq2(floats, ints, work, x, c, near, other, right, wrong, gaps):
         return
     distances = views.slot_distance(work, ints)
     labels = vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])
-    rate = floats[at.LEARNING_RATE]
+    rate = min(1.0, floats[at.SAMPLE_WEIGHT] * floats[at.LEARNING_RATE])
     right_first, right_second = labels[first] == c, labels[second] == c
     if right_first and right_second:
         if ints[at.RULE] == at.RULE_LVQ3:

@@ -22,9 +22,11 @@ from streamlvq.kernels.distance import (
     has_gaps,
 )
 from streamlvq.kernels.growth import (
+    class_factor,
     copy,
     inherit_metric,
     pick_rehearsed,
+    rehearsed_weight,
     remember,
     rounds_of_learning,
     settle,
@@ -154,7 +156,7 @@ def count_pairs(class_count, counts):
 
 
 @helper
-def fit_sigmoid(platt, k, score, first):
+def fit_sigmoid(platt, k, score, first, weight):
     """Take one Newton step on the log loss of a score taken before its sample was learnt.
 
     The targets are Platt's: (n + 1) / (n + 2) for a class seen n times.
@@ -164,8 +166,8 @@ def fit_sigmoid(platt, k, score, first):
     seen = at.PLATT_FIRST if first else at.PLATT_SECOND
     sure = (platt[k, seen] + 1.0) / (platt[k, seen] + 2.0)
     platt[k, seen] += 1.0
-    error = (sure if first else 1.0 - sure) - p
-    weight = p * (1.0 - p)
+    error = weight * ((sure if first else 1.0 - sure) - p)
+    weight *= p * (1.0 - p)
     at_curvature = at.PLATT_CURVATURE
     platt[k, at_curvature] = SIGMOID_DECAY * platt[k, at_curvature] + weight * score * score
     platt[k, at_curvature + 1] = SIGMOID_DECAY * platt[k, at_curvature + 1] + weight * score
@@ -187,7 +189,7 @@ def calibrate_pairs(floats, ints, work, c):
     for other in range(ints[at.N_CLASSES]):
         if other != c:
             k = pair_number(c, other)
-            fit_sigmoid(platt, k, pair_score(squares, k), c < other)
+            fit_sigmoid(platt, k, pair_score(squares, k), c < other, floats[at.SAMPLE_WEIGHT])
 
 
 @helper
@@ -276,6 +278,7 @@ def rehearse(floats, ints, work):
         if other != c and side_of(squares, c, other) < side:
             worst, side = other, side_of(squares, c, other)
     vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])[position] = -side
+    floats[at.SAMPLE_WEIGHT] = rehearsed_weight(floats, ints, position, c)
     if worst >= 0 and side < SAFE_REHEARSED_SCORE:
         teach_pair(floats, ints, work, x, c, worst, gaps)
 
@@ -286,6 +289,7 @@ def learn_in_pairs(floats, ints, work, x, c):
     gaps = has_gaps(ints, x)
     known = ints[at.N_CLASSES]
     silent = ints[at.PASSIVE] == at.SILENT
+    given, weight = floats[at.SAMPLE_WEIGHT], class_factor(floats, ints, c)
     if c >= known:
         pair_up(floats, ints, work, x, c)
     elif known > 1:
@@ -297,10 +301,13 @@ def learn_in_pairs(floats, ints, work, x, c):
                 score_by_pairs(floats, ints, work)
             to_probabilities(floats, ints, work)
             calibrate(floats, ints, work, c)
+            floats[at.SAMPLE_WEIGHT] = given * weight
             calibrate_pairs(floats, ints, work, c)
+        floats[at.SAMPLE_WEIGHT] = given * weight
         teach_pairs(floats, ints, work, x, c, gaps)
     drop_cached_prediction(ints, work)
-    remember(floats, ints, x, c)
+    remember(floats, ints, x, c, given)
     for _ in range(1, rounds_of_learning(ints)):
         rehearse(floats, ints, work)
+    floats[at.SAMPLE_WEIGHT] = given
     return at.DONE

@@ -21,12 +21,14 @@ from streamlvq.kernels.distance import (
 from streamlvq.kernels.growth import (
     EVICTED,
     add_prototype,
+    class_factor,
     contested_slot,
     copy,
     evict,
     is_occupied,
     pick_rehearsed,
     prototype_slot,
+    rehearsed_weight,
     remember,
     rounds_of_learning,
     set_margin,
@@ -40,6 +42,7 @@ from streamlvq.kernels.learning import (
     move_in_turn,
     move_with_matrix,
     rslvq,
+    widen_range,
 )
 from streamlvq.kernels.pairwise import (
     calibrate_pairs,
@@ -107,11 +110,15 @@ def learning(measure, find_pair, teach):
             place = contested_slot(floats, ints, c, near, wrong)
         if place == ints[at.PROTOTYPE_CAPACITY]:
             return at.NEEDS_SLOT
+        if ints[at.RANGES] > 0 and ints[at.PASSIVE] == 0:
+            widen_range(floats, ints, x, c)
         if right >= 0:
             if wrong >= 0 and ints[at.PASSIVE] != at.SILENT:
                 to_probabilities(floats, ints, work)
                 calibrate(floats, ints, work, c)
             credit(floats, ints, right if near < other else wrong, near < other)
+        given = floats[at.SAMPLE_WEIGHT]
+        floats[at.SAMPLE_WEIGHT] = given * class_factor(floats, ints, c)
         if place >= 0:
             add_prototype(floats, ints, x, c, place, right)
             wrong = -1  # this sample became a prototype: nothing left to learn
@@ -125,6 +132,7 @@ def learning(measure, find_pair, teach):
                 sample = row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES])
                 label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
                 gaps = has_gaps(ints, sample)
+                floats[at.SAMPLE_WEIGHT] = rehearsed_weight(floats, ints, position, label)
                 near, other, right, wrong = find_pair(
                     floats, ints, work, sample, label, gaps, position
                 )
@@ -134,7 +142,8 @@ def learning(measure, find_pair, teach):
                     fill_gaps(floats, ints, sample, right)
                 teach(floats, ints, work, sample, label, near, other, right, wrong, gaps)
             if k == 0:
-                remember(floats, ints, x, c)
+                remember(floats, ints, x, c, given)
+        floats[at.SAMPLE_WEIGHT] = given
         return at.DONE
 
     return learning_with(learn_sample)
@@ -351,11 +360,13 @@ def learn_pairs(floats, ints, work, c):
 
 
 @kernel(
-    "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, "
-    "float64[:, ::1], int64)"
+    "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], float64[::1], "
+    "int64, float64[:, ::1], int64)"
 )
-def learn_array(floats, ints, work, rows, classes, start, before, learn):
+def learn_array(floats, ints, work, rows, classes, weights, start, before, learn):
     """Learn rows from `start` on; return the row at which another slot was needed, or the end.
+
+    `weights`, if there are any, are those of the rows.
 
     `before`, if it has rows, receives the probabilities of each sample before it is learnt; entries
     stay unchanged where there is no prediction, as for the first sample of a class.
@@ -364,6 +375,8 @@ def learn_array(floats, ints, work, rows, classes, start, before, learn):
     for k in range(start, rows.shape[0]):
         known = ints[at.N_CLASSES]
         copy(rows[k], x)
+        if weights.shape[0] > 0:
+            floats[at.SAMPLE_WEIGHT] = weights[k]
         if call_integer(learn, (floats, ints, work, classes[k])) == at.NEEDS_SLOT:
             return k
         if before.shape[0] > 0 and classes[k] < known and known > 1:
@@ -392,7 +405,9 @@ def calibrate_array_of_pairs(floats, ints, work, rows, classes, predict):
         copy(rows[k], x)
         call_integer(predict, (floats, ints, work))
         calibrate(floats, ints, work, classes[k])
+        floats[at.SAMPLE_WEIGHT] = class_factor(floats, ints, classes[k])
         calibrate_pairs(floats, ints, work, classes[k])
+        floats[at.SAMPLE_WEIGHT] = 1.0
     drop_cached_prediction(ints, work)
 
 
@@ -422,3 +437,5 @@ def count_classes(floats, ints, rows, classes):
     """Update only the class statistics."""
     for k in range(rows.shape[0]):
         observe_class(floats, ints, rows[k], classes[k])
+        if ints[at.RANGES] > 0:
+            widen_range(floats, ints, rows[k], classes[k])

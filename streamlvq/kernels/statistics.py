@@ -132,7 +132,11 @@ def to_probabilities(floats, ints, work):
 
 @helper
 def calibrate(floats, ints, work, c):
-    """Take one Newton step of the temperature on the log loss of a sample not learnt yet."""
+    """Take one Newton step of the temperature on the log loss of a sample not learnt yet.
+
+    It counts with the weight of the sample, whatever that of its class is: a temperature favours
+    no class.
+    """
     state = vector(floats, ints, at.CALIBRATION, at.CALIBRATION_COUNT)
     score = views.class_score(work, ints)
     p = views.probabilities(work, ints)
@@ -144,6 +148,7 @@ def calibrate(floats, ints, work, c):
         curvature += p[k] * (score[k] - mean) ** 2
     if not curvature <= MAX_SHARPNESS:  # skip distances that overflow or are NaN
         return
-    state[at.CURVATURE] = TEMPERATURE_DECAY * state[at.CURVATURE] + curvature
-    step = (score[c] - mean) / (state[at.CURVATURE] + TEMPERATURE_PRIOR)
+    weight = floats[at.SAMPLE_WEIGHT]
+    state[at.CURVATURE] = TEMPERATURE_DECAY * state[at.CURVATURE] + weight * curvature
+    step = weight * (score[c] - mean) / (state[at.CURVATURE] + TEMPERATURE_PRIOR)
     state[at.TEMPERATURE] = min(HOTTEST, max(COLDEST, state[at.TEMPERATURE] + step))

@@ -31,7 +31,12 @@ from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.engine import Engine, ModelSpec, train
-from streamlvq.models.parameters import check_range
+from streamlvq.models.parameters import (
+    MAX_WEIGHT,
+    check_class_weight,
+    check_range,
+    check_weight,
+)
 from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
 from streamlvq.models.vectorizer import (
     EXPECTED_NUMBER,
@@ -72,8 +77,10 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
         """Labels seen so far, in order of first appearance."""
 
     @abc.abstractmethod
-    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
-        """Learn the rows of an array in order."""
+    def learn_array(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
+    ) -> None:
+        """Learn the rows of an array in order, with weights w."""
 
     @abc.abstractmethod
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
@@ -94,9 +101,9 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
                 labels[code] = label
         return np.asarray(labels[probabilities.argmax(axis=1)])
 
-    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn a data frame row by row."""
-        self.learn_array(X, y)
+    def learn_many(self, X: pd.DataFrame, y: pd.Series, w: Any = None) -> None:
+        """Learn a data frame row by row, with weights w if given (one per row or one for all)."""
+        self.learn_array(X, y, w=w)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return class probabilities, one column per class."""
@@ -140,6 +147,7 @@ class LVQClassifier(ArrayClassifier):
     rehearsal: int = 8
     buffer_size: int = 2000
     half_life: float | None = None
+    class_weight: str | Mapping[Label, float] | None = "auto"
     seed: int | None = 1
 
     def __post_init__(self) -> None:
@@ -169,6 +177,7 @@ class LVQClassifier(ArrayClassifier):
             raise ParameterError(owner, "standardize", f"expected a bool, got {self.standardize!r}")
         if self.half_life is not None:
             check_range(owner, "half_life", self.half_life, 1)
+        check_class_weight(owner, self.class_weight)
 
     @property
     def _mutable_attributes(self) -> set[str]:
@@ -203,6 +212,7 @@ class LVQClassifier(ArrayClassifier):
             at.SCALE_FLOOR: self.scale_floor,
             at.FORGET: forget,
             at.STEP_DECAY: 1.0,
+            at.SAMPLE_WEIGHT: 1.0,
         }
 
     def _switches(self) -> dict[int, int]:
@@ -215,7 +225,13 @@ class LVQClassifier(ArrayClassifier):
             if self.half_life is None
             else min(self.buffer_size, int(self.half_life)),
             at.RENEW: int(self.half_life is not None and self._grows()),
+            at.BALANCE: self._balance(),
         }
+
+    def _balance(self) -> int:
+        if self.class_weight == "auto":  # likelihoods and pairs find rare classes as it is
+            return at.BALANCE_RARE if self._rule == at.RULE_GLVQ else 0
+        return at.BALANCE_ALL if self.class_weight == "balanced" else 0
 
     def _grows(self) -> bool:
         return self.max_prototypes_per_class > self.prototypes_per_class
@@ -293,6 +309,13 @@ class LVQClassifier(ArrayClassifier):
             self._vectorizer = Vectorizer((*self.features, *names))
         return self._engine
 
+    def _weigh_classes(self, engine: Engine) -> None:
+        """Give the classes the weights that the user asked for."""
+        if isinstance(self.class_weight, Mapping):
+            factors = engine.state["class_factor"]
+            for label, code in self._codes.items():
+                factors[code] = self.class_weight.get(label, 1.0)
+
     def _classes_changed(self, engine: Engine) -> None:
         self._labels = list(self._codes)[: engine.known]
         self._codes = {label: code for code, label in enumerate(self._labels)}
@@ -320,14 +343,27 @@ class LVQClassifier(ArrayClassifier):
 
     # --- River: one reading at a time ------------------------------------------------------------
 
-    def learn_one(self, x: Reading, y: Label) -> None:
-        """Learn a labelled reading."""
+    def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
+        """Learn a labelled reading.
+
+        Parameters
+        ----------
+        x
+            The value of each feature.
+        y
+            Its label.
+        w
+            Weight of the reading: its gradient counts w times, now and whenever it is rehearsed, and
+            so it does in the fit of probabilities. 0 learns nothing. Feature scales and class
+            statistics count readings, whatever they weigh.
+
+        """
         try:
             code = self._codes.get(y)
         except TypeError as error:
             raise TypeError(f"expected a hashable label, got {y!r}") from error
-        if code is None:
-            self._learn_new_class(x, y)
+        if code is None or w != 1.0:
+            self._learn_with_weight(x, y, w)
             return
         lock = self._lock  # `exclusive` inlined, see below
         lock.acquire()
@@ -352,11 +388,25 @@ class LVQClassifier(ArrayClassifier):
             lock.release()
 
     @exclusive
-    def _learn_new_class(self, x: Reading, y: Label) -> None:
-        if y in self._codes:  # another thread was faster
-            self.learn_one(x, y)
+    def _learn_with_weight(self, x: Reading, y: Label, w: float) -> None:
+        """Learn a reading of a new class, or one whose weight is not 1."""
+        check_weight(w)
+        if y not in self._codes:
+            _refuse_label(y)
+        if w == 0.0:
             return
-        _refuse_label(y)
+        if w != 1.0:
+            self._prepare(x).floats[at.SAMPLE_WEIGHT] = w
+        try:
+            if y in self._codes:
+                self.learn_one(x, y)
+            else:
+                self._learn_new_class(x, y)
+        finally:
+            if self._engine is not None:
+                self._engine.floats[at.SAMPLE_WEIGHT] = 1.0
+
+    def _learn_new_class(self, x: Reading, y: Label) -> None:
         if isinstance(x, Mapping):
             _refuse_bad_reading(x)
         code = len(self._labels)
@@ -368,6 +418,7 @@ class LVQClassifier(ArrayClassifier):
         if status:
             raise self._infinite(status)
         self._codes[y] = code
+        self._weigh_classes(engine)
         self._classes_changed(engine)
 
     @exclusive
@@ -498,9 +549,12 @@ class LVQClassifier(ArrayClassifier):
         engine, rows = self._admit_rows(X, features)
         engine.make_room_for_classes(len(codes))
         self._codes = codes
+        self._weigh_classes(engine)
         return engine, rows, np.array([codes[label] for label in labels], np.int64)
 
-    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+    def learn_array(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
+    ) -> None:
         """Learn the rows of an array in order, exactly as `learn_one` would.
 
         Parameters
@@ -512,30 +566,33 @@ class LVQClassifier(ArrayClassifier):
         features
             Names of the columns. Default: those of the last array learnt, else `features`, or
             0, 1, 2 ... in a new model. All of them are known from the first row on.
+        w
+            Weights, one per row or one for all; see `learn_one`.
 
         """
-        self._learn_array(X, y, features, watched=False)
+        self._learn_array(X, y, features, w, watched=False)
 
     def learn_array_watched(
-        self, X: Any, y: Any, features: Sequence[Hashable] | None = None
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
         """Learn like `learn_array` and return the prediction for each row before it was learnt.
 
         Returns the probabilities (rows x classes; -1 for classes not yet known at that row) and the
         index of each row's class in `classes`.
         """
-        return self._learn_array(X, y, features, watched=True)
+        return self._learn_array(X, y, features, w, watched=True)
 
     @exclusive
     def _learn_array(
-        self, X: Any, y: Any, features: Sequence[Hashable] | None, watched: bool
+        self, X: Any, y: Any, features: Sequence[Hashable] | None, w: Any, watched: bool
     ) -> tuple[Rows, npt.NDArray[np.int64]]:
         if len(X) == 0 == len(y):
             return np.empty((0, len(self._labels))), np.empty(0, np.int64)
+        weights = None if w is None else _row_weights(w, len(X))
         engine, rows, codes = self._admit_samples(X, y, features)
         before = np.full((len(rows), len(self._codes)) if watched else (0, 0), -1.0)
         try:
-            engine.learn_rows(rows, codes, before)
+            engine.learn_rows(rows, codes, before, weights)
         finally:  # Ctrl-C may arrive between two kernel calls: keep what is learnt so far
             self._classes_changed(engine)
         return before, codes
@@ -696,6 +753,7 @@ class LVQClassifier(ArrayClassifier):
         model, sizes = cls._from_names(state)
         if sizes is not None:
             model._engine = restore_engine(model, sizes, state.arrays, limits)
+            model._weigh_classes(model._engine)
         return model
 
     @classmethod
@@ -836,6 +894,17 @@ class LVQClassifier(ArrayClassifier):
         """Explain a prediction: winner, runner-up and the features that decided."""
         engine = self._answer(x)
         return insight.explain(engine, self.features, self._labels)
+
+
+def _row_weights(w: Any, count: int) -> npt.NDArray[np.float64]:
+    """Return the weight of each row; raise ValueError unless all are above 0."""
+    weights = np.broadcast_to(np.asarray(w, np.float64), (count,))
+    if not ((weights > 0.0) & (weights <= MAX_WEIGHT)).all():
+        raise ValueError(
+            f"expected weights w above 0 and up to {MAX_WEIGHT:g}, one for each of {count} rows, "
+            f"got {w!r}; leave out rows that do not count"
+        )
+    return np.ascontiguousarray(weights)
 
 
 def _refuse_label(y: Any) -> None:

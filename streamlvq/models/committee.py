@@ -185,12 +185,14 @@ class LVQCommittee(ArrayClassifier):
         return dict(zip(self._parts, self._fitted[: len(self._parts)].tolist(), strict=True))
 
     @exclusive
-    def learn_one(self, x: Reading, y: Label) -> None:
-        """Learn a labelled reading."""
+    def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
+        """Learn a labelled reading with weight w, see `LVQClassifier.learn_one`."""
+        if w == 0.0:
+            return
         first = self._members[0]
         code = first.class_number(y)
         for member in self._members:
-            member.learn_one(x, y)
+            member.learn_one(x, y, w)
         if code >= 0 and len(first.known_labels) > 1:
             scratch = self._scratch_for(first.known_labels)
             for m, member in enumerate(self._members):
@@ -235,9 +237,11 @@ class LVQCommittee(ArrayClassifier):
             kernels("pool").pool(opinions, self._fitted, pooled)
 
     @exclusive
-    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+    def learn_array(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
+    ) -> None:
         """Learn the rows of an array in order, exactly as `learn_one` would."""
-        before = [member.learn_array_watched(X, y, features) for member in self._members]
+        before = [member.learn_array_watched(X, y, features, w=w) for member in self._members]
         opinions, codes = np.array([each for each, _ in before]), before[0][1]
         # A row is judged by the classes that were known when it came: those with an opinion.
         known = (opinions[0] >= 0.0).sum(axis=1)

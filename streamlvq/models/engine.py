@@ -54,8 +54,12 @@ ARRAY_SECTIONS = {
     "class_weight": ArraySection(at.CLASS_WEIGHT, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
     "class_mean": ArraySection(at.CLASS_MEAN, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
     "class_variance": ArraySection(at.CLASS_VARIANCE, (at.CLASS_CAPACITY, at.N_FEATURES), 0.0),
+    "class_low": ArraySection(at.CLASS_LOW, (at.RANGES, at.N_FEATURES), np.nan),
+    "class_high": ArraySection(at.CLASS_HIGH, (at.RANGES, at.N_FEATURES), np.nan),
+    "class_factor": ArraySection(at.CLASS_FACTOR, (at.CLASS_CAPACITY,), 1.0),
     "buffer_x": ArraySection(at.BUFFER_X, (at.BUFFER, at.N_FEATURES), np.nan),
     "buffer_margin": ArraySection(at.BUFFER_MARGIN, (at.BUFFER,), 0.0),
+    "buffer_weight": ArraySection(at.BUFFER_WEIGHT, (at.BUFFER,), 1.0),
     "platt": ArraySection(at.PLATT, (at.PAIRS,), 0.0, (at.PLATT_COUNT,)),
     "label": ArraySection(at.LABEL, (at.PROTOTYPE_CAPACITY,), -1),
     "class_size": ArraySection(at.CLASS_SIZE, (at.CLASS_CAPACITY,), 0),
@@ -203,6 +207,11 @@ class ModelSpec:
             return SHARED_MATRIX
         return FAMILIES[self.rule]
 
+    @property
+    def keeps_ranges(self) -> bool:
+        """True if prototypes stay among the readings of their class."""
+        return self.rule == at.RULE_GLVQ and self.kind != at.EUCLIDEAN
+
     def rows(self, features: int) -> int:
         """Return the number of rows of a metric for this many features."""
         if self.kind == at.MATRIX:
@@ -225,7 +234,7 @@ class ModelSpec:
 
     def room(self, classes: int) -> dict[int, int]:
         """Return the sizes that depend on the class capacity."""
-        sizes = {at.CLASS_CAPACITY: classes}
+        sizes = {at.CLASS_CAPACITY: classes, at.RANGES: classes if self.keeps_ranges else 0}
         if self.rule == at.RULE_PAIRWISE:
             pairs = classes * (classes - 1) // 2
             sizes |= {at.PAIRS: pairs, at.PROTOTYPE_CAPACITY: 2 * pairs, at.METRICS: pairs}
@@ -370,7 +379,13 @@ class Engine:
             status = self.learn_kernel(*self.memory, c)
         return status
 
-    def learn_rows(self, rows: Rows, classes: Ints, before: Rows | None = None) -> None:
+    def learn_rows(
+        self,
+        rows: Rows,
+        classes: Ints,
+        before: Rows | None = None,
+        weights: Floats | None = None,
+    ) -> None:
         """Learn rows in order; they must be free of infinities.
 
         `before` (rows x classes) receives the probabilities of each sample before it is learnt.
@@ -378,13 +393,18 @@ class Engine:
         assert len(rows) == len(classes), "kernels check no bounds"
         if before is None:
             before = np.empty((0, 0))
+        weighted = np.empty(0) if weights is None else weights
+        assert len(weighted) in (0, len(rows)), "kernels check no bounds"
         done = 0
-        while done < len(rows):
-            done = _kernels().learn_array(
-                *self.memory, rows, classes, done, before, self.learn_address
-            )
-            if done < len(rows):
-                self.make_room_for_prototypes()
+        try:
+            while done < len(rows):
+                done = _kernels().learn_array(
+                    *self.memory, rows, classes, weighted, done, before, self.learn_address
+                )
+                if done < len(rows):
+                    self.make_room_for_prototypes()
+        finally:
+            self.floats[at.SAMPLE_WEIGHT] = 1.0
 
     def observe(self) -> int:
         """Update the feature scales with the reading in `buffer`; return a status as `learn`."""

@@ -14,6 +14,7 @@ T = TypeVar("T", bound=type)
 
 LARGEST_WHOLE = 2**62  # fits into the kernels' integers
 LARGEST_REAL = sys.float_info.max
+MAX_WEIGHT = 1e6  # of a sample or class
 
 DESCRIPTIONS = {
     "prototypes_per_class": (
@@ -58,6 +59,13 @@ DESCRIPTIONS = {
         "step sizes and in which prototypes are still useful); rehearsal looks back no further. A "
         "class at its limit then replaces its least useful prototype on an error. None never "
         "forgets."
+    ),
+    "class_weight": (
+        'How much the samples of a class count. `"auto"`: in `GLVQ` and its relatives, those of '
+        "classes with less than a third of a fair share count more, which would be drowned "
+        'otherwise; `"balanced"`: every class counts the same; a mapping: weights by label, 1 for '
+        "those it does not name; None: all samples count the same. More weight finds more of a "
+        "class, with more false alarms."
     ),
     "coupling": (
         'How the pairs become one probability for each class: `"pkpd"` (fastest), `"ht"`, `"wlw1"`, '
@@ -114,3 +122,23 @@ def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) ->
     """Raise `ParameterError` unless the value is one of the choices."""
     if value not in choices:
         raise ParameterError(owner, name, f"expected one of {choices}, got {value!r}")
+
+
+def check_class_weight(owner: str, value: Any) -> None:
+    """Raise `ParameterError` unless the value is a rule for the weights of classes."""
+    if isinstance(value, Mapping):
+        for label, weight in value.items():
+            check_range(owner, "class_weight", weight, 0, MAX_WEIGHT, about=f" for {label!r}")
+    elif value is not None and value not in ("auto", "balanced"):
+        raise ParameterError(
+            owner,
+            "class_weight",
+            f"expected 'auto', 'balanced', a mapping from labels to weights or None, got {value!r}",
+        )
+
+
+def check_weight(w: Any) -> None:
+    """Raise ValueError unless w can be the weight of a sample."""
+    good = isinstance(w, numbers.Real) and not isinstance(w, bool)
+    if not good or not 0 <= w <= MAX_WEIGHT:
+        raise ValueError(f"expected a weight w from 0 to {MAX_WEIGHT:g}, got {w!r}")

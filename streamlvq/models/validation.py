@@ -20,6 +20,7 @@ from streamlvq.errors import SnapshotError
 from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import layout as at
 from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES, Engine, ModelSpec, ModelState
+from streamlvq.models.parameters import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from streamlvq.models.base import LVQClassifier
@@ -33,7 +34,8 @@ MAX_NORM = 1.001  # a metric has norm one, up to rounding
 MAX_FUSED = 1e6  # a fused metric is a mean over nodes with other feature scales
 TEMPERATURES = (0.01, 100.0)
 SLOPES, MAX_OFFSET = (-100.0, -0.01), 30.0  # of sigmoids
-DERIVED = ("parameters", "class_size")  # from the model's parameters and the labels
+DERIVED = ("parameters", "class_size", "class_factor")  # from the model's parameters and labels
+RANGES = ("class_low", "class_high")  # left out with the readings, since they are readings
 NAMES = tuple(name for name in (*FIXED_SIZES, *ARRAY_SECTIONS) if name not in DERIVED)
 
 ANY, COUNT = (-MAX_FLOAT, MAX_FLOAT), (0.0, MAX_FLOAT)
@@ -70,9 +72,12 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "class_variance": SQUARE,
     "buffer_x": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
     "buffer_margin": UNIT,
+    "buffer_weight": (0.0, MAX_WEIGHT),
+    "class_low": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
+    "class_high": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
     "platt": ANY,
 }
-WITH_GAPS = ("w", "buffer_x")  # NaN: feature never seen
+WITH_GAPS = ("w", "buffer_x", *RANGES)  # NaN: feature never seen
 
 
 class StateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -123,6 +128,8 @@ def save_engine(
         )
     sizes = _current_sizes(engine, readings)
     kept = all_sizes(sizes, spec, features) | {at.BUFFER: rows_stored(sizes)}
+    if not readings:
+        kept[at.RANGES] = 0
     arrays = {}
     for name in NAMES:
         shape = shape_of(name, kept)
@@ -192,6 +199,8 @@ def restore_engine(
     state = ModelState(_header(model, spec, sizes, arrays))
     _fill(state, arrays)
     state["class_size"][...] = class_sizes(arrays["label"], sizes.classes)
+    if spec.keeps_ranges and "class_low" not in arrays:
+        _start_ranges(state)
     engine = Engine.of(spec, state)
     engine.set_parameters(model._parameters(), model._switches())
     return engine
@@ -204,6 +213,15 @@ def _fill(state: ModelState, arrays: Mapping[str, Array]) -> None:
         section = state.floats if number < at.FLOAT_SECTIONS else state.ints
         start = state.size(at.SECTION_STARTS + number)
         section[start : start + array.size] = array.reshape(-1)
+
+
+def _start_ranges(state: ModelState) -> None:
+    """Let the range of each class be that of its prototypes, until there are readings."""
+    count = state.size(at.N_PROTOTYPES)
+    labels, w = state["label"][:count], state["w"][:count]
+    for c in range(state.size(at.N_CLASSES)):
+        state["class_low"][c] = np.fmin.reduce(w[labels == c], axis=0)
+        state["class_high"][c] = np.fmax.reduce(w[labels == c], axis=0)
 
 
 def _header(
@@ -289,7 +307,10 @@ def check_arrays(
     arrays: Mapping[str, Array], sizes: StateSizes, spec: ModelSpec, features: int, known: int
 ) -> None:
     """Raise `SnapshotError` unless names, shapes and values of the arrays fit the model."""
-    check_shapes(arrays, all_sizes(sizes, spec, features) | {at.BUFFER: rows_stored(sizes)})
+    expected = all_sizes(sizes, spec, features) | {at.BUFFER: rows_stored(sizes)}
+    if not arrays.keys() & set(RANGES):
+        expected[at.RANGES] = 0
+    check_shapes(arrays, expected)
     for name, (low, high) in BOUNDS.items():
         if name in arrays:
             _check_bounds(name, arrays[name], low, high)

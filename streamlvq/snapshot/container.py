@@ -30,7 +30,7 @@ from streamlvq.errors import SnapshotError
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-SCHEMA_VERSION = 2  # 2: features without spread have no share in metrics
+SCHEMA_VERSION = 3  # 3: weights of samples, ranges of classes
 METADATA_KEY = "streamlvq"
 MAX_SNAPSHOT_BYTES = 2**30  # of an untrusted file, unless the caller allows more
 TRUSTED_MAX_BYTES = 64 * 2**30  # of a file that this program wrote for itself

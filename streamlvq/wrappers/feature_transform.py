@@ -546,10 +546,12 @@ class FeatureTransform(ClassifierWrapper):
     # --- arrays and data frames ------------------------------------------------------------------
 
     @if_wrapped
-    def learn_array(self, X: Any, y: Any, features: Sequence[Hashable] | None = None) -> None:
+    def learn_array(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
+    ) -> None:
         """Learn the rows of an array in order, exactly as `learn_one` would."""
         rows, names = self._rows(X, features)
-        self.classifier.learn_array(rows, y, features=names)
+        self.classifier.learn_array(rows, y, features=names, w=w)
 
     @if_wrapped
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:

@@ -47,6 +47,8 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
     (ALL, {**SMALL, "half_life": 40.0}),
     (ALL, {**SMALL, "prototypes_per_class": 2, "max_prototypes_per_class": 2}),
     (ALL, {**SMALL, "standardize": False, "scale_floor": 0.0}),
+    (ALL, {**SMALL, "class_weight": "balanced"}),
+    (ALL, {**SMALL, "class_weight": {0: 0.5, 2: 3.0}}),
     (GRADIENT, {**SMALL, **CONSTANT}),
     (GRADIENT, WILD[0]),
     (GRADIENT, {**SMALL, "step_decay": 0.9, "half_life": 100.0}),
@@ -83,19 +85,34 @@ def case_id(case: tuple[str, dict[str, Any]]) -> str:
 EVERY_CASE = [(name, params) for names, params in CASES for name in names]
 
 
-def run_both(name: str, params: dict[str, Any], X: Array, y: Any) -> tuple[Any, NaiveLVQ]:
+def run_both(
+    name: str, params: dict[str, Any], X: Array, y: Any, weights: Array | None = None
+) -> tuple[Any, NaiveLVQ]:
     """Teach a model and its oracle; every sample is predicted before it is learnt."""
+    each = np.ones(len(X)) if weights is None else weights
     model = build(name, **params)
     oracle = oracle_of(model, X.shape[1])
-    for x, row, c in zip(readings(X), X, y.tolist(), strict=True):
+    for x, row, c, w in zip(readings(X), X, y.tolist(), each.tolist(), strict=True):
         if oracle.known:
             expected = oracle.predict(row)
             actual = [model.predict_proba_one(x)[k] for k in range(oracle.known)]
             assert_close(actual, expected, f"probabilities of {x}")
-        model.learn_one(x, c)
-        oracle.learn(row, c)
+        model.learn_one(x, c, w)
+        oracle.learn(row, c, w)
     assert_same_state(model, oracle)
     return model, oracle
+
+
+def test_kernel_equals_oracle_with_weights(name: str) -> None:
+    X, y = blobs(SAMPLES // 2, D, 3, seed=11)
+    weights = np.random.default_rng(1).choice([0.25, 1.0, 4.0], len(X))
+    run_both(name, pinned(name, SMALL), X, y, weights)
+
+
+def test_kernel_equals_oracle_with_a_rare_class(name: str) -> None:
+    X, y = blobs(SAMPLES // 2, D, 3, seed=12)
+    kept = (y != 2) | (np.arange(len(y)) % 10 == 0)
+    run_both(name, pinned(name, SMALL), X[kept], y[kept])
 
 
 @pytest.mark.parametrize("case", EVERY_CASE, ids=case_id)

@@ -33,6 +33,9 @@ def _assert_same_statistics(state: ModelState, oracle: NaiveLVQ) -> None:
     assert_close(state["mean"], [s.mean for s in oracle.scales], "means")
     assert_close(state["variance"], [s.variance for s in oracle.scales], "variances")
     assert_close(state["calibration"], [oracle.temperature, oracle.curvature], "calibration")
+    if oracle.keeps_ranges:
+        for c, ends in oracle.ranges.items():
+            assert_close([state["class_low"][c], state["class_high"][c]], ends, "range of a class")
     for c in range(oracle.known):
         assert state["class_count"][c] == oracle.class_count[c]
         moments = [state["class_mean"][c], state["class_variance"][c]]
