@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import Figure, figure_table, our_model, progress, show
+from datasets import Stream, stream
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -109,12 +110,96 @@ def binary(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
             yield Figure(f"{name}: largest loss, {sensors} sensors", worst, 0.01)
 
 
+# --- rare classes ---------------------------------------------------------------------------------
+
+RARE_SHARE, RARE_READINGS, RARE_SCORED_FROM = 0.02, 8000, 1000
+DEFAULT_MODELS = ["LGMLVQ", "LVQCommittee"]  # of the daemon, and for streams that change
+
+
+def shifted(y: Ints, random: np.random.Generator) -> Floats:
+    """Four of eight sensors read a little more."""
+    X = random.normal(size=(len(y), 8))
+    X[:, :4] += 1.3 * y[:, None]
+    return X
+
+
+def either_side(y: Ints, random: np.random.Generator) -> Floats:
+    """Two clouds, one on either side of the others."""
+    X = random.normal(size=(len(y), 6))
+    side = random.integers(0, 2, len(y)) * 2 - 1
+    X[:, 0] += 2.5 * side * y
+    X[:, 1] -= 2.5 * side * y
+    return X
+
+
+def clusters(y: Ints, random: np.random.Generator) -> Floats:
+    """Three clouds of other readings and one of these."""
+    centres = 1.5 * random.normal(size=(4, 8))
+    which = np.where(y == 1, 3, random.integers(0, 3, len(y)))
+    return centres[which] + random.normal(size=(len(y), 8))
+
+
+RARE_STREAMS = {"shifted": shifted, "either side": either_side, "clusters": clusters}
+
+
+def rare_f1(name: str, kind: str, seed: int) -> float:
+    """Return the F1 of 2 % positives, predicted before they are learnt."""
+    random = np.random.default_rng(seed)
+    y = (random.random(RARE_READINGS) < RARE_SHARE).astype(np.int64)
+    X = RARE_STREAMS[kind](y, random)
+    found = (y == 1) == hits(our_model(name)(), X, y)
+    found, true = found[RARE_SCORED_FROM:], y[RARE_SCORED_FROM:] == 1
+    return 2.0 * (found & true).sum() / max(1, found.sum() + true.sum())
+
+
+def rare(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
+    for kind in progress(RARE_STREAMS, "rare classes"):
+        peer = float(np.mean([rare_f1("PairwiseLVQ", kind, seed) for seed in seeds]))
+        for name in DEFAULT_MODELS:
+            f1 = float(np.mean([rare_f1(name, kind, seed) for seed in seeds]))
+            yield Figure(f"{name}: F1, {kind}, PairwiseLVQ {peer:.3f}", f1, peer - 0.05, True)
+        plain = "LGMLVQ(class_weight=None)"
+        f1 = float(np.mean([rare_f1(plain, kind, seed) for seed in seeds]))
+        yield Figure(f"{plain}, for comparison", f1, 0.0, True)
+
+
+# --- prototypes among their data ------------------------------------------------------------------
+
+RANGED_MODELS = ["GRLVQ", "LGRLVQ", "GMLVQ", "LGMLVQ"]
+RANGE_STREAMS = [
+    "ImageSegments", "digits", "Letter", "gas_drift",
+    "keystroke", "noaa_weather", "elec2", "shuttle",
+]  # fmt: skip
+
+
+def outside_share(name: str, data: Stream) -> float:
+    """Return the share of prototype coordinates outside the readings of their class."""
+    model: Any = our_model(name)()
+    model.learn_array(data.X, data.y)
+    labels, outside, count = np.array(data.y), 0, 0
+    for prototype in model.prototypes():
+        rows = data.X[labels == prototype.label]
+        w = np.array(list(prototype.values.values()))
+        outside += int(((w < rows.min(axis=0)) | (w > rows.max(axis=0))).sum())
+        count += len(w)
+    return outside / count
+
+
+def ranges(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
+    for name in progress(RANGED_MODELS, "prototypes among their data"):
+        streams = [stream(each).head(4000) for each in RANGE_STREAMS[: 2 if quick else None]]
+        worst = max(outside_share(name, data) for data in streams)
+        yield Figure(f"{name}: coordinates outside, worst of {len(streams)} streams", worst, 0.0)
+
+
 # --- main -----------------------------------------------------------------------------------------
 
 Part = Callable[[Sequence[int], bool], Iterator[Figure]]
 PARTS: dict[str, tuple[str, Part]] = {
     "still": ("Sensors that do not move", still),
     "binary": ("On/off sensors", binary),
+    "rare": ("Classes with 2 % of the readings", rare),
+    "ranges": ("Prototypes among their data", ranges),
 }
 
 

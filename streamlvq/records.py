@@ -10,7 +10,11 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Prototype:
-    """A typical reading of a class, in the units of the sensors.
+    """A point that stands for readings of a class, in the units of the sensors.
+
+    In relevance and matrix models (`GRLVQ` to `LGMLVQ`) each value lies within the range of the
+    readings of the class. In the others a prototype may be pushed beyond all of them: it marks a
+    border then, not a typical reading.
 
     Parameters
     ----------
@@ -85,8 +89,8 @@ class Explanation:
             f"RelSim {self.relsim:.2f})"
         ]
         for name, share in list(self.features.items())[:5]:
-            typical = f"{self.winner.values[name]:.4g} or {self.runner_up.values[name]:.4g}"
-            reads = f"reads {self.reading[name]:.4g}, typical {typical}"
+            values = f"{self.winner.values[name]:.4g} or {self.runner_up.values[name]:.4g}"
+            reads = f"reads {self.reading[name]:.4g}, prototypes {values}"
             lines.append(f"  {name!s:>20} {share:+.3g} ({reads})")
         return "\n".join(lines)
 

@@ -889,7 +889,7 @@ class NaiveLVQ:
         return self.rule == "glvq" and self.kind != EUCLIDEAN
 
     def widen_range(self, x: Array, c: int) -> None:
-        """The smallest and largest reading of a class, feature by feature; NaN before there is any."""
+        """Smallest and largest reading of a class, feature by feature; NaN before there is any."""
         low, high = self.ranges.get(c, (np.full(self.d, np.nan), np.full(self.d, np.nan)))
         self.ranges[c] = (np.fmin(low, x), np.fmax(high, x))
 

@@ -898,13 +898,13 @@ class LVQClassifier(ArrayClassifier):
 
 def _row_weights(w: Any, count: int) -> npt.NDArray[np.float64]:
     """Return the weight of each row; raise ValueError unless all are above 0."""
-    weights = np.broadcast_to(np.asarray(w, np.float64), (count,))
+    weights = np.array(np.broadcast_to(np.asarray(w, np.float64), (count,)))
     if not ((weights > 0.0) & (weights <= MAX_WEIGHT)).all():
         raise ValueError(
             f"expected weights w above 0 and up to {MAX_WEIGHT:g}, one for each of {count} rows, "
             f"got {w!r}; leave out rows that do not count"
         )
-    return np.ascontiguousarray(weights)
+    return weights
 
 
 def _refuse_label(y: Any) -> None:
