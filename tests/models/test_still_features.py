@@ -136,7 +136,7 @@ def test_fused_models_know_who_was_still(name: str) -> None:
 def test_states_have_every_section() -> None:
     model = learnt("LGMLVQ", *machine(30, 6))
     arrays = model.state().arrays
-    assert set(ARRAY_SECTIONS) - set(arrays) == {"class_size", "platt"}
+    assert set(ARRAY_SECTIONS) - set(arrays) == {"class_size", "class_factor", "platt"}
 
 
 def test_committee_bears_a_sensor_that_moves_late() -> None:

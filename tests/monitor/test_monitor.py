@@ -471,8 +471,10 @@ def test_what_has_no_certainty_is_not_accepted(rejector: str, alone: bool) -> No
         certainties += decisions.certainties.tolist()
         accepted += decisions.accepted.tolist()
     assert not any(a for c, a in zip(certainties, accepted, strict=True) if c == 0.0)
-    if rejector == "rate":  # more than the share have none: exactly these are rejected
-        assert 0.05 < certainties[200:].count(0.0) / 1000 == accepted[200:].count(False) / 1000
+    if rejector == "rate":  # more than the share have none: these are rejected, and at a time
+        # when fewer had none among the last readings, another one
+        zeros, rejected = certainties[200:].count(0.0), accepted[200:].count(False)
+        assert 0.05 < zeros / 1000 and zeros <= rejected <= zeros + 2
 
 
 @pytest.mark.parametrize("rejector", ["", *REJECTORS])
