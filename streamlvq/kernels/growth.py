@@ -178,27 +178,38 @@ def set_margin(floats, ints, position, near, other):
 
 
 @helper
-def class_factor(floats, ints, c):
+def fair_share(floats, ints):
+    """Return the mean number of samples of a class; 0 if classes weigh the same, rare or not.
+
+    Numbers are read without a view of their section here and below, which would cost more.
+    """
+    total = 0.0
+    if ints[at.BALANCE] > 0:
+        start = ints[at.SECTION_STARTS + at.CLASS_COUNT]
+        for c in range(ints[at.N_CLASSES]):
+            total += floats[start + c]
+        total /= max(1, ints[at.N_CLASSES])
+    return total
+
+
+@helper
+def class_factor(floats, ints, c, fair):
     """Return the weight of a class: that of the user, times one that makes up for its rarity."""
-    factor = vector(floats, ints, at.CLASS_FACTOR, ints[at.CLASS_CAPACITY])[c]
-    known = ints[at.N_CLASSES]
-    if ints[at.BALANCE] > 0 and c < known:
-        count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY])
-        total = 0.0
-        for k in range(known):
-            total += count[k]
-        rarity = total / (known * max(1.0, count[c]))
-        if ints[at.BALANCE] == at.BALANCE_RARE:
-            rarity = max(1.0, rarity / RARE)
-        factor *= min(MAX_RARITY, rarity)
+    factor = floats[ints[at.SECTION_STARTS + at.CLASS_FACTOR] + c]
+    if fair > 0.0:
+        count = max(1.0, floats[ints[at.SECTION_STARTS + at.CLASS_COUNT] + c])
+        if ints[at.BALANCE] == at.BALANCE_ALL:
+            factor *= min(MAX_RARITY, fair / count)
+        elif RARE * count < fair:
+            factor *= min(MAX_RARITY, fair / (RARE * count))
     return factor
 
 
 @helper
-def rehearsed_weight(floats, ints, position, c):
+def rehearsed_weight(floats, ints, position, c, fair):
     """Return the weight of a stored sample."""
-    weight = vector(floats, ints, at.BUFFER_WEIGHT, ints[at.BUFFER])[position]
-    return weight * class_factor(floats, ints, c)
+    weight = floats[ints[at.SECTION_STARTS + at.BUFFER_WEIGHT] + position]
+    return weight * class_factor(floats, ints, c, fair)
 
 
 @helper
@@ -207,7 +218,7 @@ def store(floats, ints, x, c, weight):
     copy(x, row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES]))
     vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position] = c
     set_margin(floats, ints, position, 1.0, 0.0)
-    vector(floats, ints, at.BUFFER_WEIGHT, ints[at.BUFFER])[position] = weight
+    floats[ints[at.SECTION_STARTS + at.BUFFER_WEIGHT] + position] = weight
     vector(ints, ints, at.BUFFER_RIGHT, ints[at.BUFFER])[position] = -1
     vector(ints, ints, at.BUFFER_WRONG, ints[at.BUFFER])[position] = -1
     ints[at.STORED] += 1

@@ -24,6 +24,7 @@ from streamlvq.kernels.distance import (
 from streamlvq.kernels.growth import (
     class_factor,
     copy,
+    fair_share,
     inherit_metric,
     pick_rehearsed,
     rehearsed_weight,
@@ -265,7 +266,7 @@ def teach_pairs(floats, ints, work, x, c, gaps):
 
 
 @helper
-def rehearse(floats, ints, work):
+def rehearse(floats, ints, work, fair):
     """Learn a stored sample in the pair where its score is worst."""
     position = pick_rehearsed(floats, ints)
     x = row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES])
@@ -278,7 +279,7 @@ def rehearse(floats, ints, work):
         if other != c and side_of(squares, c, other) < side:
             worst, side = other, side_of(squares, c, other)
     vector(floats, ints, at.BUFFER_MARGIN, ints[at.BUFFER])[position] = -side
-    floats[at.SAMPLE_WEIGHT] = rehearsed_weight(floats, ints, position, c)
+    floats[at.SAMPLE_WEIGHT] = rehearsed_weight(floats, ints, position, c, fair)
     if worst >= 0 and side < SAFE_REHEARSED_SCORE:
         teach_pair(floats, ints, work, x, c, worst, gaps)
 
@@ -289,10 +290,11 @@ def learn_in_pairs(floats, ints, work, x, c):
     gaps = has_gaps(ints, x)
     known = ints[at.N_CLASSES]
     silent = ints[at.PASSIVE] == at.SILENT
-    given, weight = floats[at.SAMPLE_WEIGHT], class_factor(floats, ints, c)
+    given, fair, weight = floats[at.SAMPLE_WEIGHT], fair_share(floats, ints), 1.0
     if c >= known:
         pair_up(floats, ints, work, x, c)
     elif known > 1:
+        weight = class_factor(floats, ints, c, fair)
         answered = has_cached_prediction(ints, work, x)
         if not answered:
             measure_pairs(floats, ints, work, x, gaps, c if silent else -1)
@@ -308,6 +310,6 @@ def learn_in_pairs(floats, ints, work, x, c):
     drop_cached_prediction(ints, work)
     remember(floats, ints, x, c, given)
     for _ in range(1, rounds_of_learning(ints)):
-        rehearse(floats, ints, work)
+        rehearse(floats, ints, work, fair)
     floats[at.SAMPLE_WEIGHT] = given
     return at.DONE

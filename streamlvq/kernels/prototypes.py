@@ -25,6 +25,7 @@ from streamlvq.kernels.growth import (
     contested_slot,
     copy,
     evict,
+    fair_share,
     is_occupied,
     pick_rehearsed,
     prototype_slot,
@@ -117,8 +118,8 @@ def learning(measure, find_pair, teach):
                 to_probabilities(floats, ints, work)
                 calibrate(floats, ints, work, c)
             credit(floats, ints, right if near < other else wrong, near < other)
-        given = floats[at.SAMPLE_WEIGHT]
-        floats[at.SAMPLE_WEIGHT] = given * class_factor(floats, ints, c)
+        given, fair = floats[at.SAMPLE_WEIGHT], fair_share(floats, ints)
+        floats[at.SAMPLE_WEIGHT] = given * (class_factor(floats, ints, c, fair) if c < known else 1)
         if place >= 0:
             add_prototype(floats, ints, x, c, place, right)
             wrong = -1  # this sample became a prototype: nothing left to learn
@@ -132,7 +133,7 @@ def learning(measure, find_pair, teach):
                 sample = row(floats, ints, at.BUFFER_X, position, ints[at.N_FEATURES])
                 label = vector(ints, ints, at.BUFFER_Y, ints[at.BUFFER])[position]
                 gaps = has_gaps(ints, sample)
-                floats[at.SAMPLE_WEIGHT] = rehearsed_weight(floats, ints, position, label)
+                floats[at.SAMPLE_WEIGHT] = rehearsed_weight(floats, ints, position, label, fair)
                 near, other, right, wrong = find_pair(
                     floats, ints, work, sample, label, gaps, position
                 )
@@ -405,7 +406,8 @@ def calibrate_array_of_pairs(floats, ints, work, rows, classes, predict):
         copy(rows[k], x)
         call_integer(predict, (floats, ints, work))
         calibrate(floats, ints, work, classes[k])
-        floats[at.SAMPLE_WEIGHT] = class_factor(floats, ints, classes[k])
+        fair = fair_share(floats, ints)
+        floats[at.SAMPLE_WEIGHT] = class_factor(floats, ints, classes[k], fair)
         calibrate_pairs(floats, ints, work, classes[k])
         floats[at.SAMPLE_WEIGHT] = 1.0
     drop_cached_prediction(ints, work)
