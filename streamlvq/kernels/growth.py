@@ -179,22 +179,16 @@ def set_margin(floats, ints, position, near, other):
 
 @helper
 def fair_share(floats, ints):
-    """Return the mean number of samples of a class; 0 if classes weigh the same, rare or not.
-
-    Numbers are read without a view of their section here and below, which would cost more.
-    """
-    total = 0.0
-    if ints[at.BALANCE] > 0:
-        start = ints[at.SECTION_STARTS + at.CLASS_COUNT]
-        for c in range(ints[at.N_CLASSES]):
-            total += floats[start + c]
-        total /= max(1, ints[at.N_CLASSES])
-    return total
+    """Return the mean number of samples of a class; 0 if classes weigh the same, rare or not."""
+    return floats[at.CLASS_TOTAL] / ints[at.N_CLASSES] if ints[at.BALANCE] > 0 else 0.0
 
 
 @helper
 def class_factor(floats, ints, c, fair):
-    """Return the weight of a class: that of the user, times one that makes up for its rarity."""
+    """Return the weight of a class: that of the user, times one that makes up for its rarity.
+
+    Numbers are read without a view of their section, which would cost more.
+    """
     factor = floats[ints[at.SECTION_STARTS + at.CLASS_FACTOR] + c]
     if fair > 0.0:
         count = max(1.0, floats[ints[at.SECTION_STARTS + at.CLASS_COUNT] + c])

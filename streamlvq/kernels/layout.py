@@ -73,7 +73,8 @@ WINDOW_WIDTH = 6  # LVQ2.1, LVQ3
 EPSILON = 7  # LVQ3
 SIGMA = 8  # RSLVQ: variance of the mixture components
 SAMPLE_WEIGHT = 9  # of the sample that is learnt, times that of its class
-PARAMETER_COUNT = 10
+CLASS_TOTAL = 10  # labelled samples of all classes, the sum of CLASS_COUNT
+PARAMETER_COUNT = 11
 
 # --- calibration ---------------------------------------------------------------------------------
 TEMPERATURE = 0

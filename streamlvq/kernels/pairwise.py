@@ -290,11 +290,11 @@ def learn_in_pairs(floats, ints, work, x, c):
     gaps = has_gaps(ints, x)
     known = ints[at.N_CLASSES]
     silent = ints[at.PASSIVE] == at.SILENT
-    given, fair, weight = floats[at.SAMPLE_WEIGHT], fair_share(floats, ints), 1.0
+    given = floats[at.SAMPLE_WEIGHT]
     if c >= known:
         pair_up(floats, ints, work, x, c)
     elif known > 1:
-        weight = class_factor(floats, ints, c, fair)
+        weight = class_factor(floats, ints, c, fair_share(floats, ints))
         answered = has_cached_prediction(ints, work, x)
         if not answered:
             measure_pairs(floats, ints, work, x, gaps, c if silent else -1)
@@ -309,6 +309,7 @@ def learn_in_pairs(floats, ints, work, x, c):
         teach_pairs(floats, ints, work, x, c, gaps)
     drop_cached_prediction(ints, work)
     remember(floats, ints, x, c, given)
+    fair = fair_share(floats, ints)
     for _ in range(1, rounds_of_learning(ints)):
         rehearse(floats, ints, work, fair)
     floats[at.SAMPLE_WEIGHT] = given

@@ -118,8 +118,9 @@ def learning(measure, find_pair, teach):
                 to_probabilities(floats, ints, work)
                 calibrate(floats, ints, work, c)
             credit(floats, ints, right if near < other else wrong, near < other)
-        given, fair = floats[at.SAMPLE_WEIGHT], fair_share(floats, ints)
-        floats[at.SAMPLE_WEIGHT] = given * (class_factor(floats, ints, c, fair) if c < known else 1)
+        given, fair = floats[at.SAMPLE_WEIGHT], 0.0
+        if c < known:
+            floats[at.SAMPLE_WEIGHT] *= class_factor(floats, ints, c, fair_share(floats, ints))
         if place >= 0:
             add_prototype(floats, ints, x, c, place, right)
             wrong = -1  # this sample became a prototype: nothing left to learn
@@ -144,6 +145,7 @@ def learning(measure, find_pair, teach):
                 teach(floats, ints, work, sample, label, near, other, right, wrong, gaps)
             if k == 0:
                 remember(floats, ints, x, c, given)
+                fair = fair_share(floats, ints)
         floats[at.SAMPLE_WEIGHT] = given
         return at.DONE
 

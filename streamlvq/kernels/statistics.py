@@ -68,6 +68,7 @@ def observe_class(floats, ints, x, c):
     n = ints[at.CLASS_CAPACITY]
     forget = floats[at.FORGET]
     vector(floats, ints, at.CLASS_COUNT, n)[c] += 1.0
+    floats[at.CLASS_TOTAL] += 1.0
     weight = row(floats, ints, at.CLASS_WEIGHT, c, d)
     mean = row(floats, ints, at.CLASS_MEAN, c, d)
     running(x, forget, weight, mean, row(floats, ints, at.CLASS_VARIANCE, c, d))

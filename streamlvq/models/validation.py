@@ -203,6 +203,7 @@ def restore_engine(
         _start_ranges(state)
     engine = Engine.of(spec, state)
     engine.set_parameters(model._parameters(), model._switches())
+    engine.floats[at.CLASS_TOTAL] = state["class_count"].sum()
     return engine
 
 
