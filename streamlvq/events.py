@@ -301,6 +301,22 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.devices)
 
+    def select(self, rows: list[int]) -> Decisions:
+        """Return the decisions at these positions, in this order."""
+        columns = {}
+        for each in fields(self):
+            column = getattr(self, each.name)
+            if each.name != "classes":
+                column = column[rows] if isinstance(column, np.ndarray) else _select(column, rows)
+            columns[each.name] = column
+        return Decisions(**columns)
+
+    def without_duplicates(self) -> Decisions:
+        """Return the decisions on readings that came for the first time."""
+        if True not in self.duplicates:
+            return self
+        return self.select([k for k, again in enumerate(self.duplicates) if not again])
+
     def labels(self) -> list[Label | None]:
         """Return the label of each decision, accepted or not."""
         return [self.classes[c] if c >= 0 else None for c in self.codes.tolist()]

@@ -260,7 +260,8 @@ class Statistics:
         """Count decisions; pass `true_labels` if the monitor did not get them."""
         given = decisions.true_labels if true_labels is None else true_labels
         if True in decisions.duplicates:
-            decisions, given = _without_duplicates(decisions, given)
+            keep = [k for k, again in enumerate(decisions.duplicates) if not again]
+            decisions, given = decisions.select(keep), [given[k] for k in keep]
         if not len(decisions):
             return
         devices = self.devices.numbers(decisions.devices)
@@ -455,18 +456,3 @@ def _right(judged: _Judged) -> Bools:
 
 def _numbers(times: Sequence[float | None]) -> Floats:
     return np.array(times, dtype=np.float64)  # None becomes NaN
-
-
-def _without_duplicates(
-    decisions: Decisions, true_labels: Sequence[Label | None]
-) -> tuple[Decisions, list[Label | None]]:
-    keep = [k for k, again in enumerate(decisions.duplicates) if not again]
-    columns = {}
-    for name in decisions.__slots__:
-        values = getattr(decisions, name)
-        if name == "classes":
-            columns[name] = values
-        else:
-            chosen = values[keep] if isinstance(values, np.ndarray) else [values[k] for k in keep]
-            columns[name] = chosen
-    return Decisions(**columns), [true_labels[k] for k in keep]

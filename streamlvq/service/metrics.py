@@ -132,7 +132,11 @@ class ServiceMetrics(Collector):
     # --- counting, for every batch ---------------------------------------------------------------
 
     def count_decisions(self, decisions: Decisions) -> None:
-        """Count a batch by outcome and by device."""
+        """Count a batch by outcome and by device, without duplicates.
+
+        A duplicate is judged by the window and the threshold of now, not by those of its time.
+        """
+        decisions = decisions.without_duplicates()
         self.readings_count += len(decisions)
         for reason, times in Tally(decisions.reasons).items():
             child = self._by_reason.get(reason)
@@ -167,7 +171,7 @@ class ServiceMetrics(Collector):
         """Yield counts kept elsewhere, and current values."""
         health, now = self.health, time.monotonic()
         counts = {
-            "readings": (self.readings_count, "Readings that were decided on."),
+            "readings": (self.readings_count, "Readings that were decided on, each once."),
             "learnt": (self.learnt_count, "Labelled readings that were learnt."),
         }
         for name, (count, text) in counts.items():

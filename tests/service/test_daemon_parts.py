@@ -18,6 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,25 @@ def test_metrics_can_be_read_while_they_change() -> None:
     stop.set()
     thread.join()
     assert measured.readings_count == 1500
+
+
+def test_a_log_published_twice_counts_once() -> None:
+    """Duplicates are judged by the window of now; hardly one is accepted, and that says nothing."""
+    measured = service_metrics()
+    first = decisions(["p1"] * 50)
+    again = replace(decisions(["p1"] * 50, ["ambiguous"] * 50), duplicates=[True] * 50)
+    mixed = replace(decisions(["p1"] * 3, [None, "outlier", None]), duplicates=[False, True, False])
+    for each in (first, again, mixed):
+        measured.count_decisions(each)
+    read = parse(exposition(measured.registry))
+    key = (("accepted", "true"), ("reason", ""))
+    assert {k: v for (name, k), v in read.items() if name == "streamlvq_decisions_total"} == {
+        key: 52
+    }
+    device = (("device", "p1"),)
+    assert read["streamlvq_device_readings_total", device] == 52
+    assert read["streamlvq_device_rejected_total", device] == 0
+    assert read["streamlvq_readings_total", ()] == 52
 
 
 # --- health ---------------------------------------------------------------------------------------
