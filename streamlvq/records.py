@@ -90,7 +90,8 @@ class Explanation:
         ]
         for name, share in list(self.features.items())[:5]:
             values = f"{self.winner.values[name]:.4g} or {self.runner_up.values[name]:.4g}"
-            reads = f"reads {self.reading[name]:.4g}, prototypes {values}"
+            value = self.reading[name]
+            reads = f"{'missing' if value != value else f'reads {value:.4g}'}, prototypes {values}"
             lines.append(f"  {name!s:>20} {share:+.3g} ({reads})")
         return "\n".join(lines)
 

@@ -46,7 +46,11 @@ class CompileProgress:
 
     def _announce(self, error: str | None) -> None:
         if error is None:
-            log.warning("compiling the kernels, once for this installation: %s first", self.kernel)
+            log.warning(
+                "compiling kernels that this installation has not used yet, %s first; "
+                "`streamlvq warm` compiles all",
+                self.kernel,
+            )
             return
         log.warning(
             "compiling the kernels, as at every start: they cannot be kept in %s; set "

@@ -179,7 +179,7 @@ class ServiceMetrics(Collector):
         values: dict[str, tuple[float | None, str]] = {
             "snapshot_age_seconds": (
                 now - health.saved,
-                "Seconds since the state was last written to disk.",
+                "Seconds since the state was last written to disk, or since the start.",
             ),
             "snapshot_seconds": (
                 self.snapshot_seconds,

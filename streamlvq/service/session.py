@@ -41,7 +41,7 @@ class StatusRecord(msgspec.Struct, kw_only=True):
     models: int = 0
     readings: int = 0  # since the start
     learnt: int = 0  # since the start
-    snapshot_age: float | None = None  # seconds; None: there is none yet
+    snapshot_age: float | None = None  # seconds since the last one, or since the start
     complaints: list[str] = []  # as `/healthz` has them
     fleet: msgspec.Struct | msgspec.UnsetType = msgspec.UNSET  # `FleetRecord`, if in a fleet
 

@@ -314,7 +314,10 @@ class StateStore:
                 "above). Go back to the configuration they were made with, put back good ones, or "
                 "give this one another state.folder"
             )
-        log.info("no snapshot in %s: nothing was saved here before", self.folder)
+        if self.journal.next:
+            log.info("no snapshot in %s yet: everything comes from the journal", self.folder)
+        else:
+            log.info("no snapshot in %s: nothing was saved here before", self.folder)
         first = self.history.config_at(0, config) if self.journal.next else config
         check = None if start is None else _feature_check(config, start)
         return MessageProcessor(Decoder(first), Monitor(first, start), check), 0

@@ -239,7 +239,10 @@ def test_addresses_that_are_not_found_are_those_of_callbacks(tmp_path: Path) -> 
 @compiled_only
 def test_compiling_is_announced_and_loading_is_not(script: str, tmp_path: Path) -> None:
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    once = "compiling the kernels, once for this installation: fourfold first"
+    once = (
+        "compiling kernels that this installation has not used yet, fourfold first; "
+        "`streamlvq warm` compiles all"
+    )
     assert run_both(script, **cache) == ("42.0", once)
     assert run_both(script, **cache) == ("42.0", "")
 
@@ -282,7 +285,8 @@ def test_progress_says_what_and_how_far(caplog: pytest.LogCaptureFixture) -> Non
             progress.end()
         progress.end()  # loaded from the cache
     assert [record.getMessage() for record in caplog.records] == [
-        "compiling the kernels, once for this installation: learn first",
+        "compiling kernels that this installation has not used yet, learn first; "
+        "`streamlvq warm` compiles all",
         "compiling step, 2 done in 2 s",
     ]
     assert (progress.done, progress.kernel) == (3, None)
