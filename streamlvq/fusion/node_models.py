@@ -205,6 +205,7 @@ class ModelLayout:
     rank: int  # rows of a metric
     standardize: bool
     floor: float  # of scales, as a share of the largest deviation
+    absent: str  # what a feature means that a reading does not mention
 
     @classmethod
     def of(cls, models: Sequence[Model], width: int, rank: str | int) -> ModelLayout:
@@ -221,11 +222,16 @@ class ModelLayout:
             rank=_rank(blank.metric_kind(), given, width, rank),
             standardize=2 * sum(bool(each["standardize"]) for each in given) >= len(given),
             floor=statistics.median_low(float(each["scale_floor"]) for each in given),
+            absent=statistics.mode(str(each["absent"]) for each in given),
         )
 
     def parameters(self, given: Mapping[str, Any], width: int) -> dict[str, Any]:
         """Return the parameters of a node with those replaced that are common to all."""
-        common = {"standardize": self.standardize, "scale_floor": self.floor}
+        common: dict[str, Any] = {
+            "standardize": self.standardize,
+            "scale_floor": self.floor,
+            "absent": self.absent,
+        }
         if "rank" in given and min(given["rank"] or width, width) != min(self.rank, width):
             common["rank"] = self.rank
         return {**given, **common}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import secrets
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -32,7 +33,9 @@ from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.engine import Engine, ModelSpec, train
 from streamlvq.models.parameters import (
+    ABSENT,
     MAX_WEIGHT,
+    check_choice,
     check_class_weight,
     check_range,
     check_weight,
@@ -124,6 +127,13 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
 
+SPARSE_MIN_READINGS = 200  # learnt before a model says that they look sparse
+SPARSE_WARNING = (
+    "{0}: most readings have less than half of the features, and a feature that a reading does not "
+    "mention counts as missing: the model knows nothing about it. If it is zero (counts of words, "
+    'one-hot codes), use {0}(absent="zero")'
+)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQClassifier(ArrayClassifier):
@@ -142,6 +152,7 @@ class LVQClassifier(ArrayClassifier):
     prototypes_per_class: int = 1
     max_prototypes_per_class: int = 8
     learning_rate: float = 0.02
+    absent: str = "missing"
     standardize: bool = True
     scale_floor: float = 0.4
     rehearsal: int = 8
@@ -153,12 +164,13 @@ class LVQClassifier(ArrayClassifier):
     def __post_init__(self) -> None:
         self._lock = ModelLock()
         self._engine: Engine | None = None
-        self._vectorizer = Vectorizer(())
+        self._check()
+        self._vectorizer = Vectorizer((), ABSENT[self.absent])
+        self._sparse_readings: int | None = 0  # learnt with few features; None: the user was told
         self._labels: list[Label] = []
         self._codes: dict[Label, int] = {}
         self._by_label: Callable[..., dict[Label, float]] | None = None
         self._column_names: list[Hashable] | None = None
-        self._check()
 
     # --- parameters ------------------------------------------------------------------------------
 
@@ -168,6 +180,7 @@ class LVQClassifier(ArrayClassifier):
         check_range(owner, "prototypes_per_class", self.prototypes_per_class, 1, whole=True)
         check_range(owner, "max_prototypes_per_class", self.max_prototypes_per_class, 1, whole=True)
         check_range(owner, "learning_rate", self.learning_rate, 0)
+        check_choice(owner, "absent", self.absent, tuple(ABSENT))
         check_range(owner, "scale_floor", self.scale_floor, 0, 1)
         check_range(owner, "rehearsal", self.rehearsal, 0, whole=True)
         check_range(owner, "buffer_size", self.buffer_size, 1, whole=True)
@@ -303,10 +316,12 @@ class LVQClassifier(ArrayClassifier):
         if self._engine is None:
             self._engine = Engine(self.spec(), len(names), self._start_temperature)
             self._engine.set_parameters(self._parameters(), self._switches())
-            self._vectorizer = Vectorizer(names)
+            self._vectorizer = Vectorizer(names, ABSENT[self.absent])
         elif names:
             self._engine.add_features(len(names))
-            self._vectorizer = Vectorizer((*self.features, *names))
+            if self.absent == "zero":
+                self._engine.count_as_zero(len(self.features))
+            self._vectorizer = Vectorizer((*self.features, *names), ABSENT[self.absent])
         return self._engine
 
     def _weigh_classes(self, engine: Engine) -> None:
@@ -339,7 +354,19 @@ class LVQClassifier(ArrayClassifier):
         if new or engine is None:
             engine = self._admit(new)
         self._vectorizer.fill(engine.buffer, x)
+        if self._sparse_readings is not None and 2 * len(x) < self._vectorizer.width:
+            self._note_sparse_reading(engine)
         return engine
+
+    def _note_sparse_reading(self, engine: Engine) -> None:
+        """Warn once if most readings lack most features, which usually means that they are sparse."""
+        if self.absent == "zero" or self._sparse_readings is None:
+            return
+        self._sparse_readings += 1
+        readings = engine.state.size(at.SAMPLES)
+        if readings >= SPARSE_MIN_READINGS and 2 * self._sparse_readings > readings:
+            self._sparse_readings = None
+            warnings.warn(SPARSE_WARNING.format(type(self).__name__), stacklevel=4)
 
     # --- River: one reading at a time ------------------------------------------------------------
 
@@ -517,7 +544,7 @@ class LVQClassifier(ArrayClassifier):
         return list(self.features)
 
     def _admit_rows(self, X: Any, features: Sequence[Hashable] | None) -> tuple[Engine, Rows]:
-        rows, given = to_rows(X, features)
+        rows, given = to_rows(X, features, ABSENT[self.absent])
         names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
         new = name_order(set(names) - set(self.features))
@@ -608,7 +635,7 @@ class LVQClassifier(ArrayClassifier):
     @exclusive
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
-        rows, given = to_rows(X, features)
+        rows, given = to_rows(X, features, ABSENT[self.absent])
         names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
         if self._engine is None or not self._labels:
@@ -794,7 +821,7 @@ class LVQClassifier(ArrayClassifier):
             check_distinct(columns, "column")
             if not set(columns) <= set(names):
                 raise SnapshotError(f"columns: expected known features, got {str(columns)[:80]}")
-        model._vectorizer = Vectorizer(names)
+        model._vectorizer = Vectorizer(names, ABSENT[model.absent])
         model._labels = list(labels)
         model._codes = {label: code for code, label in enumerate(labels)}
         model._column_names = None if columns is None else list(columns)
@@ -873,7 +900,11 @@ class LVQClassifier(ArrayClassifier):
         return relsim
 
     def last_was_empty(self) -> bool:
-        """Return True if the last predicted reading had none of the model's features."""
+        """Return True if the last predicted reading had none of the model's features.
+
+        With `absent="zero"` a reading of unknown features only is empty, one of no features at all
+        is a reading of zeros.
+        """
         engine, width = self._engine, self._vectorizer.width
         if engine is None or (width and engine.work[0] == engine.work[0]):
             return False

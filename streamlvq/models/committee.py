@@ -24,7 +24,7 @@ from streamlvq.estimator import (
 from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.glvq import GLVQ, LGMLVQ
-from streamlvq.models.parameters import documented
+from streamlvq.models.parameters import ABSENT, check_choice, documented
 from streamlvq.models.vectorizer import dictionary_maker, to_rows
 from streamlvq.records import Explanation
 
@@ -33,12 +33,13 @@ MAX_WEIGHT = 10.0
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-def _default_learner() -> LVQClassifier:
-    return LGMLVQ()
+def _default_learner(absent: str) -> LVQClassifier:
+    return LGMLVQ(absent=absent)
 
 
-def _default_follower() -> LVQClassifier:
+def _default_follower(absent: str) -> LVQClassifier:
     return GLVQ(
+        absent=absent,
         max_prototypes_per_class=16,
         learning_rate=0.2,
         step_decay=0.99,
@@ -110,8 +111,10 @@ class LVQCommittee(ArrayClassifier):
     learner: LVQClassifier | None = None
     follower: LVQClassifier | None = None
     others: Mapping[str, LVQClassifier] | None = None
+    absent: str = "missing"
 
     def __post_init__(self) -> None:
+        check_choice("LVQCommittee", "absent", self.absent, tuple(ABSENT))
         given = {LEARNER: self.learner, FOLLOWER: self.follower, **self._checked_others()}
         for name, member in given.items():
             if member is None and name in DEFAULTS:
@@ -122,7 +125,9 @@ class LVQCommittee(ArrayClassifier):
                 )
         # Untrained copies: members must see the same classes from the start.
         self._parts: dict[str, LVQClassifier] = {
-            name: DEFAULTS[name]() if (member := given[name]) is None else member.clone()
+            name: DEFAULTS[name](self.absent)
+            if (member := given[name]) is None
+            else member.clone({"absent": "zero"} if self.absent == "zero" else None)
             for name in member_order(given)
         }
         self._members = tuple(self._parts.values())
@@ -261,7 +266,7 @@ class LVQCommittee(ArrayClassifier):
 
         The weights of the members do not change.
         """
-        rows, names = to_rows(X, options.pop("features", None))
+        rows, names = to_rows(X, options.pop("features", None), ABSENT[self.absent])
         for member in self._members:
             member.train(rows, y, features=names, **options)
 
@@ -295,6 +300,8 @@ class LVQCommittee(ArrayClassifier):
         """
         check_ours(self)
         given = {LEARNER: self.learner, FOLLOWER: self.follower, **(self.others or {})}
+        if self.absent == "zero":  # a snapshot has blank members only: those that say so
+            given = dict(self._parts)
         _check_fitted(self._fitted, len(self._members))
         return EstimatorState(
             kind=type(self).__name__,
@@ -349,8 +356,14 @@ class LVQCommittee(ArrayClassifier):
             for name, blank in state.parameters.items()
         }
         others = {name: given[name] for name in names if name not in DEFAULTS}
+        zero = all(model is not None and model.absent == "zero" for model in given.values())
         try:
-            return cls(learner=given[LEARNER], follower=given[FOLLOWER], others=others or None)
+            return cls(
+                learner=given[LEARNER],
+                follower=given[FOLLOWER],
+                others=others or None,
+                absent="zero" if zero else "missing",
+            )
         except ValueError as error:
             raise SnapshotError(f"committee: {error}") from error
 

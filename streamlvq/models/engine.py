@@ -347,6 +347,26 @@ class Engine:
         self.ints[at.ALL_SETTLED] = 0
         self._start_metrics(rank, d)
 
+    def count_as_zero(self, first: int) -> None:
+        """Let the features from column `first` on, just added, have been 0 in all readings so far."""
+        state, new = self.state, slice(first, None)
+        state["w"][: state.size(at.N_PROTOTYPES), new] = 0.0
+        state["buffer_x"][: min(state.size(at.STORED), state.size(at.BUFFER)), new] = 0.0
+        if self.spec.keeps_ranges:
+            state["class_low"][: self.known, new] = state["class_high"][: self.known, new] = 0.0
+        self.ints[at.GAPS] -= (state.size(at.N_FEATURES) - first) * state.size(at.N_PROTOTYPES)
+        # Weights are those of a feature that was in every reading, with a label or without.
+        weight, per_class = state["weight"], state["class_weight"]
+        counts = state["class_count"]
+        weight[new] = max(self._forgetful(counts.sum()), weight[:first].max(initial=0.0))
+        seen = per_class[:, :first].max(axis=1, initial=0.0)
+        per_class[:, new] = np.maximum(self._forgetful(counts), seen)[:, None]
+
+    def _forgetful(self, count: Any) -> Any:
+        """Return the running weight of something after this many readings."""
+        forget = self.floats[at.FORGET]
+        return count if forget == 1.0 else (1.0 - forget**count) / (1.0 - forget)
+
     def make_room_for_classes(self, count: int) -> None:
         """Double the class capacity until it holds this many."""
         capacity = self.state.size(at.CLASS_CAPACITY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 import sys
 from collections.abc import Mapping
@@ -44,6 +45,11 @@ DESCRIPTIONS = {
     "sigma": "Variance of the mixture components; the smaller, the more only close samples count.",
     "window": "Relative width of the region around a border in which samples count.",
     "epsilon": "Share of the learning rate for two prototypes of the right class.",
+    "absent": (
+        'What a feature means that a reading does not mention: `"missing"` (unknown), or `"zero"` for '
+        "counts of words, one-hot codes and other sparse readings. None and NaN are always missing. "
+        'In a committee `"zero"` holds for all members.'
+    ),
     "standardize": (
         "Scale every feature by its running deviation. Switch it off for features that already "
         "come in comparable units."
@@ -90,6 +96,9 @@ def documented(cls: T, descriptions: Mapping[str, str] = DESCRIPTIONS) -> T:
             lines += [f"    {name}", f"        {descriptions[name]}"]
     cls.__doc__ = cls.__doc__.replace("    {parameters}", "\n".join(lines))
     return cls
+
+
+ABSENT = {"missing": math.nan, "zero": 0.0}  # values of a feature that a reading does not mention
 
 
 def check_range(

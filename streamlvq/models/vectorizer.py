@@ -1,14 +1,16 @@
 """Convert readings (dictionaries, data frames, arrays) to the vectors that kernels work on.
 
-Absent, None and NaN all mean *missing* and become NaN. `KernelBatch` and `BatchPart` are how a model,
+None and NaN mean *missing* and become NaN. A feature that a reading does not mention is missing too,
+or zero if the model says so (`absent`). `KernelBatch` and `BatchPart` are how a model,
 a window and a rejector share one kernel call over many readings.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 import struct
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -28,10 +30,18 @@ def name_order(names: Iterable[Hashable]) -> list[Hashable]:
     return sorted(names, key=lambda n: (isinstance(n, str), n if isinstance(n, int) else 0, str(n)))
 
 
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+_CONVERT_TIME = "convert it first, for example to seconds or to the hour of the day"
+
+
 def to_number(name: Hashable, value: Any) -> float:
     """Return the value of a feature as a float; NaN if it is missing."""
     if value is None:
         return math.nan
+    if isinstance(value, _TIMES):
+        raise ValueError(
+            f"feature {name!r}: expected a number, got the time {value!r}: {_CONVERT_TIME}"
+        )
     if isinstance(value, (str, bytes)):
         raise ValueError(f"feature {name!r}: expected a number, got {value!r}: convert it first")
     try:
@@ -48,15 +58,22 @@ class ColumnOrder(NamedTuple):
     columns: npt.NDArray[np.int64]  # of these features among the names
 
 
+_pack_one = struct.Struct("d").pack_into
+
+
 class Vectorizer:
     """Converter from readings to vectors with a fixed order of features.
+
+    A feature that a reading does not mention has the value `absent`: NaN for missing, or 0. A
+    reading of unknown features only says nothing about the known ones: they are missing.
 
     `width`, `pack` and `pick` are the fast path for a reading with exactly these features:
     `pack(buffer, 0, *pick(reading))`.
     """
 
-    def __init__(self, features: Sequence[Hashable]) -> None:
+    def __init__(self, features: Sequence[Hashable], absent: float = math.nan) -> None:
         self.features = tuple(features)
+        self.absent = absent
         self._index = {name: i for i, name in enumerate(self.features)}
         self._familiar: Sequence[Hashable] = self.features  # last names found to be all known
         self._column_order: ColumnOrder | None = None  # of the last names in another order
@@ -65,6 +82,8 @@ class Vectorizer:
 
     def _make_fast_path(self) -> None:
         self.width = len(self.features)
+        self._nothing = struct.pack("d", self.absent) * self.width  # a reading without features
+        self._unknown = struct.pack("d", math.nan) * self.width
         self.pack = struct.Struct(f"{self.width}d").pack_into
         self.pick: Callable[[Reading], tuple[Any, ...]]
         if self.width == 1:
@@ -97,7 +116,12 @@ class Vectorizer:
 
     def vector(self, x: Reading) -> list[float]:
         """Return the values of a reading slowly; missing ones are NaN, unknown ones ignored."""
-        return [to_number(name, x.get(name)) for name in self.features]
+        absent = math.nan if self._is_foreign(x) else self.absent
+        return [to_number(name, x.get(name, absent)) for name in self.features]
+
+    def _is_foreign(self, names: Collection[Hashable]) -> bool:
+        """Return True if there are names, but none that is known."""
+        return len(names) > 0 and self._index.keys().isdisjoint(names)
 
     def fill(self, buffer: bytearray, x: Reading) -> None:
         """Write a reading to the start of a buffer."""
@@ -109,10 +133,23 @@ class Vectorizer:
                 pass  # other features, None or not a number: take the slow path
             else:
                 return
-        self.pack(buffer, 0, *self.vector(x))
+        self._fill_slowly(buffer, x)
+
+    def _fill_slowly(self, buffer: bytearray, x: Reading) -> None:
+        """Write the features of a reading one by one, which takes no longer for those it lacks."""
+        nothing = self._unknown if self._is_foreign(x) else self._nothing
+        buffer[: len(nothing)] = nothing
+        index = self._index
+        for name, value in x.items():
+            column = index.get(name)
+            if column is not None:
+                try:
+                    _pack_one(buffer, 8 * column, value)
+                except (struct.error, TypeError, OverflowError):  # None or not a number
+                    _pack_one(buffer, 8 * column, to_number(name, value))
 
     def arrange(self, rows: Rows, names: Sequence[Hashable]) -> Rows:
-        """Return columns in the order of the features: missing ones NaN, unknown ones dropped."""
+        """Return columns in the order of the features: others `absent`, unknown ones dropped."""
         names = tuple(names)
         if names == self.features:
             return rows
@@ -122,7 +159,8 @@ class Vectorizer:
         known = rows.take(order.columns, axis=1)
         if len(order.columns) == self.width:
             return known
-        out = np.full((len(rows), self.width), np.nan)
+        absent = math.nan if self._is_foreign(names) else self.absent
+        out = np.full((len(rows), self.width), absent)
         out[:, order.positions] = known
         return out
 
@@ -133,7 +171,7 @@ class Vectorizer:
         return ColumnOrder(names, np.array(positions, np.int64), np.array(columns, np.int64))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Vectorizer, (self.features,)
+        return Vectorizer, (self.features, self.absent)
 
 
 def dictionary_maker(keys: Sequence[Hashable]) -> Callable[..., dict[Any, float]]:
@@ -148,19 +186,21 @@ def dictionary_maker(keys: Sequence[Hashable]) -> Callable[..., dict[Any, float]
     return eval(f"lambda {values}: {{{entries}}}", names)  # type: ignore[no-any-return]
 
 
-def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Hashable] | None]:
+def to_rows(
+    X: Any, features: Sequence[Hashable] | None, absent: float = math.nan
+) -> tuple[Rows, list[Hashable] | None]:
     """Return a batch as an array and its column names (None if it has none).
 
     Takes a DataFrame, a sequence of dictionaries, or a two-dimensional array, in which masked values
-    are missing.
+    are missing. Features that a dictionary does not mention are `absent`.
     """
     if hasattr(X, "columns"):
-        names = list(X.columns)
-        return _writable(X.to_numpy(dtype=np.float64, na_value=np.nan)), _distinct(names)
+        return _writable(_frame_values(X)), _distinct(list(X.columns))
     if not isinstance(X, np.ndarray) and len(X) > 0 and isinstance(X[0], Mapping):
         names = name_order({name for x in X for name in x})
-        vectorizer = Vectorizer(names)
+        vectorizer = Vectorizer(names, absent)
         return np.array([vectorizer.vector(x) for x in X], np.float64), names
+    _refuse_times(X, features)
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(np.float64), np.nan)
     rows = _writable(np.asarray(X, dtype=np.float64))
@@ -169,6 +209,44 @@ def to_rows(X: Any, features: Sequence[Hashable] | None) -> tuple[Rows, list[Has
     if features is not None and len(features) != rows.shape[1]:
         raise ValueError(f"expected {rows.shape[1]} feature names, got {len(features)}")
     return rows, None if features is None else _distinct(list(features))
+
+
+def _frame_values(frame: Any) -> Rows:
+    """Return the numbers of a data frame; raises ValueError that names a column without numbers."""
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        # Datetimes, durations and periods would become nanoseconds: numbers, but hardly meant so.
+        if getattr(dtype, "kind", "") in "mM" or str(dtype).startswith("period"):
+            raise ValueError(f"column {name!r}: expected numbers, got {dtype}: {_CONVERT_TIME}")
+    try:
+        values: Rows = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        for position, name in enumerate(frame.columns):
+            _refuse_column(name, frame.iloc[:, position])
+        raise
+    return values
+
+
+def _refuse_column(name: Hashable, column: Any) -> None:
+    """Raise ValueError with the first value of a column that is not a number, if there is one."""
+    try:
+        column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        for row, value in enumerate(column):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                if value is not None and value == value:
+                    raise ValueError(
+                        f"column {name!r}: expected numbers, got {value!r} in row {row}: "
+                        "convert it first"
+                    ) from error
+
+
+def _refuse_times(X: Any, features: Sequence[Hashable] | None) -> None:
+    """Raise ValueError for an array of datetimes or durations, which numpy would convert."""
+    if getattr(getattr(X, "dtype", None), "kind", "") in {"m", "M"}:
+        names = "" if features is None else f" for the features {list(features)!r}"
+        raise ValueError(f"expected numbers{names}, got {X.dtype}: {_CONVERT_TIME}")
 
 
 def _writable(rows: Rows) -> Rows:
