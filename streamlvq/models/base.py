@@ -33,8 +33,8 @@ from streamlvq.kernels import layout as at
 from streamlvq.models import insight
 from streamlvq.models.engine import Engine, ModelSpec, train
 from streamlvq.models.parameters import (
-    ABSENT,
-    MAX_WEIGHT,
+    ABSENT_VALUES,
+    MAX_SAMPLE_WEIGHT,
     check_choice,
     check_class_weight,
     check_range,
@@ -165,7 +165,7 @@ class LVQClassifier(ArrayClassifier):
         self._lock = ModelLock()
         self._engine: Engine | None = None
         self._check()
-        self._vectorizer = Vectorizer((), ABSENT[self.absent])
+        self._vectorizer = Vectorizer((), ABSENT_VALUES[self.absent])
         self._sparse_readings: int | None = 0  # learnt with few features; None: the user was told
         self._labels: list[Label] = []
         self._codes: dict[Label, int] = {}
@@ -180,7 +180,7 @@ class LVQClassifier(ArrayClassifier):
         check_range(owner, "prototypes_per_class", self.prototypes_per_class, 1, whole=True)
         check_range(owner, "max_prototypes_per_class", self.max_prototypes_per_class, 1, whole=True)
         check_range(owner, "learning_rate", self.learning_rate, 0)
-        check_choice(owner, "absent", self.absent, tuple(ABSENT))
+        check_choice(owner, "absent", self.absent, tuple(ABSENT_VALUES))
         check_range(owner, "scale_floor", self.scale_floor, 0, 1)
         check_range(owner, "rehearsal", self.rehearsal, 0, whole=True)
         check_range(owner, "buffer_size", self.buffer_size, 1, whole=True)
@@ -316,12 +316,12 @@ class LVQClassifier(ArrayClassifier):
         if self._engine is None:
             self._engine = Engine(self.spec(), len(names), self._start_temperature)
             self._engine.set_parameters(self._parameters(), self._switches())
-            self._vectorizer = Vectorizer(names, ABSENT[self.absent])
+            self._vectorizer = Vectorizer(names, ABSENT_VALUES[self.absent])
         elif names:
             self._engine.add_features(len(names))
             if self.absent == "zero":
                 self._engine.count_as_zero(len(self.features))
-            self._vectorizer = Vectorizer((*self.features, *names), ABSENT[self.absent])
+            self._vectorizer = Vectorizer((*self.features, *names), ABSENT_VALUES[self.absent])
         return self._engine
 
     def _weigh_classes(self, engine: Engine) -> None:
@@ -544,7 +544,7 @@ class LVQClassifier(ArrayClassifier):
         return list(self.features)
 
     def _admit_rows(self, X: Any, features: Sequence[Hashable] | None) -> tuple[Engine, Rows]:
-        rows, given = to_rows(X, features, ABSENT[self.absent])
+        rows, given = to_rows(X, features, ABSENT_VALUES[self.absent])
         names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
         new = name_order(set(names) - set(self.features))
@@ -635,7 +635,7 @@ class LVQClassifier(ArrayClassifier):
     @exclusive
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
-        rows, given = to_rows(X, features, ABSENT[self.absent])
+        rows, given = to_rows(X, features, ABSENT_VALUES[self.absent])
         names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
         if self._engine is None or not self._labels:
@@ -821,7 +821,7 @@ class LVQClassifier(ArrayClassifier):
             check_distinct(columns, "column")
             if not set(columns) <= set(names):
                 raise SnapshotError(f"columns: expected known features, got {str(columns)[:80]}")
-        model._vectorizer = Vectorizer(names, ABSENT[model.absent])
+        model._vectorizer = Vectorizer(names, ABSENT_VALUES[model.absent])
         model._labels = list(labels)
         model._codes = {label: code for code, label in enumerate(labels)}
         model._column_names = None if columns is None else list(columns)
@@ -930,9 +930,9 @@ class LVQClassifier(ArrayClassifier):
 def _row_weights(w: Any, count: int) -> npt.NDArray[np.float64]:
     """Return the weight of each row; raise ValueError unless all are above 0."""
     weights = np.array(np.broadcast_to(np.asarray(w, np.float64), (count,)))
-    if not ((weights > 0.0) & (weights <= MAX_WEIGHT)).all():
+    if not ((weights > 0.0) & (weights <= MAX_SAMPLE_WEIGHT)).all():
         raise ValueError(
-            f"expected weights w above 0 and up to {MAX_WEIGHT:g}, one for each of {count} rows, "
+            f"expected weights w above 0 and up to {MAX_SAMPLE_WEIGHT:g}, one for each of {count} rows, "
             f"got {w!r}; leave out rows that do not count"
         )
     return weights

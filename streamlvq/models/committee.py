@@ -24,7 +24,7 @@ from streamlvq.estimator import (
 from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.glvq import GLVQ, LGMLVQ
-from streamlvq.models.parameters import ABSENT, check_choice, documented
+from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
 from streamlvq.models.vectorizer import dictionary_maker, to_rows
 from streamlvq.records import Explanation
 
@@ -114,7 +114,7 @@ class LVQCommittee(ArrayClassifier):
     absent: str = "missing"
 
     def __post_init__(self) -> None:
-        check_choice("LVQCommittee", "absent", self.absent, tuple(ABSENT))
+        check_choice("LVQCommittee", "absent", self.absent, tuple(ABSENT_VALUES))
         given = {LEARNER: self.learner, FOLLOWER: self.follower, **self._checked_others()}
         for name, member in given.items():
             if member is None and name in DEFAULTS:
@@ -266,7 +266,7 @@ class LVQCommittee(ArrayClassifier):
 
         The weights of the members do not change.
         """
-        rows, names = to_rows(X, options.pop("features", None), ABSENT[self.absent])
+        rows, names = to_rows(X, options.pop("features", None), ABSENT_VALUES[self.absent])
         for member in self._members:
             member.train(rows, y, features=names, **options)
 

@@ -15,7 +15,7 @@ T = TypeVar("T", bound=type)
 
 LARGEST_WHOLE = 2**62  # fits into the kernels' integers
 LARGEST_REAL = sys.float_info.max
-MAX_WEIGHT = 1e6  # of a sample or class
+MAX_SAMPLE_WEIGHT = 1e6  # of a sample or class
 
 DESCRIPTIONS = {
     "prototypes_per_class": (
@@ -98,7 +98,10 @@ def documented(cls: T, descriptions: Mapping[str, str] = DESCRIPTIONS) -> T:
     return cls
 
 
-ABSENT = {"missing": math.nan, "zero": 0.0}  # values of a feature that a reading does not mention
+ABSENT_VALUES = {
+    "missing": math.nan,
+    "zero": 0.0,
+}  # values of a feature that a reading does not mention
 
 
 def check_range(
@@ -137,7 +140,9 @@ def check_class_weight(owner: str, value: Any) -> None:
     """Raise `ParameterError` unless the value is a rule for the weights of classes."""
     if isinstance(value, Mapping):
         for label, weight in value.items():
-            check_range(owner, "class_weight", weight, 0, MAX_WEIGHT, about=f" for {label!r}")
+            check_range(
+                owner, "class_weight", weight, 0, MAX_SAMPLE_WEIGHT, about=f" for {label!r}"
+            )
     elif value is not None and value not in ("auto", "balanced"):
         raise ParameterError(
             owner,
@@ -149,5 +154,5 @@ def check_class_weight(owner: str, value: Any) -> None:
 def check_weight(w: Any) -> None:
     """Raise ValueError unless w can be the weight of a sample."""
     good = isinstance(w, numbers.Real) and not isinstance(w, bool)
-    if not good or not 0 <= w <= MAX_WEIGHT:
-        raise ValueError(f"expected a weight w from 0 to {MAX_WEIGHT:g}, got {w!r}")
+    if not good or not 0 <= w <= MAX_SAMPLE_WEIGHT:
+        raise ValueError(f"expected a weight w from 0 to {MAX_SAMPLE_WEIGHT:g}, got {w!r}")

@@ -20,7 +20,7 @@ from streamlvq.errors import SnapshotError
 from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import layout as at
 from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES, Engine, ModelSpec, ModelState
-from streamlvq.models.parameters import MAX_WEIGHT
+from streamlvq.models.parameters import MAX_SAMPLE_WEIGHT
 
 if TYPE_CHECKING:
     from streamlvq.models.base import LVQClassifier
@@ -35,7 +35,7 @@ MAX_FUSED = 1e6  # a fused metric is a mean over nodes with other feature scales
 TEMPERATURES = (0.01, 100.0)
 SLOPES, MAX_OFFSET = (-100.0, -0.01), 30.0  # of sigmoids
 DERIVED = ("parameters", "class_size", "class_factor")  # from the model's parameters and labels
-RANGES = ("class_low", "class_high")  # left out with the readings, since they are readings
+RANGE_ARRAYS = ("class_low", "class_high")  # left out with the readings, since they are readings
 NAMES = tuple(name for name in (*FIXED_SIZES, *ARRAY_SECTIONS) if name not in DERIVED)
 
 ANY, COUNT = (-MAX_FLOAT, MAX_FLOAT), (0.0, MAX_FLOAT)
@@ -72,12 +72,12 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "class_variance": SQUARE,
     "buffer_x": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
     "buffer_margin": UNIT,
-    "buffer_weight": (0.0, MAX_WEIGHT),
+    "buffer_weight": (0.0, MAX_SAMPLE_WEIGHT),
     "class_low": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
     "class_high": (-at.LARGEST_VALUE, at.LARGEST_VALUE),
     "platt": ANY,
 }
-WITH_GAPS = ("w", "buffer_x", *RANGES)  # NaN: feature never seen
+WITH_GAPS = ("w", "buffer_x", *RANGE_ARRAYS)  # NaN: feature never seen
 
 
 class StateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -309,7 +309,7 @@ def check_arrays(
 ) -> None:
     """Raise `SnapshotError` unless names, shapes and values of the arrays fit the model."""
     expected = all_sizes(sizes, spec, features) | {at.BUFFER: rows_stored(sizes)}
-    if not arrays.keys() & set(RANGES):
+    if not arrays.keys() & set(RANGE_ARRAYS):
         expected[at.RANGES] = 0
     check_shapes(arrays, expected)
     for name, (low, high) in BOUNDS.items():

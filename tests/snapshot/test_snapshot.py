@@ -27,7 +27,14 @@ from streamlvq.estimator import TRUSTED_LIMITS, StateLimits
 from streamlvq.kernels import layout as at
 from streamlvq.models import validation
 from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES
-from streamlvq.models.validation import BOUNDS, DERIVED, NAMES, RANGES, class_sizes, pair_labels
+from streamlvq.models.validation import (
+    BOUNDS,
+    DERIVED,
+    NAMES,
+    RANGE_ARRAYS,
+    class_sizes,
+    pair_labels,
+)
 from streamlvq.registry import MODELS
 from streamlvq.snapshot import (
     TRUSTED_MAX_BYTES,
@@ -983,7 +990,7 @@ def test_without_readings_learning_goes_on_as_with_an_empty_buffer(name: str) ->
     model = learnt(build(name, rehearsal=0), *blobs(80))
     twin = through_bytes(model, readings=False)
     if model.engine.spec.keeps_ranges:  # the twin has those of its prototypes
-        for section in RANGES:
+        for section in RANGE_ARRAYS:
             ends = twin.engine.state[section]
             model.engine.state[section][: len(ends)] = ends
     assert_same(go_on(twin), go_on(model))  # there is nothing to rehearse in either
