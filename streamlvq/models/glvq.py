@@ -199,7 +199,7 @@ class LGRLVQ(GRLVQ):
     >>> model = streamlvq.LGRLVQ()
     >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
     >>> score.get()
-    0.92
+    0.93
 
     References
     ----------

@@ -46,10 +46,10 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
     off         20
     on          20
     <BLANKLINE>
-    prototype  count  age   heat    noise
-    off            5   40  21.21  0.07735
-    on            20   39     82    1.556
-    off           15   38  22.09    2.391
+    prototype  count  age   heat   noise
+    off            6   40  21.56  0.1497
+    on            20   39  82.12   1.579
+    off           14   38   22.2   2.447
     <BLANKLINE>
     relevance
     heat   0.999  ██████████████████████████████
