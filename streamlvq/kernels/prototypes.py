@@ -34,7 +34,7 @@ from streamlvq.kernels.growth import (
     rounds_of_learning,
     set_margin,
 )
-from streamlvq.kernels.internals import call_integer
+from streamlvq.kernels.internals import borrowed, call_integer
 from streamlvq.kernels.learning import (
     fill_gaps,
     glvq_by,
@@ -157,6 +157,7 @@ def learning_with(learn_sample):
 
     @helper
     def learn_reading(floats, ints, work, c):
+        floats, ints, work = borrowed(floats), borrowed(ints), borrowed(work)
         x = reading(work, ints)
         infinite = infinite_feature(x)
         if infinite > 0:
@@ -171,6 +172,7 @@ def predicting(measure):
 
     @helper
     def predict_reading(floats, ints, work):
+        floats, ints, work = borrowed(floats), borrowed(ints), borrowed(work)
         x = reading(work, ints)
         infinite = infinite_feature(x)
         if infinite > 0:
@@ -191,6 +193,7 @@ def predicting_rows(measure):
 
     @helper
     def predict_rows(floats, ints, work, rows, out):
+        floats, ints, work = borrowed(floats), borrowed(ints), borrowed(work)
         drop_cached_prediction(ints, work)
         p = views.probabilities(work, ints)
         for k in range(rows.shape[0]):

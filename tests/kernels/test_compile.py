@@ -7,7 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 
 from streamlvq.kernels import internals, kernels
@@ -231,6 +234,21 @@ print(numba.njit(lambda f, m: call_float(f, (m, 2, 0.5)))(adapt, memory))
 @compiled_only
 def test_addresses_that_are_not_found_are_those_of_callbacks(tmp_path: Path) -> None:
     assert run("-c", ADDRESS, NUMBA_CACHE_DIR=str(tmp_path)) == "0.2"
+
+
+@compiled_only
+def test_views_of_borrowed_arrays_count_no_references() -> None:
+    @numba.njit  # type: ignore[untyped-decorator]
+    def first_half(array: Any) -> Any:
+        whole = internals.borrowed(array)
+        return whole[: whole.shape[0] // 2]
+
+    array = np.arange(6.0)
+    before = sys.getrefcount(array)
+    half = first_half(array)
+    assert half.tolist() == [0.0, 1.0, 2.0]
+    assert half.base is None  # nobody owns it: a counted view would keep the array alive
+    assert sys.getrefcount(array) == before
 
 
 # --- what is said ---------------------------------------------------------------------------------
