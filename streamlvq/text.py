@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 COLUMN_GAP = "  "
+TERMINAL_WIDTH = 80
 
 # --- tables --------------------------------------------------------------------------------------
 
@@ -62,6 +64,22 @@ def entry(name: str, text: str) -> str:
 
     """
     return f"{name:<12} {text}"
+
+
+def wrapped(line: str, width: int = TERMINAL_WIDTH) -> str:
+    """Return a line broken between words where it is too long, the rest indented further.
+
+    Examples
+    --------
+    >>> print(wrapped("  press-2: recognised 0.3 s after the first label", width=32))
+      press-2: recognised 0.3 s
+          after the first label
+
+    """
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 # --- numbers -------------------------------------------------------------------------------------

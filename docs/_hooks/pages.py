@@ -297,7 +297,7 @@ API: dict[str, tuple[str, str, Callable[[], dict[str, Members]]]] = {
     ),
     "plot": (
         "Plots",
-        '`streamlvq.plot`: pictures with matplotlib (`pip install "streamlvq[plot]"`). '
+        '`streamlvq.plot`: pictures with matplotlib (`pip install ".[plot]"`). '
         "Each function returns matplotlib axes, and draws into yours if you pass `ax=`.",
         lambda: _all("streamlvq.plot"),
     ),

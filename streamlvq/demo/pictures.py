@@ -107,7 +107,7 @@ class PictureView(View[TrackerT]):
         text.append(f"starting {what}, {elapsed:.0f} s", style="not bold")
         if elapsed > EXPLAIN_WAIT_SECONDS:
             text.append(f"\n  {COMPILING_HINT}", style="not bold dim")
-        shown = [text] if tracker is None else [text, *preview_tables(tracker)]
+        shown = [text] if tracker is None else [text, *preview_tables(tracker, self.console)]
         self._live.update(Group(*shown), refresh=True)
 
     def update(self, tracker: TrackerT) -> None:
@@ -230,16 +230,28 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def preview_tables(tracker: Tracker[Any]) -> list[Table]:
-    """Return what the machines measure while nobody decides yet, in one table or none."""
+def preview_tables(tracker: Tracker[Any], console: Console) -> list[Table]:
+    """Return what the machines measure while nobody decides yet, in one table or none.
+
+    It has as many features as there is room for, so that names and numbers are whole.
+    """
+    unlimited = console.options.update(max_width=SVG_WIDTH)
+    for count in range(len(PREVIEW_FEATURES), -1, -1):
+        table = _preview_table(tracker, PREVIEW_FEATURES[:count])
+        if console.measure(table, options=unlimited).maximum <= console.width:
+            break
+    return [table] if table.row_count else []
+
+
+def _preview_table(tracker: Tracker[Any], features: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim")
-    for title in ("machine", "in truth", *PREVIEW_FEATURES):
+    for title in ("machine", "in truth", *features):
         table.add_column(title.replace("_", " "), no_wrap=True)
     for name, device in tracker.devices.items():
         if (preview := device.preview) is not None:
-            values = (f"{preview.values[one]:8.1f} {SENSOR_UNITS[one]}" for one in PREVIEW_FEATURES)
+            values = (f"{preview.values[one]:6.1f} {SENSOR_UNITS[one]}" for one in features)
             table.add_row(Text(name), _state(preview.state), *values)
-    return [table] if table.row_count else []
+    return table
 
 
 # --- the plant ------------------------------------------------------------------------------------

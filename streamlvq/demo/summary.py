@@ -6,11 +6,13 @@ from pathlib import Path
 
 from streamlvq.demo.processes import CONFIG_FILE, FLEET_FOLDER, STATE_FOLDER
 from streamlvq.demo.tracker import FleetTracker, PlantTracker, Tally, TrackedNode
+from streamlvq.text import wrapped
 
 REJECTION_NOTE = (  # what most people ask first
-    "    a full run rejects 15 to 30 %, a short one often more, as it has learnt little: the",
-    "    threshold is strict, so that a fault nobody has labelled yet is refused, and so is much",
-    "    that lies between two states, above all while they change",
+    "    a full run rejects 15 to 30 %, a short one often more, as it has learnt",
+    "    little: the threshold is strict, so that a fault nobody has labelled yet is",
+    "    refused, and so is much that lies between two states, above all while they",
+    "    change",
 )
 FLEET_HEADING = f"  {'node':<8}{'labels':>8}   {'decided alone':<22}{'together':<22}{'points':>8}"
 
@@ -32,7 +34,7 @@ def plant_summary(tracker: PlantTracker, cpu_share: float | None) -> str:
     if cpu_share is not None:
         lines.append(f"  the daemon used         {cpu_share:.1%} of a processor core")
     lines += [f"  {episode.describe()}" for episode in tracker.episodes]
-    return "\n".join(lines)
+    return "\n".join(map(wrapped, lines))
 
 
 def _plant_figures(tracker: PlantTracker) -> list[str]:
@@ -62,7 +64,7 @@ def fleet_summary(tracker: FleetTracker) -> str:
         if node.unseen_state is not None:
             what = f"{node.unseen_state} on {name}, never labelled there"
             lines.append(f"  {what}: {node.describe_unseen()}")
-    return "\n".join([*lines, *_fusion_figures(tracker)])
+    return "\n".join(map(wrapped, [*lines, *_fusion_figures(tracker)]))
 
 
 def _fleet_row(name: str, node: TrackedNode) -> str:

@@ -12,9 +12,9 @@ from streamlvq.demo.tracker import FleetTracker, JudgedDecision, PlantTracker, T
 from streamlvq.synth import SENSOR_UNITS
 
 STATUS_LINE_SECONDS = 2.0  # between two lines about the state of things
-EXPLAIN_WAIT_SECONDS = 6.0  # after which waiting needs an explanation
+EXPLAIN_WAIT_SECONDS = 2.0  # after which waiting needs an explanation
 REMINDER_SECONDS = 30.0  # between two lines that it still goes on
-COMPILING_HINT = "the first time on a machine kernels are compiled: about ten seconds"
+COMPILING_HINT = "kernels are compiled the first time: about ten seconds"
 PREVIEW_FEATURES = ("temperature", "vibration_x", "current", "speed")  # shown until then
 
 TrackerT = TypeVar("TrackerT", bound=Tracker[Any])

@@ -213,33 +213,30 @@ def to_rows(
 
 def _frame_values(frame: Any) -> Rows:
     """Return the numbers of a data frame; raises ValueError that names a column without numbers."""
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+    converted = frame
+    for position, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         # Datetimes, durations and periods would become nanoseconds: numbers, but hardly meant so.
         if getattr(dtype, "kind", "") in "mM" or str(dtype).startswith("period"):
             raise ValueError(f"column {name!r}: expected numbers, got {dtype}: {_CONVERT_TIME}")
-    try:
-        values: Rows = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        for position, name in enumerate(frame.columns):
-            _refuse_column(name, frame.iloc[:, position])
-        raise
+        if getattr(dtype, "kind", "O") not in "biuf":
+            if converted is frame:
+                converted = frame.copy(deep=False)
+            converted.isetitem(position, _cell_numbers(name, frame.iloc[:, position]))
+    values: Rows = converted.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
 
 
-def _refuse_column(name: Hashable, column: Any) -> None:
-    """Raise ValueError with the first value of a column that is not a number, if there is one."""
-    try:
-        column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        for row, value in enumerate(column):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                if value is not None and value == value:
-                    raise ValueError(
-                        f"column {name!r}: expected numbers, got {value!r} in row {row}: "
-                        "convert it first"
-                    ) from error
+def _cell_numbers(name: Hashable, column: Any) -> list[float]:
+    """Return a column of objects as numbers, as strictly as single readings: text is none."""
+    numbers = []
+    for row, (value, missing) in enumerate(zip(column, column.isna(), strict=True)):
+        try:
+            numbers.append(to_number(name, None if missing else value))
+        except ValueError as error:
+            raise ValueError(
+                f"column {name!r}: expected numbers, got {value!r} in row {row}: convert it first"
+            ) from error
+    return numbers
 
 
 def _refuse_times(X: Any, features: Sequence[Hashable] | None) -> None:

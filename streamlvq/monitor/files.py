@@ -143,15 +143,15 @@ def _described(models: Mapping[str, Any], width: int | None) -> str:
     if not models:
         return "nothing has been learnt yet"
     texts = [
-        _text(Snapshot.of(classifier, node=group or "all devices"), width)
+        _text(Snapshot.of(classifier), width, owner=group or "all devices")
         for group, classifier in models.items()
     ]
     return "\n\n".join(texts)
 
 
-def _text(snapshot: Snapshot, width: int | None) -> str:
+def _text(snapshot: Snapshot, width: int | None, owner: str | None = None) -> str:
     """Describe a snapshot, and explain why its numbers need not add up."""
-    text = inspect_text(snapshot, width=width)
+    text = inspect_text(snapshot, width=width, owner=owner)
     readings = sum(snapshot.counts.values())
     if snapshot.samples - readings <= len(snapshot.labels):  # counts of fused classes are rounded
         return text

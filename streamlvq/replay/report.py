@@ -11,12 +11,17 @@ import msgspec
 import numpy as np
 
 from streamlvq.events import Hint, label_text
+from streamlvq.records import UNJUDGED
 from streamlvq.replay import statistics as at
 from streamlvq.replay.statistics import MAX_LABELS, Statistics, share
 from streamlvq.text import aligned, entry, number, percent, plural
 
 # --- the report ----------------------------------------------------------------------------------
 
+UNJUDGED_TEXTS = {
+    "no_model": "before two classes were known",
+    "no_feature": "without a feature that the model knows",
+}
 OTHER_CLASSES = "(others)"
 
 
@@ -136,6 +141,11 @@ class Report(msgspec.Struct, kw_only=True):
     features: list[str] = []
     hints: dict[Hint, int] = {}  # causes that refusals hint at, and how many do
     notes: list[str] = []  # what looks like a mistake, or may surprise
+
+    @property
+    def has_rejections(self) -> bool:
+        """Whether a rejector rejected some reading; without one there may yet be no answer."""
+        return not self.reasons.keys() <= set(UNJUDGED)
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""
@@ -405,7 +415,12 @@ def _quality(report: Report) -> list[str]:
     if report.accuracy is not None:
         how = "each decided before its label was learnt" if report.learning else "nothing learnt"
         lines.append(entry("accuracy", f"{percent(report.accuracy)} ({how})"))
-    if report.reasons:
+    if not report.has_rejections:
+        lines += [
+            entry("no answer", f"{plural(count, 'reading')}, {UNJUDGED_TEXTS[reason]}")
+            for reason, count in report.reasons.items()
+        ]
+    else:
         why = ", ".join(
             f"{reason} {percent(count / report.readings)}"
             for reason, count in report.reasons.items()
@@ -517,7 +532,7 @@ def _next(report: Report) -> list[str]:
         return [f"next: {ADVICE[hint]}" for hint in report.hints]
     if not report.labelled:
         return ["next: no reading had a label; name its column with --label, or `readings.label`"]
-    if not report.reasons and report.accuracy is not None and report.accuracy < 0.98:
+    if not report.has_rejections and report.accuracy is not None and report.accuracy < 0.98:
         return ["next: add a `rejector:` to the configuration, so that doubtful ones are held back"]
     return []
 

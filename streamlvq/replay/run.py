@@ -206,12 +206,29 @@ class LogInspector:
         """Return notes about likely mistakes."""
         if not self._seen:
             return []
-        return [*map(self._note_absent, self._absent), *map(self._note_rising, self.rising()[:3])]
+        rising = self.rising()[:3]
+        if len(rising) > 1 and None in (self.fields.time, self.fields.sequence):
+            return [*map(self._note_absent, self._absent), self._note_several(rising)]
+        return [*map(self._note_absent, self._absent), *map(self._note_rising, rising)]
 
     def _note_absent(self, role: str) -> str:
         name = getattr(self.fields, role)
         hint = suggestion(name, self._features) or f": is --{role} right?"
         return f"no reading had {name!r}{hint}"
+
+    def _note_several(self, names: list[str]) -> str:
+        """Ask which is which: each of them could be the time or a counter."""
+        missing = {"time": "the time", "sequence": "a counter"}
+        ask = " and ".join(
+            f"{what} with --{role}"
+            for role, what in missing.items()
+            if getattr(self.fields, role) is None
+        )
+        listed = " and ".join(map(repr, names))
+        return (
+            f"{listed} were learnt, but only ever rise: which is which? name {ask}, "
+            "and leave out what is neither by naming the others with --feature"
+        )
 
     def _note_rising(self, name: str) -> str:
         if self.fields.time is None:

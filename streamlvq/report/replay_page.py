@@ -325,11 +325,12 @@ def _head(report: Report) -> str:
 def _tiles(report: Report) -> str:
     told = "decided before its label was learnt" if report.learning else "nothing was learnt"
     devices = f"of {number(report.devices_seen)} devices" if report.devices_seen > 1 else ""
+    unanswered = "rejected" if report.has_rejections else "no answer"
     shown = [
         (number(report.readings), "readings", devices),
         (number(report.labelled), "labelled", f"{number(report.learnt)} learnt"),
         (percent(report.accuracy), "accuracy", told),
-        (percent(report.reject_rate), "rejected", _reasons(report)),
+        (percent(report.reject_rate), unanswered, _reasons(report)),
         (percent(report.accuracy_of_accepted), "accuracy of accepted", ""),
     ]
     if report.calibration is not None:

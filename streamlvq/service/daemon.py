@@ -16,7 +16,7 @@ from streamlvq.fleet.inbox import fleet_subscriptions
 from streamlvq.fleet.node import FleetNode
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_start_model
-from streamlvq.monitor.sensor_health import SENSOR_PROBLEMS, sensor_warnings
+from streamlvq.monitor.watch import SENSOR_PROBLEMS, sensor_warnings
 from streamlvq.payloads import Decoder
 from streamlvq.payloads.routing import DeviceTopics
 from streamlvq.role import Reload, ReloadError, Role, RoleStatus, Session, changed_keys, is_among

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from streamlvq.config import HealthSection
 from streamlvq.connect import Message
 from streamlvq.events import (
     Decisions,
@@ -17,9 +16,8 @@ from streamlvq.events import (
     Refused,
     internal_error,
 )
-from streamlvq.monitor import Monitor, Outcome
-from streamlvq.monitor.label_agreement import LabelAgreement
-from streamlvq.monitor.sensor_health import SensorHealth, SensorProblem
+from streamlvq.monitor import Monitor
+from streamlvq.monitor.watch import Watch
 from streamlvq.payloads import Decoder
 from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot
 
@@ -93,50 +91,6 @@ def _some(names: list[str]) -> str:
     hidden = len(names) - WARNED_FEATURES
     more = f" and {hidden} more" if hidden > 0 else ""
     return (", ".join(names[:WARNED_FEATURES]) or "nothing") + more
-
-
-class Watch:
-    """Watch over sensors and labels: what somebody should look into, decided on nevertheless.
-
-    Never raises: a defect here must not cost a decision. It is logged, and the watch begins anew.
-    """
-
-    def __init__(self, section: HealthSection) -> None:
-        self.section = section
-        self.sensors = SensorHealth(section)
-        self.agreement = LabelAgreement()
-
-    def change(self, section: HealthSection) -> None:
-        """Go on with other limits."""
-        self.section = self.sensors.section = section
-
-    def see(self, event: Event, outcome: Outcome, monitor: Monitor) -> None:
-        """Inspect an event and its outcome."""
-        try:
-            self._see(event, outcome, monitor)
-        except Exception as error:
-            self._begin_anew(error)
-
-    def problems(self) -> list[SensorProblem]:
-        """Return what is wrong with sensors now."""
-        try:
-            return list(self.sensors.problems())
-        except Exception as error:
-            self._begin_anew(error)
-            return []
-
-    def _begin_anew(self, error: Exception) -> None:
-        log.error("internal error: the watch over sensors begins anew", exc_info=error)
-        self.sensors, self.agreement = SensorHealth(self.section), LabelAgreement()
-
-    def _see(self, event: Event, outcome: Outcome, monitor: Monitor) -> None:
-        if isinstance(event, Readings):
-            if len(event):
-                self.sensors.see(event, monitor.features(event.groups[0]))
-            if outcome.decisions is not None:
-                self.agreement.see(outcome.decisions)
-        elif outcome.late_right is not None:
-            self.agreement.count(*outcome.late_right)
 
 
 class MessageProcessor:

@@ -16,7 +16,9 @@ MAX_LISTED_FEATURES = 4  # of a transform
 FUSED_NODE = "fused"  # node name that `streamlvq.fusion` gives to common models
 
 
-def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = None) -> str:
+def inspect_text(
+    snapshot: Snapshot, *, features: int = 12, width: int | None = None, owner: str | None = None
+) -> str:
     """Describe a snapshot as text for a terminal.
 
     Parameters
@@ -27,6 +29,8 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
         How many features to show, the most relevant ones.
     width
         Columns of the terminal. A table that is wider shows fewer features; None: any width.
+    owner
+        Whose model it is, such as a device; None: the node that the snapshot names.
 
     Examples
     --------
@@ -56,7 +60,7 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
     noise  0.001
 
     """
-    blocks = [_header(snapshot, width), _classes(snapshot)]
+    blocks = [_header(snapshot, owner), _classes(snapshot)]
     for name, model in snapshot.members.items():
         if name:
             weight = snapshot.weights[name]
@@ -65,8 +69,8 @@ def inspect_text(snapshot: Snapshot, *, features: int = 12, width: int | None = 
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _header(snapshot: Snapshot, width: int | None) -> list[str]:
-    lines = [f"{snapshot.type_name} of node {snapshot.node}"]
+def _header(snapshot: Snapshot, owner: str | None) -> list[str]:
+    lines = [f"{snapshot.type_name} of {owner or f'node {snapshot.node}'}"]
     if snapshot.created is not None:
         lines[0] += f", {snapshot.created.isoformat(' ', 'seconds')}"
     sizes = (

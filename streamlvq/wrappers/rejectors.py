@@ -373,6 +373,9 @@ class RelSimRejector(Rejector):
     `predict_one` returns None for a rejected reading, and `decide_one` gives the reason: "outlier" if
     it is farther from the winner than any reading that the threshold accepts, else "ambiguous".
 
+    River's ensembles ask their members for probabilities, which a rejector passes on unchanged: as a
+    member it rejects nothing. An ensemble has no RelSim; put a `ProbabilityRejector` around it.
+
     Parameters
     ----------
     {parameters}
@@ -507,6 +510,9 @@ class ProbabilityRejector(Rejector):
     Works with any classifier that gives probabilities. Probabilities cannot tell a reading between
     two classes from one that is far from all, so the reason of a rejection always is "ambiguous".
 
+    Put it around an ensemble of River, not inside: ensembles ask their members for probabilities,
+    which a rejector passes on unchanged, so a member rejects nothing.
+
     Parameters
     ----------
     {parameters}
@@ -543,6 +549,13 @@ class ProbabilityRejector(Rejector):
 
     def _check_chain(self, chain: list[Any]) -> None:
         super()._check_chain(chain)
+        *_, model = chain
+        if type(model).predict_proba_one is base.Classifier.predict_proba_one:
+            raise ParameterError(
+                "ProbabilityRejector",
+                "classifier",
+                f"expected a classifier with predict_proba_one, got {model}, which has none",
+            )
         delayed = any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
         if delayed and self.target_accuracy is not None:
             raise ParameterError(

@@ -386,6 +386,11 @@ def test_train_then_replay_from_there(folder: Path, epochs: str) -> None:
 
 def test_config_commands(folder: Path) -> None:
     assert run("config", "check", "c.yaml", cwd=folder) == (0, "c.yaml: all is well\n", "")
+    (folder / "from.yaml").write_text("model: {start: first.slvq}\n")
+    status, out, _ = run("config", "check", "from.yaml", cwd=folder)
+    assert (status, "warning: model.start: there is no file " in out) == (0, True)
+    (folder / "first.slvq").touch()
+    assert run("config", "check", "from.yaml", cwd=folder)[1] == "from.yaml: all is well\n"
     shown = run("config", "show", "c.yaml", cwd=folder)[1]
     (folder / "shown.yaml").write_text(shown)
     assert run("config", "check", "shown.yaml", cwd=folder)[0] == 0

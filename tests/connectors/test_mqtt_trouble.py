@@ -87,10 +87,13 @@ def test_broker_stopped_and_started(protocol: str, fast: bool) -> None:
         link.close()
 
 
-def test_a_broker_that_is_not_there_is_tried_again_and_again() -> None:
+def test_a_broker_that_is_not_there_is_tried_again_and_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     link = make(f"mqtt://127.0.0.1:{free_port()}")
     run_until(lambda: link.counters["connect_failures"] >= 3, link)
     assert "nothing listens at 127.0.0.1" in str(link.error)
+    assert caplog.text.count("; trying again until it works") == 1  # said once, not each time
     assert not link.connected
     assert link.counters["connects"] == 0
     link.close([Outgoing("t", b"x")])

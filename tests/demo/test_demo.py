@@ -85,6 +85,9 @@ def assert_good_summary(output: str, seconds: int, rate: int) -> None:
     assert number(output, "accepted and right") > 97
     assert 3 < number(output, "rejected") < 50
     assert number(output, "the daemon used") < 80
+    closing = output[output.index(f"After {seconds} s") : output.index("Where to look next")]
+    assert max(map(len, closing.splitlines())) <= 80
+    output = " ".join(output.split())  # sentences may go on in the next line
     assert re.search(
         rf"{BEARING_FAULT} on press-2: refused as unknown after \d\.\d s, recognised \d\.\d s "
         "after the first label",
@@ -593,8 +596,7 @@ def test_lines_say_now_and_then_that_it_still_goes_on(capsys: pytest.CaptureFixt
         for tenth in range(1000):
             view.waiting("the daemon", tenth / 10)
     assert capsys.readouterr().out.splitlines()[2:] == [
-        "  starting: the daemon (the first time on a machine kernels are compiled: about ten "
-        "seconds)",
+        "  starting: the daemon (kernels are compiled the first time: about ten seconds)",
         "  starting: the daemon, still compiling, 30 s so far",
         "  starting: the daemon, still compiling, 60 s so far",
         "  starting: the daemon, still compiling, 90 s so far",
@@ -637,10 +639,12 @@ def test_readings_are_shown_while_nobody_decides(capsys: pytest.CaptureFixture[s
         tracker.take([preview("press-1", "idle", 31.25), preview("press-2", "running", 40.0)])
         for tenth in range(2, 30):
             view.waiting("the daemon", tenth / 10, tracker)
-    _, starting, *lines = capsys.readouterr().out.splitlines()
+    _, *lines = capsys.readouterr().out.splitlines()
     rest = "1.0 mm/s, 1.0 A, 1.0 1/min"
-    line = f"press-1 31.2 °C, {rest} | press-2 40.0 °C, {rest}"
-    assert (starting, lines) == ("  starting: the daemon", [f"    {line}"] * 2)
+    line = f"    press-1 31.2 °C, {rest} | press-2 40.0 °C, {rest}"
+    starting = "  starting: the daemon"
+    explained = f"{starting} (kernels are compiled the first time: about ten seconds)"
+    assert lines == [starting, line, explained, line]
     assert tracker.began is None
 
 
@@ -659,6 +663,36 @@ def test_a_picture_of_readings_before_the_first_decision() -> None:
     assert re.search(r"press-1 +idle +31.2 °C", out.getvalue())
 
 
+@pytest.mark.parametrize("width", [30, 60, 80, 100])
+def test_a_picture_of_readings_has_the_columns_that_fit(width: int) -> None:
+    pytest.importorskip("rich")
+    from rich.console import Console
+
+    from streamlvq.demo.pictures import preview_tables
+
+    tracker, out = PlantTracker(DEVICES), io.StringIO()
+    tracker.take([preview("press-1", "heavy load", 31.25), preview("press-2", "idle", 1447.8)])
+    console = Console(file=out, width=width)
+    console.print(*preview_tables(tracker, console))
+    shown = out.getvalue()
+    assert "…" not in shown and "heavy load" in shown
+    assert ("temperature" in shown, "speed" in shown) == (width >= 60, width >= 80)
+
+
+@pytest.mark.parametrize("elapsed, explained", [(1.9, False), (2.1, True)])
+def test_waiting_is_explained_after_two_seconds(elapsed: float, explained: bool) -> None:
+    pytest.importorskip("rich")
+    from rich.console import Console
+
+    from streamlvq.demo.pictures import PictureView
+
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    with PictureView("the title", draw_plant, console) as view:
+        view.waiting("the daemon", elapsed)
+    assert ("kernels are compiled the first time" in out.getvalue()) == explained
+
+
 def test_simulators_load_no_compiler() -> None:
     code = "import streamlvq.demo.plant, streamlvq.demo.fleet, sys; print('numba' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
@@ -674,7 +708,7 @@ def test_lines_tell_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
         view.update(tracker)
         view.update(tracker)
     output = capsys.readouterr().out
-    assert output.startswith("the title\n  starting: the daemon\n  starting: the daemon (the first")
+    assert output.startswith("the title\n  starting: the daemon\n  starting: the daemon (kernels")
     assert output.count("fault on press-2") == 1
     assert output.count("readings/s") == 1
     assert plant_line(tracker).endswith(f"press-1 idle, press-2 {BEARING_FAULT}")

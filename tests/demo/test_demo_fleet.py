@@ -384,7 +384,8 @@ def test_the_summary_has_what_was_counted() -> None:
     assert " ".join(rows["north"][2:]) == "100.0% (10 of 10) 90.0% (9 of 10) -10.0"
     assert " ".join(rows["west"][1:]) == "59 50.0% (5 of 10) 90.0% (9 of 10) +40.0"
     words = "never labelled there: recognised 0 of 5 alone, 5 of 5 together"
-    assert f"  {BEARING_FAULT} on west, {words}" in lines
+    assert f"{BEARING_FAULT} on west, {words}" in " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= 80
     assert any(line.startswith("  correction between the sensors: least_squares") for line in lines)
     assert any(line.startswith("  west against north (in truth): ") for line in lines)
 

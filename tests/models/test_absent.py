@@ -218,11 +218,33 @@ def test_arrays_of_times_are_refused(dtype: str) -> None:
         GLVQ().learn_array(np.array([[1], [2]]).astype(dtype), [0, 1], features=["t"])
 
 
-@pytest.mark.parametrize("value", ["red", DAY], ids=["text", "time"])
+@pytest.mark.parametrize("value", ["red", "1.5", b"2", DAY, 1j])
 def test_columns_without_numbers_are_named(value: Any) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0], "colour": [None, value]}, dtype=object)
     with pytest.raises(ValueError, match=r"column 'colour': expected numbers, got .* in row 1"):
         GLVQ().learn_many(frame, pd.Series([0, 1]))
+
+
+@pytest.mark.parametrize("dtype", ["string", "category", "complex128"])
+def test_columns_of_another_type_are_named(dtype: str) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "t": pd.Series(["1", "2"]).astype(dtype)})
+    for ask in (GLVQ().predict_many, lambda X: GLVQ().learn_many(X, pd.Series([0, 1]))):
+        with pytest.raises(ValueError, match=r"column 't': expected numbers, got .* in row 0"):
+            ask(frame)
+
+
+def test_numbers_in_columns_of_objects() -> None:
+    """They may have gaps, and are those of readings one by one."""
+    frame = pd.DataFrame({"a": [1, 2.5, None, pd.NA]}, dtype=object)
+    frame["b"] = pd.Categorical([1.0, 2.0, 1.0, None])
+    model, one_by_one = GLVQ(), GLVQ()
+    model.learn_many(frame, pd.Series([0, 1, 0, 1]))
+    for x, y in zip(
+        ({"a": 1, "b": 1}, {"a": 2.5, "b": 2}, {"b": 1}, {}), (0, 1, 0, 1), strict=True
+    ):
+        one_by_one.learn_one({"a": None, "b": None, **x}, y)
+    probe = {"a": 1.5, "b": 1.2}
+    assert model.predict_proba_one(probe) == one_by_one.predict_proba_one(probe)
 
 
 def test_booleans_are_numbers() -> None:

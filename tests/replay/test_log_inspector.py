@@ -82,6 +82,21 @@ def test_what_to_do_about_a_counter(fields: Fields, words: str) -> None:
     assert words in look.notes()[-1]
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (Fields(), "name the time with --time and a counter with --sequence, and leave out"),
+        (Fields(time="t"), "name a counter with --sequence, and leave out"),
+    ],
+)
+def test_one_question_about_several_clocks(fields: Fields, words: str) -> None:
+    look = LogInspector(fields)
+    look.see(readings({"n": range(30), "x": np.sin(range(30)), "ms": range(0, 300, 10)}))
+    [note] = [note for note in look.notes() if "rise" in note]
+    assert note.startswith("'n' and 'ms' were learnt, but only ever rise: which is which?")
+    assert words in note
+
+
 def test_clocks_of_several_devices() -> None:
     clocks = [t + 1000 * (k % 2) for k, t in enumerate(range(60))]
     look = LogInspector(Fields(device="who"))

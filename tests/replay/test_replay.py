@@ -32,6 +32,7 @@ from streamlvq.replay.live import open_writer
 from streamlvq.replay.run import DecisionWriter, LogBatch, LogReader, ReplayRun
 from streamlvq.service.processor import MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
+from streamlvq.text import plural
 from support.replays import (
     FEATURES,
     STATES,
@@ -378,7 +379,7 @@ def test_snapshots_of_daemons_and_damaged_ones(tmp_path: Path) -> None:
     newest.write_bytes(newest.read_bytes()[:-1] + b"!")
     loaded = load_monitor(config, tmp_path / "state")  # the older one, which is good
     assert loaded.checkpoint() == monitor.checkpoint()
-    assert "GLVQ of node all devices" in inspect(tmp_path / "state")
+    assert "GLVQ of all devices" in inspect(tmp_path / "state")
     with pytest.raises(SnapshotError, match=str(newest.name)):
         load_monitor(config, newest)
     (tmp_path / "empty").mkdir()
@@ -471,3 +472,14 @@ def test_a_feed_closes_its_log(tmp_path: Path) -> None:
     assert isinstance(readings, Readings)
     assert with_columns(readings).devices[:2] == ["pump0", "pump1"]
     assert feed.progress[0] == feed.progress[1] == (tmp_path / "log.csv").stat().st_size
+
+
+def test_without_a_rejector_nothing_is_rejected(tmp_path: Path) -> None:
+    """The first readings get no answer, as fewer than two classes are known."""
+    path = write_csv(tmp_path / "log.csv", rows(60))
+    report = replay(path, plain_config())
+    assert report.reasons.keys() == {"no_model"}
+    count = report.reasons["no_model"]
+    text = summary(report)
+    assert f"no answer    {plural(count, 'reading')}, before two classes were known" in text
+    assert "rejected     " not in text and "accepted     " not in text

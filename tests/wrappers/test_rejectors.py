@@ -758,6 +758,63 @@ def test_any_classifier_with_probabilities() -> None:
         model.explain_one({})
 
 
+# --- inside and around ensembles of River --------------------------------------------------------
+
+
+def silences(model: Any) -> int:
+    """Return how many of the later readings of a stream get no answer."""
+    answers = []
+    for x, y in image_segments(300):
+        answers.append(model.predict_one(x))
+        model.learn_one(x, y)
+    return answers[100:].count(None)
+
+
+ENSEMBLES: dict[str, Make] = {
+    "bagging": lambda model: ensemble.BaggingClassifier(model, 3, seed=1),
+    "ADWIN bagging": lambda model: ensemble.ADWINBaggingClassifier(model, 3, seed=1),
+    "leveraging bagging": lambda model: ensemble.LeveragingBaggingClassifier(model, 3, seed=1),
+    "AdaBoost": lambda model: ensemble.AdaBoostClassifier(model, 3, seed=1),
+    "random patches": lambda model: ensemble.SRPClassifier(model, 3, seed=1),
+    "stacking": lambda model: ensemble.StackingClassifier([model, model.clone()], small()),
+}
+
+
+@pytest.mark.parametrize("make", ENSEMBLES.values(), ids=ENSEMBLES)
+def test_around_an_ensemble_but_not_inside(make: Make) -> None:
+    """Ensembles ask members for probabilities; docs/certainty.md says so."""
+    assert silences(RelSimRejector(streamlvq.GLVQ(), threshold=0.5)) > 20
+    assert silences(make(RelSimRejector(streamlvq.GLVQ(), threshold=0.5))) == 0
+    assert silences(ProbabilityRejector(make(streamlvq.GLVQ()), threshold=0.9)) > 20
+
+
+def test_around_drift_retraining_but_not_inside() -> None:
+    inside = drift.DriftRetrainingClassifier(RelSimRejector(streamlvq.GLVQ(), threshold=0.5))
+    assert silences(inside) == 0
+    around = RelSimRejector(drift.DriftRetrainingClassifier(streamlvq.GLVQ()), threshold=0.5)
+    assert silences(around) > 20
+
+
+def test_silence_is_a_vote_if_labels_are_counted() -> None:
+    voters = [RelSimRejector(streamlvq.GLVQ(seed=k), threshold=0.5) for k in range(3)]
+    assert silences(ensemble.VotingClassifier(voters, use_probabilities=False)) > 20
+    voters = [RelSimRejector(streamlvq.GLVQ(seed=k), threshold=0.5) for k in range(3)]
+    assert silences(ensemble.VotingClassifier(voters)) == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ensemble.VotingClassifier([small(), small()]),
+        lambda: multiclass.OneVsOneClassifier(streamlvq.GLVQ()),
+        lambda: preprocessing.StandardScaler() | ensemble.VotingClassifier([small(), small()]),
+    ],
+)
+def test_classifiers_without_probabilities(make: Make) -> None:
+    with pytest.raises(ValueError, match="expected a classifier with predict_proba_one"):
+        ProbabilityRejector(make(), threshold=0.5)
+
+
 # --- figures -------------------------------------------------------------------------------------
 
 

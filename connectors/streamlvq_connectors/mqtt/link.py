@@ -462,12 +462,12 @@ class MqttLink(Link):
 
     def _failed(self, why: str, full: bool = False) -> None:
         self._failures += 1
-        self._set_trouble(why)
+        self._set_trouble(why, again=True)
         self._backoff.fail(full)
 
-    def _set_trouble(self, why: str) -> None:
+    def _set_trouble(self, why: str, again: bool = False) -> None:
         if why != self._trouble:
-            log.warning("%s", why)
+            log.warning("%s%s", why, "; trying again until it works" if again else "")
         self._trouble = why
 
     def _lost(self) -> None:
@@ -488,7 +488,7 @@ class MqttLink(Link):
         if self._short_lives >= MAX_SHORT_CONNECTIONS:
             why = errors.short_lived(self._short_lives, self.broker)
             self._taken_over = True
-        self._set_trouble(why)
+        self._set_trouble(why, again=True)
         self._backoff.fail(full=self._taken_over)
 
     def _hang_up(self, why: str) -> None:

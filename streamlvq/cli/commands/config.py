@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from streamlvq import config
 from streamlvq.config.documents import json_schema
@@ -12,7 +13,7 @@ from streamlvq.fleet.checks import config_warnings
 from streamlvq.text import plural
 
 TEXT = """\
-check FILE   report all problems with their line numbers; for a fleet also check its keys
+check FILE   report all problems with their line numbers; also check files that it names
 show FILE    print the whole configuration, defaults included, secrets hidden
 sample       print a configuration with every key explained, to start from
 schema       print a JSON Schema, for editors that check while you type"""
@@ -52,7 +53,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(file: str) -> None:
     loaded = config.load(file)
-    warnings = [] if loaded.fleet is None else config_warnings(loaded)
+    warnings = config_warnings(loaded)
+    start = loaded.model.start
+    if start is not None and not Path(start).is_file():
+        made = "make it with `streamlvq train`"
+        warnings.append(f"model.start: there is no file {start!r} here; {made}")
     for warning in warnings:
         print(f"{file}: warning: {warning}")
     if warnings:

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=arguments.seconds,
         metavar="N",
-        help="stop after this time, such as 90 or 2m",
+        help="length without the start-up, such as 90 (seconds) or 2m; if short, the story is told "
+        "faster (default: two minutes; with --act 1 until Ctrl-C)",
     )
     parser.add_argument(
         "--act", type=int, choices=(1, 2), help="1: a plant, 2: a fleet (default: both)"

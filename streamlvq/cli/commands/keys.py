@@ -10,7 +10,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.fleet import KeyFileError, PrivateKey, TrustedKeys
 from streamlvq.fleet.keys import check_public
 
-TEXT = '''\
+TEXT = """\
 new FILE                 create a private key for a node and print its public key; keep FILE secret
 show FILE                print the public key of a private key, or the entries of a trust file
 trust FILE NODE KEY      add the public key of a node to a trust file
@@ -19,7 +19,7 @@ Each node of a fleet signs what it publishes with its own key, and accepts only 
 key is in its trust file. That file holds lines `node: key`, is not secret, may be edited by hand,
 and can be the same on all nodes.
 
-Signatures need an extra: pip install "streamlvq[fleet]"'''
+Signatures need an extra: pip install 'streamlvq[fleet]'"""
 EXAMPLES = """\
 examples:
   streamlvq keys new camera1.key                   on each node, once

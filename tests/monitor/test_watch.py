@@ -11,16 +11,18 @@ import pytest
 
 from streamlvq.config import Config, HealthSection, ModelSection, loads
 from streamlvq.events import LateLabel, Readings
-from streamlvq.monitor import Monitor, Outcome, sensor_health
-from streamlvq.monitor.label_agreement import (
+from streamlvq.monitor import Monitor, Outcome
+from streamlvq.monitor.watch import (
     MIN_LABELS,
     RECENT_LABELS,
     AgreementScore,
     LabelAgreement,
+    SensorHealth,
+    Watch,
+    sensor_warnings,
 )
-from streamlvq.monitor.sensor_health import SensorHealth, sensor_warnings
 from streamlvq.payloads import Decoder
-from streamlvq.service.processor import MessageProcessor, Watch
+from streamlvq.service.processor import MessageProcessor
 
 FEATURES = ("heat", "noise", "on")
 
@@ -128,7 +130,7 @@ def test_junk_is_not_watched_and_memory_is_bounded(monkeypatch: pytest.MonkeyPat
         sensors.see(batch(rng, **junk), FEATURES)
     sensors.digest()
     assert sensors._state.low.shape[1] <= 4
-    monkeypatch.setattr(sensor_health, "MAX_WATCHED", 30)
+    monkeypatch.setattr("streamlvq.monitor.watch.MAX_WATCHED", 30)
     sensors = SensorHealth(HealthSection())
     for _ in range(10):
         sensors.see(batch(rng, devices=50), FEATURES)

@@ -1,12 +1,17 @@
-"""Sensor health: features of a device that stand still, are missing, or left their range.
+"""Watch over sensors and labels: what somebody should look into, decided on nevertheless.
 
-Nothing here changes a decision or is kept in a checkpoint: after a restart it begins anew.
+`SensorHealth` finds features of a device that stand still, are missing, or left their range;
+`LabelAgreement` finds labels that suddenly contradict a model that was right before. Nothing here
+changes a decision or is kept in a checkpoint: after a restart it begins anew.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +19,12 @@ import numpy.typing as npt
 
 from streamlvq.arrays import Ints, Rows
 from streamlvq.config import HealthSection
-from streamlvq.events import Readings
+from streamlvq.events import Decisions, Event, Readings
+from streamlvq.monitor.monitor import Monitor, Outcome
+
+log = logging.getLogger(__name__)
+
+# --- sensors -------------------------------------------------------------------------------------
 
 MAX_WATCHED = 200_000  # pairs of device and feature; devices beyond are not watched
 DIGEST_READINGS = 2048  # that are looked at together: .3 us each, where 512 take .6
@@ -53,7 +63,7 @@ class SensorHealth:
     >>> import numpy as np
     >>> from streamlvq.config import HealthSection
     >>> from streamlvq.events import Readings
-    >>> from streamlvq.monitor.sensor_health import SensorHealth
+    >>> from streamlvq.monitor.watch import SensorHealth
     >>> sensors = SensorHealth(HealthSection(still_readings=1000))
     >>> for k in range(40):
     ...     heat = np.random.default_rng(k).random(100) if k < 20 else np.full(100, 0.5)
@@ -252,7 +262,7 @@ def sensor_warnings(problems: Sequence[SensorProblem]) -> list[str]:
 
     Examples
     --------
-    >>> from streamlvq.monitor.sensor_health import SensorProblem, sensor_warnings
+    >>> from streamlvq.monitor.watch import SensorProblem, sensor_warnings
     >>> sensor_warnings([SensorProblem("missing", "oven-3", "heat", 250)])
     ['missing: heat of oven-3 has not come for 250 readings']
 
@@ -271,3 +281,165 @@ def sensor_warnings(problems: Sequence[SensorProblem]) -> list[str]:
             name = f"{worst.feature[:80]} of {worst.device[:80]}"
             warnings.append(f"{kind}: {name} {text} {worst.readings} readings{more}")
     return warnings
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+RECENT_LABELS = 30  # that are compared with those before
+USUAL_SPAN_LABELS = 500  # a label this many labels ago counts 1/e
+MIN_LABELS = 100  # before the recent ones, to know what is usual
+MIN_DROP = 0.3  # of the accuracy
+MIN_DEVIATIONS = 4.0  # of the accuracy of so many labels, by chance
+_DECAY = 1.0 - 1.0 / USUAL_SPAN_LABELS
+
+
+@dataclass(slots=True)
+class AgreementScore:
+    """Usual and recent agreement of a model's decisions with the labels that came with them."""
+
+    recent: deque[bool] = field(default_factory=deque)
+    right: float = 0.0  # weights of right decisions before the recent ones, summed
+    weight: float = 0.0
+    labels: int = 0  # before the recent ones
+
+    def count(self, right: bool) -> None:
+        """Record whether a decision agreed with its label."""
+        self.recent.append(right)
+        if len(self.recent) > RECENT_LABELS:
+            self.right = self.right * _DECAY + self.recent.popleft()
+            self.weight = self.weight * _DECAY + 1.0
+            self.labels += 1
+
+    @property
+    def accuracies(self) -> tuple[float, float]:
+        """Usual and recent accuracy; NaN if there are no labels."""
+        usual = self.right / self.weight if self.labels else math.nan
+        return usual, sum(self.recent) / len(self.recent) if self.recent else math.nan
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether recent labels contradict the model, though it was right before."""
+        if self.labels < MIN_LABELS:
+            return False
+        usual, recent = self.accuracies
+        chance = math.sqrt(max(usual * (1.0 - usual), 0.01) / RECENT_LABELS)
+        return usual - recent >= max(MIN_DROP, MIN_DEVIATIONS * chance)
+
+
+class LabelAgreement:
+    """Agreement of decisions with labels, for each group.
+
+    Labels contradict a model if it was right about the last 30 of them at least .3 less often than
+    about those before, and by four standard deviations. That ends when the model has learnt the
+    change, or after some hundred labels. A label that the model does not know contradicts nothing.
+
+    Examples
+    --------
+    >>> from streamlvq.monitor.watch import LabelAgreement
+    >>> agreement = LabelAgreement()
+    >>> for k in range(300):
+    ...     agreement.count("", right=k % 10 > 0)
+    >>> agreement.contradicted()
+    {}
+    >>> for k in range(30):
+    ...     agreement.count("", right=k % 2 > 0)
+    >>> agreement.contradicted()
+    {'': (0.9, 0.5)}
+
+    """
+
+    def __init__(self) -> None:
+        self._scores: dict[str, AgreementScore] = {}
+
+    def see(self, decisions: Decisions) -> None:
+        """Record decisions on labelled readings."""
+        labels = decisions.true_labels
+        if labels.count(None) == len(labels):
+            return
+        known = set(decisions.classes)
+        columns = labels, decisions.labels(), decisions.duplicates, decisions.groups
+        for label, decided, duplicate, group in zip(*columns, strict=True):
+            if label in known and not duplicate:
+                self.count(group, decided == label)
+
+    def count(self, group: str, right: bool) -> None:
+        """Record whether a decision in a group agreed with its label."""
+        score = self._scores.get(group)
+        if score is None:
+            score = self._scores[group] = AgreementScore()
+        score.count(right)
+
+    @property
+    def lowest(self) -> float:
+        """Lowest recent accuracy of all groups; NaN if there are no labels."""
+        found = [score.accuracies[1] for score in self._scores.values()]
+        return min(found, default=math.nan)
+
+    def contradicted(self) -> dict[str, tuple[float, float]]:
+        """Return usual and recent accuracy of the groups whose labels contradict their model."""
+        return {
+            group: (round(usual, 3), round(recent, 3))
+            for group, score in self._scores.items()
+            if score.contradicts
+            for usual, recent in [score.accuracies]
+        }
+
+    def warnings(self) -> list[str]:
+        """Return a warning if labels contradict a model."""
+        found = self.contradicted()
+        if not found:
+            return []
+        group, (usual, recent) = max(found.items(), key=lambda item: item[1][0] - item[1][1])
+        name = f"the model of {group[:80]}" if group else "the model"
+        more = f", and {len(found) - 1} more models" if len(found) > 1 else ""
+        return [
+            f"labels: the last {RECENT_LABELS} contradict {name}, which was right about "
+            f"{usual:.0%} and now is about {recent:.0%}{more}"
+        ]
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+class Watch:
+    """Both watches, which events and their outcomes are shown to.
+
+    Never raises: a defect here must not cost a decision. It is logged, and the watch begins anew.
+    """
+
+    def __init__(self, section: HealthSection) -> None:
+        self.section = section
+        self.sensors = SensorHealth(section)
+        self.agreement = LabelAgreement()
+
+    def change(self, section: HealthSection) -> None:
+        """Go on with other limits."""
+        self.section = self.sensors.section = section
+
+    def see(self, event: Event, outcome: Outcome, monitor: Monitor) -> None:
+        """Inspect an event and its outcome."""
+        try:
+            self._see(event, outcome, monitor)
+        except Exception as error:
+            self._begin_anew(error)
+
+    def problems(self) -> list[SensorProblem]:
+        """Return what is wrong with sensors now."""
+        try:
+            return list(self.sensors.problems())
+        except Exception as error:
+            self._begin_anew(error)
+            return []
+
+    def _begin_anew(self, error: Exception) -> None:
+        log.error("internal error: the watch over sensors begins anew", exc_info=error)
+        self.sensors, self.agreement = SensorHealth(self.section), LabelAgreement()
+
+    def _see(self, event: Event, outcome: Outcome, monitor: Monitor) -> None:
+        if isinstance(event, Readings):
+            if len(event):
+                self.sensors.see(event, monitor.features(event.groups[0]))
+            if outcome.decisions is not None:
+                self.agreement.see(outcome.decisions)
+        elif outcome.late_right is not None:
+            self.agreement.count(*outcome.late_right)
