@@ -70,6 +70,7 @@ class Scale:
     peak: float = 0.0
     varies: bool = False
     still: float = 0.0  # readings without spread before it moved
+    sparse: bool = False
 
     @property
     def weight(self) -> float:
@@ -107,7 +108,8 @@ class Scale:
         """
         inverse = 1.0
         if standardize:
-            inverse = 1.0 / self.deviation if self.has_spread() else 0.0
+            unit = math.sqrt(self.deviation) if self.sparse else self.deviation
+            inverse = 1.0 / unit if self.has_spread() else 0.0
         if self.has_spread() and not learns and self.weight < self.still:
             inverse *= self.late_root(self.weight)
         return inverse
@@ -584,7 +586,8 @@ class NaiveLVQ:
         self.p = model
         self.d = d
         self.forget = 1.0 if model.half_life is None else 2.0 ** (-1.0 / model.half_life)
-        self.scales = [Scale(self.forget, model.scale_floor) for _ in range(d)]
+        self.sparse = model.absent == "zero"
+        self.scales = [self.new_scale() for _ in range(d)]
         self.inverse = np.zeros(d)
         self.class_history: list[list[list[float]]] = []
         self.class_count: list[int] = []
@@ -600,6 +603,10 @@ class NaiveLVQ:
         self.given = self.weight = 1.0  # of the sample that is learnt; the second with its class
         self.start = self.start_at(d)
         self.shared = None if self.kind == EUCLIDEAN or self.local else Metric.new(self.start)
+
+    def new_scale(self) -> Scale:
+        floor = 0.0 if self.sparse else self.p.scale_floor
+        return Scale(self.forget, floor, sparse=self.sparse)
 
     def start_at(self, d: int) -> Array:
         if self.kind == EUCLIDEAN:
@@ -697,13 +704,28 @@ class NaiveLVQ:
         if place == EVICTED and wrong is not None:
             self.evict(wrong)
         elif place is not None:
-            self.bear(x, c, self.units[right], place)
-        elif wrong is not None:
-            self.teach(x, c, distances)
+            start = x
+            if self.sparse:
+                seen = np.array([len(history) > 0 for history in self.class_history[c]])
+                start = np.where(seen, (x + self.class_moments(c)[0]) / 2, x)
+            self.bear(start, c, self.units[right], place)
+        else:
+            if wrong is not None:
+                self.teach(x, c, distances)
+            if self.sparse:
+                self.follow_mean(x, c, self.units[right])
+
+    def follow_mean(self, x: Array, c: int, u: Unit) -> None:
+        """As far as the mean of all readings of the class moves."""
+        for i in np.flatnonzero(~np.isnan(x) & ~np.isnan(u.w)):
+            ages = np.arange(len(self.class_history[c][i]) + 1)
+            u.w[i] += (x[i] - u.w[i]) / (self.forget**ages).sum()
 
     def prototype_slot(self, c: int, error: bool) -> int | None:
         own = [i for i, u in enumerate(self.units) if u.label == c]
         limit = max(self.p.prototypes_per_class, self.p.max_prototypes_per_class)
+        if self.sparse:
+            error = error and self.class_count[c] >= 100 * len(own)
         if len(own) < self.p.prototypes_per_class or (error and len(own) < limit):
             return len(self.units)
         if error and self.p.half_life is not None:
@@ -930,7 +952,7 @@ class NaiveLVQ:
         """New features: prototypes do not know them, metrics start with their fair share."""
         old_rows, old_d = self.start.shape
         self.d += count
-        self.scales += [Scale(self.forget, self.p.scale_floor) for _ in range(count)]
+        self.scales += [self.new_scale() for _ in range(count)]
         self.inverse = np.append(self.inverse, np.zeros(count))
         self.start = self.start_at(self.d)
         for u in self.units:

@@ -378,7 +378,8 @@ def combined_scales(
 
 
 def _squared_scale(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
-    squared: Floats = np.maximum(scales["variance"], (layout.floor * scales["peak"]) ** 2)
+    floor = 0.0 if layout.absent == "zero" else layout.floor
+    squared: Floats = np.maximum(scales["variance"], (floor * scales["peak"]) ** 2)
     return squared
 
 
@@ -424,4 +425,5 @@ def _inverse(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
         return np.where(scales["weight"] > 0, 1.0, 0.0)
     varies = scales["varies"] > 0
     squared = np.where(varies, _squared_scale(scales, layout), 1.0)
-    return np.where(varies, 1.0 / np.sqrt(squared), 0.0)
+    unit = np.sqrt(squared)
+    return np.where(varies, 1.0 / (np.sqrt(unit) if layout.absent == "zero" else unit), 0.0)

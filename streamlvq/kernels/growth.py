@@ -13,6 +13,7 @@ from streamlvq.kernels.views import metric_number, metric_of, row, vector
 
 SAME_PLACE_SHARE = 0.01  # of the squared distance to the own class
 TOUCHING_DISTANCE = 1e-6  # squared
+SPARSE_READINGS = 100.0  # of a class for each prototype that it gets after errors, if sparse
 EVICTED = -2  # in place of a slot: the prototype on the sample has to leave
 
 
@@ -101,6 +102,9 @@ def prototype_slot(floats, ints, c, wrong):
     if c >= ints[at.N_CLASSES]:
         return ints[at.N_PROTOTYPES]
     size = vector(ints, ints, at.CLASS_SIZE, ints[at.CLASS_CAPACITY])[c]
+    if ints[at.SPARSE] == 1:
+        count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY])[c]
+        wrong = wrong and count >= SPARSE_READINGS * size
     if size < ints[at.INITIAL] or (wrong and size < ints[at.PROTOTYPE_LIMIT]):
         return ints[at.N_PROTOTYPES]
     if wrong and ints[at.RENEW] == 1:

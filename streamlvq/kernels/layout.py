@@ -37,7 +37,8 @@ N_VARYING = 24  # features with spread
 ALL_SETTLED = 25  # 1: all features have spread and their full weight
 RANGES = 26  # capacity for ranges of classes; 0 unless prototypes stay within them
 BALANCE = 27  # classes whose weight makes up for their rarity: 0, BALANCE_RARE or BALANCE_ALL
-SECTION_STARTS = 28  # first of the section starts
+SPARSE = 28  # 1: a feature that a reading does not mention is zero
+SECTION_STARTS = 29  # first of the section starts
 
 # --- sections of `floats` ------------------------------------------------------------------------
 PARAMETERS = 0

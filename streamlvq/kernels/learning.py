@@ -380,6 +380,32 @@ def stay_in_range(floats, ints, p):
         w[i] = high[i] if value > high[i] else value
 
 
+# --- sparse readings -----------------------------------------------------------------------------
+#
+# A single text holds few of the words of its topic: as a prototype it would be close to no other.
+
+
+@helper
+def start_half_way(floats, ints, c, p):
+    """Move a new prototype of class c half-way to the mean of its class."""
+    d = ints[at.N_FEATURES]
+    w, mean = row(floats, ints, at.W, p, d), row(floats, ints, at.CLASS_MEAN, c, d)
+    weight = row(floats, ints, at.CLASS_WEIGHT, c, d)
+    for i in range(d):
+        if w[i] == w[i] and weight[i] > 0.0:
+            w[i] = 0.5 * (w[i] + mean[i])
+
+
+@helper
+def follow_mean(floats, ints, x, c, p):
+    """Move prototype p of class c as far towards a reading as the mean of the class moves."""
+    d = ints[at.N_FEATURES]
+    w, weight = row(floats, ints, at.W, p, d), row(floats, ints, at.CLASS_WEIGHT, c, d)
+    for i in range(d):
+        if x[i] == x[i] and w[i] == w[i]:
+            w[i] += (x[i] - w[i]) / (floats[at.FORGET] * weight[i] + 1.0)
+
+
 # --- learning rules ------------------------------------------------------------------------------
 #
 # A rule learns a sample x of class c, given distance and number of the closest prototype of its

@@ -37,12 +37,14 @@ from streamlvq.kernels.growth import (
 from streamlvq.kernels.internals import borrowed, call_integer
 from streamlvq.kernels.learning import (
     fill_gaps,
+    follow_mean,
     glvq_by,
     lvq1,
     lvq2,
     move_in_turn,
     move_with_matrix,
     rslvq,
+    start_half_way,
     widen_range,
 )
 from streamlvq.kernels.pairwise import (
@@ -123,6 +125,8 @@ def learning(measure, find_pair, teach):
             floats[at.SAMPLE_WEIGHT] *= class_factor(floats, ints, c, fair_share(floats, ints))
         if place >= 0:
             add_prototype(floats, ints, x, c, place, right)
+            if ints[at.SPARSE] == 1 and c < known:
+                start_half_way(floats, ints, c, place)
             wrong = -1  # this sample became a prototype: nothing left to learn
         elif place == EVICTED:
             evict(floats, ints, wrong)
@@ -144,6 +148,8 @@ def learning(measure, find_pair, teach):
                     fill_gaps(floats, ints, sample, right)
                 teach(floats, ints, work, sample, label, near, other, right, wrong, gaps)
             if k == 0:
+                if ints[at.SPARSE] == 1 and right >= 0 and place == -1:
+                    follow_mean(floats, ints, x, c, right)
                 remember(floats, ints, x, c, given)
                 fair = fair_share(floats, ints)
         floats[at.SAMPLE_WEIGHT] = given

@@ -4,6 +4,10 @@ The scale of a feature is its standard deviation, but never less than `SCALE_FLO
 deviation from the mean seen so far: a pixel or a flag that is almost always zero would otherwise be
 tens of deviations off whenever it is not. Like the standard deviation, this scale is equivariant
 under affine changes of units.
+
+Sparse readings (counts of words, one-hot codes) have one unit for all features, and their scale is
+the root of the deviation: without scaling the commonest words decide, and in units of deviations
+the rarest do.
 """
 
 from __future__ import annotations
@@ -57,6 +61,9 @@ def observe(floats, ints, x):
     if ints[at.STANDARDIZE] == 0:
         for i in range(d):
             inverse[i] = 1.0
+    elif ints[at.SPARSE] == 1:
+        for i in range(d):
+            inverse[i] = sqrt(inverse[i])
     if ints[at.ALL_SETTLED] == 0 or varying < d:
         update_varying(floats, ints)
 

@@ -222,7 +222,7 @@ class LVQClassifier(ArrayClassifier):
         forget = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
         return {
             at.LEARNING_RATE: self.learning_rate,
-            at.SCALE_FLOOR: self.scale_floor,
+            at.SCALE_FLOOR: 0.0 if self.absent == "zero" else self.scale_floor,
             at.FORGET: forget,
             at.STEP_DECAY: 1.0,
             at.SAMPLE_WEIGHT: 1.0,
@@ -267,6 +267,7 @@ class LVQClassifier(ArrayClassifier):
             buffer=self._buffer(),
             initial=self.prototypes_per_class,
             seed=seed,
+            sparse=self.absent == "zero",
         )
 
     # --- features and classes --------------------------------------------------------------------

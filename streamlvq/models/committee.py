@@ -23,7 +23,7 @@ from streamlvq.estimator import (
 )
 from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
-from streamlvq.models.glvq import GLVQ, LGMLVQ
+from streamlvq.models.glvq import GLVQ, GRLVQ, LGMLVQ
 from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
 from streamlvq.models.vectorizer import dictionary_maker, to_rows
 from streamlvq.records import Explanation
@@ -34,6 +34,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def _default_learner(absent: str) -> LVQClassifier:
+    if absent == "zero":  # a matrix over all pairs of words would be huge
+        return GRLVQ(absent=absent)
     return LGMLVQ(absent=absent)
 
 

@@ -199,6 +199,7 @@ class ModelSpec:
     buffer: int
     initial: int
     seed: int
+    sparse: bool = False
 
     @property
     def family(self) -> Family:
@@ -291,6 +292,7 @@ class Engine:
         header[at.RULE] = spec.rule
         header[at.METRIC_KIND] = spec.kind
         header[at.STANDARDIZE] = spec.standardize
+        header[at.SPARSE] = spec.sparse
         header[at.PROTOTYPE_CAPACITY] = 4
         header[at.METRICS] = spec.metrics(4)
         for which, size in spec.room(4).items():

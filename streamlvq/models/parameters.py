@@ -48,15 +48,19 @@ DESCRIPTIONS = {
     "absent": (
         'What a feature means that a reading does not mention: `"missing"` (unknown), or `"zero"` for '
         "counts of words, one-hot codes and other sparse readings. None and NaN are always missing. "
-        'In a committee `"zero"` holds for all members.'
+        'In a committee `"zero"` holds for all members. One sparse reading resembles few others: '
+        'with `"zero"` prototypes start near the mean of their class and follow it, and after errors a '
+        "class gets one more for every 100 readings."
     ),
     "standardize": (
         "Scale every feature by its running deviation. Switch it off for features that already "
-        "come in comparable units."
+        'come in comparable units. With `absent="zero"` a feature is divided by the root of its '
+        "deviation: rare words then count, but do not drown the others. Scale features of other "
+        "units before."
     ),
     "scale_floor": (
         "A feature's scale is never less than this share of the largest deviation seen, so that "
-        "rare peaks do not drown everything else."
+        'rare peaks do not drown everything else. Not used with `absent="zero"`.'
     ),
     "rehearsal": "Samples replayed from the buffer for each one learnt; 0 switches it off.",
     "buffer_size": "How many recent samples are kept for rehearsal.",
@@ -77,7 +81,10 @@ DESCRIPTIONS = {
         'How the pairs become one probability for each class: `"pkpd"` (fastest), `"ht"`, `"wlw1"`, '
         '`"wlw2"` or `"vote"`, see `streamlvq.coupling.couple`.'
     ),
-    "learner": "The member that learns metrics; None for `LGMLVQ()`.",
+    "learner": (
+        "The member that learns metrics; None for `LGMLVQ()`, or `GRLVQ()` if absent features are "
+        "zero: there are many then, and a matrix has a number for every pair."
+    ),
     "follower": (
         "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."
     ),

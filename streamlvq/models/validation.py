@@ -237,6 +237,7 @@ def _header(
         at.STORED: sizes.stored,
         at.INITIAL: spec.initial,
         at.STANDARDIZE: spec.standardize,
+        at.SPARSE: spec.sparse,
         at.RANDOM: sizes.random,
         at.SAMPLES: sizes.samples,
     }
@@ -368,9 +369,9 @@ def _check_scales(arrays: Mapping[str, Array], spec: ModelSpec) -> None:
     if not spec.standardize:
         _check_bounds("inverse", arrays["inverse"], 0.0, 1.0)
         return
-    _check_bounds(
-        "inverse x deviation", arrays["inverse"] * np.sqrt(arrays["variance"]), 0.0, MAX_NORM
-    )
+    deviation = np.sqrt(arrays["variance"])
+    unit = np.sqrt(deviation) if spec.sparse else deviation
+    _check_bounds("inverse x deviation", arrays["inverse"] * unit, 0.0, MAX_NORM)
 
 
 def _check_labels(

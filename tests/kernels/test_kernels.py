@@ -49,6 +49,8 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
     (ALL, {**SMALL, "standardize": False, "scale_floor": 0.0}),
     (ALL, {**SMALL, "class_weight": "balanced"}),
     (ALL, {**SMALL, "class_weight": {0: 0.5, 2: 3.0}}),
+    (ALL, {**SMALL, "absent": "zero"}),
+    (ALL, {**SMALL, "absent": "zero", "half_life": 40.0}),
     (GRADIENT, {**SMALL, **CONSTANT}),
     (GRADIENT, WILD[0]),
     (GRADIENT, {**SMALL, "step_decay": 0.9, "half_life": 100.0}),

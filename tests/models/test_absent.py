@@ -62,7 +62,7 @@ def test_absent_is_zero_but_none_is_missing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sparse_readings_are_learnt_as_full_ones(name: str) -> None:
-    sparse, full = make(name, absent="zero"), make(name)
+    sparse, full = make(name, absent="zero"), make(name, absent="zero")
     names = [f"w{k}" for k in range(120)]
     sparse.learn_one(dict.fromkeys(names, 0.0), 0)
     full.learn_one(dict.fromkeys(names, 0.0), 0)
