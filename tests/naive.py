@@ -193,14 +193,25 @@ def softmax(scores: Array) -> Array:
 
 
 def newton(
-    temperature: float, curvature: float, scores: Array, c: int, weight: float = 1.0
+    temperature: float,
+    curvature: float,
+    scores: Array,
+    c: int,
+    weight: float = 1.0,
+    decay: float = 0.98,
 ) -> tuple[float, float]:
-    """One step on the log loss -w log softmax(T s)_c, whose second derivative is w Var_p(s)."""
+    """One step of log T on the log loss -w log softmax(T s)_c.
+
+    Its second derivative by log T, expected over c, is w T**2 Var_p(s). The curvature kept is that
+    by T, so that it can be carried to another T. A step x becomes log(1 + |x|).
+    """
     p = softmax(temperature * scores)
     mean = float(p @ scores)
-    slope = weight * (mean - float(scores[c]))
-    curvature = 0.999 * curvature + weight * float(p @ (scores - mean) ** 2)
-    return float(np.clip(temperature - slope / (curvature + 0.5), 0.01, 100.0)), curvature
+    curvature = decay * curvature + weight * float(p @ (scores - mean) ** 2)
+    slope = weight * temperature * (mean - float(scores[c]))
+    step = -slope / (temperature**2 * (curvature + 2.0))
+    log_temperature = math.log(temperature) + math.copysign(math.log1p(abs(step)), step)
+    return float(np.clip(math.exp(log_temperature), 0.01, 100.0)), curvature
 
 
 # --- costs ---------------------------------------------------------------------------------------
@@ -1069,12 +1080,13 @@ class NaivePairs(NaiveLVQ):
             self.sigmoids[other, c] = Platt()
         self.paired = c + 1
 
-    def calibrate(self, x: Array, c: int) -> None:
+    def calibrate(self, x: Array, c: int, decay: float = 0.98) -> None:
         """Before the sample is learnt."""
         if self.known < 2:
             return
-        step = newton(self.temperature, self.curvature, self.class_scores(x), c, self.given)
-        self.temperature, self.curvature = step
+        self.temperature, self.curvature = newton(
+            self.temperature, self.curvature, self.class_scores(x), c, self.given, decay
+        )
         for low, high in self.pairs_of(c):
             self.sigmoids[low, high].fit(self.pair_score(x, low, high), c == low, self.weight)
 
@@ -1124,13 +1136,13 @@ class NaivePairs(NaiveLVQ):
         for epoch in range(epochs):
             last = epoch == epochs - 1
             for k in held * 5 if last else []:
-                self.calibrate(X[k], y[k])
+                self.calibrate(X[k], y[k], decay=0.999)
             rates = ("learning_rate", "metric_learning_rate")
             share = 1 - epoch / epochs
             self.p = given.clone({rate: share * getattr(given, rate) for rate in rates})
             for k in random.permutation(kept + held if last else kept).tolist():
                 if epoch == 0 and not held:
-                    self.calibrate(X[k], y[k])
+                    self.calibrate(X[k], y[k], decay=0.999)
                 self.teach_new(X[k], y[k], seen=10)
                 self.store(X[k], y[k])
         self.p = given

@@ -89,8 +89,9 @@ def observe_class(floats, ints, x, c):
 # has its own likelihood and scores by its logarithm.
 
 TINY = 1e-12  # keeps the logarithm finite on a prototype
-TEMPERATURE_DECAY = 0.999
-TEMPERATURE_PRIOR = 0.5  # initial curvature of the fit, in samples
+TEMPERATURE_DECAY = 0.98  # labels that come in runs make a model sure and then wrong
+RECORDED_DECAY = 0.999  # `train` shuffles: no sample is newer than another
+TEMPERATURE_PRIOR = 2.0  # curvature that is added to that of the samples
 COLDEST, HOTTEST = 0.01, 100.0
 MAX_SHARPNESS = 1e100
 
@@ -140,10 +141,15 @@ def to_probabilities(floats, ints, work):
 
 @helper
 def calibrate(floats, ints, work, c):
-    """Take one Newton step of the temperature on the log loss of a sample not learnt yet.
+    """Take one Newton step of the log temperature on the log loss of a sample not learnt yet.
 
-    It counts with the weight of the sample, whatever that of its class is: a temperature favours
-    no class.
+    Its gradient and expected curvature are T and T ** 2 times those along the temperature T, whose
+    past curvature therefore stays valid when T moves. A step x is shortened to log(1 + |x|): where
+    it is long, curvature says little about the way. So T grows by no more than a Newton step of its
+    own, and stays positive when it falls.
+
+    The sample counts with its weight, whatever that of its class is: a temperature favours no
+    class.
     """
     state = vector(floats, ints, at.CALIBRATION, at.CALIBRATION_COUNT)
     score = views.class_score(work, ints)
@@ -157,6 +163,9 @@ def calibrate(floats, ints, work, c):
     if not curvature <= MAX_SHARPNESS:  # skip distances that overflow or are NaN
         return
     weight = floats[at.SAMPLE_WEIGHT]
-    state[at.CURVATURE] = TEMPERATURE_DECAY * state[at.CURVATURE] + weight * curvature
-    step = weight * (score[c] - mean) / (state[at.CURVATURE] + TEMPERATURE_PRIOR)
-    state[at.TEMPERATURE] = min(HOTTEST, max(COLDEST, state[at.TEMPERATURE] + step))
+    temperature = state[at.TEMPERATURE]
+    decay = TEMPERATURE_DECAY if ints[at.PASSIVE] == 0 else RECORDED_DECAY
+    state[at.CURVATURE] = decay * state[at.CURVATURE] + weight * curvature
+    step = weight * (score[c] - mean) / (state[at.CURVATURE] + TEMPERATURE_PRIOR) / temperature
+    temperature = temperature * (1.0 + step) if step > 0.0 else temperature / (1.0 - step)
+    state[at.TEMPERATURE] = min(HOTTEST, max(COLDEST, temperature))

@@ -51,13 +51,13 @@ class ExpectedCalibrationError(MergeableMetric):
     >>> model = streamlvq.GLVQ()
     >>> metric = metrics.ExpectedCalibrationError()
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metric)
-    ExpectedCalibrationError: 2.79%
+    ExpectedCalibrationError: 1.93%
 
     The least confident predictions were right more often than the model thought:
 
     >>> table = metric.reliability()
     >>> float(table.confidence[0]), float(table.accuracy[0])
-    (0.517, 0.714)
+    (0.517, 0.703)
 
     References
     ----------

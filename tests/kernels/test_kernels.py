@@ -320,17 +320,41 @@ def test_sigmoid_has_slope_one_at_the_border() -> None:
 
 
 def test_temperature_step_descends_the_log_loss() -> None:
-    scores = np.array([0.3, -1.0, 0.1])
+    """Gradient and expected curvature along the logarithm, by finite differences."""
+    scores, temperature = np.array([0.9, -1.0, -0.4]), 1.3
 
-    def loss(t: Array) -> float:
-        return -float(np.log(naive.softmax(t[0] * scores)[1]))
+    def loss(u: Array, c: int) -> float:
+        return -float(np.log(naive.softmax(math.exp(u[0]) * scores)[c]))
 
-    t, h = np.array([1.3]), 1e-4
-    slope = numeric(loss, t)[0]
-    bend = (loss(t + h) - 2 * loss(t) + loss(t - h)) / h**2
-    new, curvature = naive.newton(1.3, 10.0, scores, 1)
-    assert curvature == pytest.approx(9.99 + bend, rel=1e-5)
-    assert new == pytest.approx(1.3 - slope / (9.99 + bend + 0.5), rel=1e-6)
+    u, h = np.array([math.log(temperature)]), 1e-4
+    bends = [(loss(u + h, c) - 2 * loss(u, c) + loss(u - h, c)) / h**2 for c in range(3)]
+    bend = float(naive.softmax(temperature * scores) @ bends)  # as expected before c is known
+    for c in range(3):
+        slope = numeric(lambda u, c=c: loss(u, c), u)[0]
+        new, curvature = naive.newton(temperature, 10.0, scores, c)
+        assert curvature == pytest.approx(9.8 + bend / temperature**2, rel=1e-5)
+        step = slope / (temperature**2 * (9.8 + 2.0) + bend)
+        shortened = math.copysign(math.log1p(abs(step)), step)
+        assert math.log(new / temperature) == pytest.approx(-shortened, rel=1e-5)
+        assert abs(shortened) > 0.001
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.25, 1e6])
+@pytest.mark.parametrize("surprise", [-300.0, -3.0, 0.0, 3.0, 300.0])
+def test_temperature_after_a_surprise(weight: float, surprise: float) -> None:
+    """Kernel and oracle after a sample that scores far below or above the other class."""
+    model = MODELS["GLVQ"](rehearsal=0, prototypes_per_class=1)
+    model.learn_array(np.array([[0.0], [1.0], [0.2], [0.7]]), [0, 1, 0, 1], features=["f"])
+    model.predict_proba_one({"f": 0.4})
+    engine = model._engine
+    before = engine.state["calibration"].copy()
+    scores = np.array([surprise, 0.0])
+    room = engine.state.size(at.CLASS_CAPACITY)
+    engine.work[1 + 3 * room : 1 + 3 * room + 2] = scores
+    model.learn_one({"f": 0.4}, 0, w=weight)
+    expected = naive.newton(before[at.TEMPERATURE], before[at.CURVATURE], scores, 0, weight)
+    np.testing.assert_allclose(engine.state["calibration"], expected, rtol=1e-12)
+    assert 0.01 <= engine.state["calibration"][at.TEMPERATURE] <= 100.0
 
 
 # --- and the kernels go down the costs ------------------------------------------------------------
