@@ -6,17 +6,20 @@
 A monitor learns 2000 readings, then gets one labelled message with 4078 invented fields and 300
 messages with an invented label each. Printed is what learning and deciding cost before that, right
 after it and 1000 readings later, and whether a feature and a class that are real are learnt then.
+A model by itself has no probation: what readings cost it that each bring a feature of their own.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from common import Figure, Table, figure_table, show
+from common import Figure, Table, figure_table, our_model, show
 from streamlvq.config import AdmissionSection, Config, ModelSection
 from streamlvq.events import Readings
 from streamlvq.monitor import Monitor
@@ -85,6 +88,29 @@ def learns_what_is_real(monitor: Monitor, rng: np.random.Generator) -> bool:
     return "real" in model.features and "real" in model.classes
 
 
+def bare_table() -> Table:
+    """Return what readings cost a model in a pipeline that each bring a feature of their own."""
+    table = Table("A model by itself; CPU ms per reading", ["model", "features", "new one", "none"])
+    random = np.random.default_rng(3)
+    for spec in ("GLVQ", "LGMLVQ(rank=8)", "LVQCommittee"):
+        for width in (300, 1000, 4000):
+            model: Any = our_model(spec)()
+            model.learn_array(random.standard_normal((100, width)), np.arange(100) % CLASSES)
+            costs = []
+            for new in (True, False):
+                times = []
+                for k in range(ROUNDS):
+                    x: dict[Any, float] = dict(enumerate(random.standard_normal(FEATURES).tolist()))
+                    if new:
+                        x[f"new {k}"] = float(k)
+                    start = time.process_time()
+                    model.learn_one(x, k % CLASSES)
+                    times.append(time.process_time() - start)
+                costs.append(f"{1e3 * float(np.median(times)):.2f}")
+            table.add(spec, width, *costs)
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -112,7 +138,9 @@ def main() -> None:
     ]
     show([table, figure_table(figures)])
     print(f"on probation after junk: {features} features, {classes} classes")
-    print(f"a real feature and a real class are learnt: {learns_what_is_real(monitor, rng)}")
+    print(f"a real feature and a real class are learnt: {learns_what_is_real(monitor, rng)}\n")
+    warnings.simplefilter("ignore")  # that these readings look sparse
+    show([bare_table()])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures of sound learning: sensors that do not move, on/off sensors, prototypes among their data.
+"""Figures of sound learning: still and on/off sensors, rare classes, ranges, the README's monitor.
 
 python benchmarks/sound.py                             # everything, about ten minutes
 python benchmarks/sound.py --parts still --seeds 2     # a part, quickly
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 
 from common import Figure, figure_table, our_model, progress, show
 from datasets import Stream, stream
+from streamlvq.config import Config, IntegratorSection, ModelSection, RejectorSection
+from streamlvq.events import Readings
+from streamlvq.monitor import Monitor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -192,6 +196,105 @@ def ranges(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
         yield Figure(f"{name}: coordinates outside, worst of {len(streams)} streams", worst, 0.0)
 
 
+# --- the README's monitor -------------------------------------------------------------------------
+
+README_RATE, README_BATCH = 0.05, 50
+README_MODELS = ["LGMLVQ", "GMLVQ", "GLVQ"]
+LEARNT_SHARE = 2 / 3  # of a stream; the rest comes without labels
+
+
+@dataclass
+class Verdicts:
+    """What a monitor said of many readings."""
+
+    certainties: list[float] = field(default_factory=list)
+    accepted: list[bool] = field(default_factory=list)
+
+    def add(self, monitor: Monitor, readings: Readings) -> None:
+        decisions = monitor.step(readings).decisions
+        assert decisions is not None
+        self.certainties += decisions.certainties.tolist()
+        self.accepted += decisions.accepted.tolist()
+
+    @property
+    def accepted_without_certainty(self) -> int:
+        return sum(a for a, c in zip(self.accepted, self.certainties, strict=True) if c == 0.0)
+
+    @property
+    def rate(self) -> float:
+        return self.accepted.count(False) / len(self.accepted)
+
+    @property
+    def none_share(self) -> float:
+        return self.certainties.count(0.0) / len(self.certainties)
+
+
+def readme_monitor(model: str) -> Monitor:
+    window, rejector = IntegratorSection(window=5), RejectorSection(target_rate=README_RATE)
+    return Monitor(Config(model=ModelSection(type=model), integrator=window, rejector=rejector))
+
+
+def in_batches(data: Stream, first: int, last: int, labelled: bool) -> Iterator[Readings]:
+    for start in range(first, last, README_BATCH):
+        rows = slice(start, min(last, start + README_BATCH))
+        labels = [str(y) if labelled else None for y in data.y[rows]]
+        yield Readings.of([str(f) for f in data.features], data.X[rows], labels=labels)
+
+
+def in_runs(data: Stream, length: int = 200) -> Stream:
+    """Return a stream whose classes last for a while, as states of machines do."""
+    labels = np.array(data.y)
+    random, pieces = np.random.default_rng(0), []
+    for label in dict.fromkeys(data.y):
+        rows = np.flatnonzero(labels == label)
+        pieces += [rows[k : k + length] for k in range(0, len(rows), length)]
+    order = np.concatenate([pieces[k] for k in random.permutation(len(pieces))])
+    return Stream(f"{data.name} in runs", data.X[order], labels[order].tolist(), data.features)
+
+
+def judged_by_readme(name: str, data: Stream) -> tuple[Verdicts, Verdicts]:
+    """Return what a monitor says of unseen and of foreign readings when it has learnt a stream."""
+    monitor, known = readme_monitor(name), int(LEARNT_SHARE * len(data))
+    for readings in in_batches(data, 0, known, True):
+        monitor.step(readings)
+    unseen, foreign = Verdicts(), Verdicts()
+    for readings in in_batches(data, known, len(data), False):
+        unseen.add(monitor, readings)
+    rows = data.X[-README_BATCH:]
+    foreign.add(monitor, Readings.of([f"foreign {k}" for k in range(rows.shape[1])], rows))
+    foreign.add(monitor, Readings.of([str(f) for f in data.features], np.nan * rows))
+    return unseen, foreign
+
+
+def rate_figure(about: str, unseen: Verdicts) -> Figure:
+    """Compare the share of rejections with what was asked for.
+
+    If more than that have no certainty, these are rejected, and now and then others: where fewer
+    had none among the last readings that the threshold remembers.
+    """
+    if unseen.none_share <= README_RATE:
+        off = abs(unseen.rate - README_RATE)
+        return Figure(f"{about}: rate {unseen.rate:.4f}, off by", off, README_RATE / 5)
+    more = unseen.rate - unseen.none_share
+    return Figure(f"{about}: {unseen.none_share:.3f} have none, rejected beyond", more, README_RATE)
+
+
+def readme(seeds: Sequence[int], quick: bool) -> Iterator[Figure]:
+    for name in progress(README_MODELS[: 1 if quick else None], "the README's monitor"):
+        without_certainty, accepted, count, figures = 0, 0, 0, []
+        for each in RANGE_STREAMS[: 2 if quick else None]:
+            data = stream(each).head(12_000)
+            for arranged in (data, in_runs(data)):
+                unseen, foreign = judged_by_readme(name, arranged)
+                without_certainty += unseen.accepted_without_certainty
+                accepted += sum(foreign.accepted)
+                count += len(foreign.accepted)
+                figures.append(rate_figure(f"{name}, {arranged.name}", unseen))
+        yield Figure(f"{name}: accepted with certainty 0", without_certainty, 0)
+        yield Figure(f"{name}: accepted of {count} foreign or empty readings", accepted, 0)
+        yield from figures
+
+
 # --- main -----------------------------------------------------------------------------------------
 
 Part = Callable[[Sequence[int], bool], Iterator[Figure]]
@@ -200,6 +303,7 @@ PARTS: dict[str, tuple[str, Part]] = {
     "binary": ("On/off sensors", binary),
     "rare": ("Classes with 2 % of the readings", rare),
     "ranges": ("Prototypes among their data", ranges),
+    "readme": ("The README's monitor on unseen and foreign readings", readme),
 }
 
 

@@ -11,7 +11,7 @@ import functools
 import importlib
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -249,6 +249,11 @@ def parameters_of(estimator: Any) -> dict[str, Any]:
     """Copy the constructor arguments of a model or wrapper, without the wrapped classifier."""
     values = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
     return {name: _copied(value) for name, value in values.items()}
+
+
+def unknown_first(changes: Mapping[str, Any], mutable: Collection[str]) -> dict[str, Any]:
+    """Return changes of parameters with those that River refuses first, before others are made."""
+    return dict(sorted(changes.items(), key=lambda item: item[0] in mutable))
 
 
 def _copied(value: Any) -> Any:

@@ -10,13 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.arrays import Label, Rows
+from streamlvq.arrays import Label, Rows, as_rows
 
 Hint = Literal["numeric_time"]  # likely cause: times are numbers, but `time_unit` is iso
 Model = Literal["local", "fused"]  # which decides: the one that learns here, or the fleet's
@@ -77,12 +78,24 @@ class Readings:
     sources: list[int]
 
     def __post_init__(self) -> None:
-        """Check the shape of the rows: kernels trust it."""
-        if self.rows.shape != (len(self.devices), len(self.features)):
+        self.check()
+
+    def check(self) -> None:
+        """Raise ValueError if columns do not fit each other: kernels trust them.
+
+        A monitor asks again, because columns may have been replaced.
+        """
+        self.rows = as_rows(self.rows)
+        count = len(self.devices)
+        if self.rows.shape != (count, len(self.features)):
             raise ValueError(
-                f"rows: expected {len(self.devices)} rows of {len(self.features)} features, got an "
+                f"rows: expected {count} rows of {len(self.features)} features, got an "
                 f"array of shape {self.rows.shape}"
             )
+        lengths = tuple(map(len, _columns_of(self)))
+        if lengths.count(count) < len(lengths):
+            counts = dict(zip(_COLUMNS, lengths, strict=True))
+            raise ValueError(f"expected {count} entries in each column, got {counts}")
 
     @classmethod
     def of(
@@ -124,7 +137,7 @@ class Readings:
         ValueError: times: expected 2 values, one for each row, got 1
 
         """
-        table = np.asarray(rows, dtype=np.float64)
+        table = as_rows(rows)
         if table.ndim != 2 or table.shape[1] != len(features):
             raise ValueError(
                 f"rows: expected a column for each of {len(features)} features, got an array of "
@@ -164,6 +177,7 @@ class Readings:
 
 
 _COLUMNS = tuple(each.name for each in fields(Readings) if each.name not in {"features", "rows"})
+_columns_of = attrgetter(*_COLUMNS)
 
 
 def _select(column: list[Any], which: slice | list[int]) -> list[Any]:

@@ -683,7 +683,10 @@ class NaiveLVQ:
         if c >= self.known or how is None or (how == "auto" and self.rule != "glvq"):
             return 1.0
         rarity = sum(self.class_count) / (self.known * max(1, self.class_count[c]))
-        return min(50.0, rarity if how == "balanced" else max(1.0, rarity / 3))
+        if how == "balanced":
+            return min(50.0, rarity)
+        most = 1.0 + 0.1 * max(1, self.class_count[c]) if self.kind == DIAGONAL else 50.0
+        return min(50.0, most, max(1.0, rarity / 3))
 
     def learn(self, x: Array, c: int, w: float = 1.0) -> None:
         replays = self.p.rehearsal if len(self.buffer) >= 10 else 0

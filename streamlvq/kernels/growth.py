@@ -149,6 +149,7 @@ def evict(floats, ints, p):
 REHEARSAL_MIN_SAMPLES = 10  # samples in the buffer before rehearsal starts
 RARE = 3.0  # a class with less than a third of a fair share of the samples is rare
 MAX_RARITY = 50.0  # a class this rare or rarer weighs the same
+RELEVANCE_EVIDENCE = 0.1  # weight for each of its samples: few would turn relevances for all
 MODULUS, MULTIPLIER = 2147483647, 48271  # Park-Miller generator, exact in 64-bit integers
 
 
@@ -199,7 +200,10 @@ def class_factor(floats, ints, c, fair):
         if ints[at.BALANCE] == at.BALANCE_ALL:
             factor *= min(MAX_RARITY, fair / count)
         elif RARE * count < fair:
-            factor *= min(MAX_RARITY, fair / (RARE * count))
+            limit = MAX_RARITY
+            if ints[at.METRIC_KIND] == at.DIAGONAL:
+                limit = min(limit, 1.0 + RELEVANCE_EVIDENCE * count)
+            factor *= min(limit, fair / (RARE * count))
     return factor
 
 

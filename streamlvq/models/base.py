@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from river import base
 
-from streamlvq.arrays import Label, Reading, Rows
+from streamlvq.arrays import Label, Reading, Rows, as_rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
@@ -26,6 +26,7 @@ from streamlvq.estimator import (
     construct,
     exclusive,
     parameters_of,
+    unknown_first,
     without_numpy,
 )
 from streamlvq.kernels import kernels
@@ -202,6 +203,13 @@ class LVQClassifier(ArrayClassifier):
             object.__setattr__(self, name, value)
             return
         self._mutate(name, value)
+
+    def mutate(self, new_attrs: dict[str, Any]) -> None:
+        """Change mutable parameters: all of them or, if one is refused, none."""
+        ordered = unknown_first(new_attrs, self.mutable_parameters)
+        if self.mutable_parameters.issuperset(ordered):
+            type(self)(**{**parameters_of(self), **ordered})  # refuses before anything changes
+        super().mutate(ordered)
 
     @exclusive
     def _mutate(self, name: str, value: Any) -> None:
@@ -930,7 +938,7 @@ class LVQClassifier(ArrayClassifier):
 
 def _row_weights(w: Any, count: int) -> npt.NDArray[np.float64]:
     """Return the weight of each row; raise ValueError unless all are above 0."""
-    weights = np.array(np.broadcast_to(np.asarray(w, np.float64), (count,)))
+    weights = np.array(np.broadcast_to(as_rows(w), (count,)))
     if not ((weights > 0.0) & (weights <= MAX_SAMPLE_WEIGHT)).all():
         raise ValueError(
             f"expected weights w above 0 and up to {MAX_SAMPLE_WEIGHT:g}, one for each of {count} rows, "

@@ -85,6 +85,12 @@ class ModelState:
     """
 
     def __init__(self, header: Ints) -> None:
+        self._allocate(header)
+        for name, section in ARRAY_SECTIONS.items():
+            self[name][...] = section.start
+
+    def _allocate(self, header: Ints) -> None:
+        """Allocate zeros for these sizes."""
         self.ints: Ints = np.zeros(at.HEADER_SIZE, np.int64)
         self.ints[: at.SECTION_STARTS] = header[: at.SECTION_STARTS]
         float_size, int_size = 0, at.HEADER_SIZE
@@ -98,8 +104,6 @@ class ModelState:
                 int_size += math.prod(shape)
         self.ints = np.concatenate([self.ints, np.zeros(int_size - at.HEADER_SIZE, np.int64)])
         self.floats: Floats = np.zeros(float_size)
-        for name, section in ARRAY_SECTIONS.items():
-            self[name][...] = section.start
         self._allocate_work()
 
     def _allocate_work(self) -> None:
@@ -136,14 +140,24 @@ class ModelState:
         return int(self.ints[which])
 
     def resized(self, sizes: dict[int, int]) -> ModelState:
-        """Return a copy with larger capacities; new entries have their initial value."""
+        """Return a copy with larger capacities; new entries have their initial value.
+
+        Nothing is written twice: most of the time is that of copying a large buffer.
+        """
         header = self.ints[: at.SECTION_STARTS].copy()
         for which, value in sizes.items():
             header[which] = value
-        larger = ModelState(header)
-        for name in (*FIXED_SIZES, *ARRAY_SECTIONS):
-            old = self[name]
-            larger[name][tuple(slice(0, n) for n in old.shape)] = old
+        larger = ModelState.__new__(ModelState)
+        larger._allocate(header)
+        for name in FIXED_SIZES:
+            larger[name][...] = self[name]
+        for name, section in ARRAY_SECTIONS.items():
+            old, new = self[name], larger[name]
+            new[tuple(slice(0, n) for n in old.shape)] = old
+            if section.start == 0.0:
+                continue
+            for axis, length in enumerate(old.shape):
+                new[(slice(None),) * axis + (slice(length, None),)] = section.start
         return larger
 
     def __getstate__(self) -> dict[str, Any]:

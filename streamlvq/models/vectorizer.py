@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.arrays import Floats, Ints, Label, Reading, Rows
+from streamlvq.arrays import Floats, Ints, Label, Reading, Rows, as_rows
 from streamlvq.events import Readings
 from streamlvq.kernels.layout import LARGEST_VALUE
 
@@ -195,15 +195,13 @@ def to_rows(
     are missing. Features that a dictionary does not mention are `absent`.
     """
     if hasattr(X, "columns"):
-        return _writable(_frame_values(X)), _distinct(list(X.columns))
+        return as_rows(_frame_values(X)), _distinct(list(X.columns))
     if not isinstance(X, np.ndarray) and len(X) > 0 and isinstance(X[0], Mapping):
         names = name_order({name for x in X for name in x})
         vectorizer = Vectorizer(names, absent)
         return np.array([vectorizer.vector(x) for x in X], np.float64), names
     _refuse_times(X, features)
-    if isinstance(X, np.ma.MaskedArray):
-        X = np.ma.filled(X.astype(np.float64), np.nan)
-    rows = _writable(np.asarray(X, dtype=np.float64))
+    rows = as_rows(X)
     if rows.ndim != 2:
         raise ValueError(f"expected a two-dimensional array, got shape {rows.shape}")
     if features is not None and len(features) != rows.shape[1]:
@@ -244,11 +242,6 @@ def _refuse_times(X: Any, features: Sequence[Hashable] | None) -> None:
     if getattr(getattr(X, "dtype", None), "kind", "") in {"m", "M"}:
         names = "" if features is None else f" for the features {list(features)!r}"
         raise ValueError(f"expected numbers{names}, got {X.dtype}: {_CONVERT_TIME}")
-
-
-def _writable(rows: Rows) -> Rows:
-    """Return a writable C array: kernel signatures exclude read-only arrays."""
-    return np.require(rows, np.float64, ["C", "W"])
 
 
 def _distinct(names: list[Hashable]) -> list[Hashable]:

@@ -100,6 +100,7 @@ class Monitor:
         return self._decide(event)
 
     def _decide(self, readings: Readings) -> Outcome:
+        readings.check()
         admitted = self._admission.admit(readings, self._transform)
         readings, duplicates, refused = admitted.readings, admitted.duplicates, admitted.refused
         outcome = Outcome(refused=refused, dropped=admitted.dropped)

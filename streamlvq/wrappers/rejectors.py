@@ -12,7 +12,7 @@ from river import base
 
 from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
-from streamlvq.estimator import exclusive
+from streamlvq.estimator import exclusive, unknown_first
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.committee import LVQCommittee
@@ -160,6 +160,10 @@ class Rejector(ClassifierWrapper, abc.ABC):
     @property
     def _mutable_attributes(self) -> set[str]:
         return {self._target_name()}
+
+    def mutate(self, new_attrs: dict[str, Any]) -> None:
+        """Change the target, but not if another parameter is to change as well."""
+        super().mutate(unknown_first(new_attrs, self._mutable_attributes))
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; the target may change at any time, invalid values change nothing."""

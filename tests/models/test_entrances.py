@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 
 import streamlvq
 from streamlvq import registry
+from streamlvq.config import loads
 from streamlvq.events import Readings
+from streamlvq.monitor import Monitor
 from support.samples import blobs, frozen, readings, taught
 
 # Four threads learn and ask as fast as they can, with new classes and features among the readings.
@@ -71,6 +74,57 @@ def test_readings_have_a_column_for_each_feature(shape: tuple[int, ...]) -> None
         Readings(**{**columns, "rows": np.zeros(shape)})
 
 
+COLUMNS = ["devices", "groups", "labels", "times", "sequences", "keys", "dedup_windows", "sources"]
+
+
+def of_three_states(count: int) -> Readings:
+    X, y = blobs(count, 5)
+    return Readings.of([f"sensor {i}" for i in range(5)], X, labels=[f"state {c}" for c in y])
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_columns_of_readings_are_equally_long(column: str) -> None:
+    """Also those that were replaced since: the kernel would read beyond their end."""
+    monitor, stream = Monitor(loads("model: {type: GLVQ}\n")), of_three_states(60)
+    monitor.step(stream)
+    before = frozen(monitor.local(""))
+    late = of_three_states(60)
+    setattr(late, column, getattr(late, column)[:7])
+    with pytest.raises(ValueError, match=r"expected .*60"):
+        monitor.step(late)
+    assert frozen(monitor.local("")) == before
+
+
+@pytest.mark.parametrize("columns", [2, 7])
+def test_a_monitor_looks_at_rows_that_were_replaced(columns: int) -> None:
+    monitor, stream = Monitor(loads("model: {type: GLVQ}\n")), of_three_states(60)
+    monitor.step(stream)
+    stream.rows = np.zeros((60, columns))
+    with pytest.raises(ValueError, match="rows: expected 60 rows of 5 features, got an array of"):
+        monitor.step(stream)
+
+
+def test_rows_of_any_layout() -> None:
+    """Single precision, Fortran order, read-only and masked ones are as good as others."""
+    X = of_three_states(60).rows.astype(np.float32)
+    read_only = X.astype(np.float64)
+    read_only.flags.writeable = False
+    masked = np.ma.array(np.where(X > 2, 9e9, X), mask=X > 2)
+    plain = np.where(X > 2, np.nan, X).astype(np.float64)
+    expected = {False: X.astype(np.float64), True: plain}
+    for rows in (X, np.asfortranarray(X), read_only, masked):
+        monitor, other = (Monitor(loads("model: {type: GLVQ}\n")) for _ in range(2))
+        monitor.step(replace(of_three_states(60), rows=rows))
+        other.step(replace(of_three_states(60), rows=expected[rows is masked]))
+        assert frozen(monitor.local("")) == frozen(other.local(""))
+
+
+def test_masked_weights_are_refused() -> None:
+    X, y = blobs(4, 2)
+    with pytest.raises(ValueError, match="expected weights w above 0"):
+        streamlvq.GLVQ().learn_array(X, y, w=np.ma.array(np.ones(4), mask=[0, 1, 0, 0]))
+
+
 def test_masked_values_are_missing() -> None:
     X, y = blobs(60, 4)
     mask = np.random.default_rng(0).random(X.shape) < 0.2
@@ -92,6 +146,23 @@ def test_a_refused_change_leaves_everything_as_it_was(name: str, value: Any) -> 
         model.mutate({name: value})
     assert getattr(model, name) == parameter
     assert frozen(model) == before
+
+
+@pytest.mark.parametrize("name", ["half_life", "seed", "strange"])
+def test_of_several_changes_all_are_made_or_none(name: str) -> None:
+    X, y = blobs(60, 4)
+    model = taught(streamlvq.LGMLVQ(), X, y.tolist())
+    before = frozen(model)
+    with pytest.raises(ValueError, match=name):
+        model.mutate({"learning_rate": 0.5, "rehearsal": 3, name: -1})
+    assert (model.learning_rate, model.rehearsal) == (0.02, 8)
+    assert frozen(model) == before
+    model.mutate({"learning_rate": 0.5, "rehearsal": 3})
+    assert (model.learning_rate, model.rehearsal) == (0.5, 3)
+    rejector = streamlvq.RelSimRejector(model, target_rate=0.1)
+    with pytest.raises(ValueError, match="memory"):
+        rejector.mutate({"target_rate": 0.2, "memory": 5})
+    assert rejector.target_rate == 0.1
 
 
 @pytest.mark.parametrize("value", [10**400, 2.0, -1, "1", float("nan")])

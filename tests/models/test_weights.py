@@ -66,6 +66,22 @@ def test_equal_classes_are_weighted_alike(name: str) -> None:
     assert taught(make(name), X, y).prototypes() == plain.prototypes()
 
 
+@pytest.mark.parametrize("name", ["GRLVQ", "LGRLVQ"])
+def test_few_samples_do_not_turn_relevances(name: str) -> None:
+    """Two or three samples of a class weighed 50 times as much as others."""
+    X, y = blobs(300)
+    strange = X[:3] + 3.0 * X.std(axis=0)
+    auto, plain = (make(name, rehearsal=0, class_weight=how) for how in ("auto", None))
+    for model in taught(auto, X, y), taught(plain, X, y):
+        model.learn_one(readings(strange)[0], 3)
+    for k, count in (1, 1.0), (2, 2.0):
+        auto.learn_one(readings(strange)[k], 3)
+        plain.learn_one(readings(strange)[k], 3, w=1.0 + 0.1 * count)
+    assert auto.relevances() == pytest.approx(plain.relevances(), abs=1e-12)
+    for one, other in zip(auto.prototypes(), plain.prototypes(), strict=True):
+        assert one.values == pytest.approx(other.values)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_arrays_and_single_readings_weigh_the_same(name: str) -> None:
     X, y = blobs(200)
