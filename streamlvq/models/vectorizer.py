@@ -201,7 +201,12 @@ def to_rows(
         vectorizer = Vectorizer(names, absent)
         return np.array([vectorizer.vector(x) for x in X], np.float64), names
     _refuse_times(X, features)
-    rows = as_rows(X)
+    table = X if isinstance(X, np.ndarray) else np.asarray(X)
+    if table.dtype.kind not in "biuf" and table.ndim == 2:
+        # As objects, not as numpy has converted them: next to text numbers would be text as well.
+        objects = X if isinstance(X, np.ndarray) else np.array(X, object)
+        table = _numbers_of(objects, features)
+    rows = as_rows(table)
     if rows.ndim != 2:
         raise ValueError(f"expected a two-dimensional array, got shape {rows.shape}")
     if features is not None and len(features) != rows.shape[1]:
@@ -235,6 +240,20 @@ def _cell_numbers(name: Hashable, column: Any) -> list[float]:
                 f"column {name!r}: expected numbers, got {value!r} in row {row}: convert it first"
             ) from error
     return numbers
+
+
+def _numbers_of(table: npt.NDArray[Any], features: Sequence[Hashable] | None) -> Rows:
+    """Return an array of objects as numbers, as strictly as single readings: text is none."""
+    names = range(table.shape[1]) if features is None else features
+    named = len(names) == table.shape[1]  # else refused later, in other words
+    cells: list[list[Any]] = np.ma.filled(table.astype(object), None).tolist()
+    return np.array(
+        [
+            [to_number(names[k] if named else k, value) for k, value in enumerate(row)]
+            for row in cells
+        ],
+        np.float64,
+    ).reshape(table.shape)
 
 
 def _refuse_times(X: Any, features: Sequence[Hashable] | None) -> None:

@@ -28,8 +28,11 @@ CHECKED = [
     "tests/kernels/test_certainty_kernels.py",
     "tests/kernels/test_kernels.py",
     "tests/kernels/test_pairwise_kernels.py",
-    "tests/monitor/test_monitor.py",
+    "tests/monitor",
+    "tests/models/test_absent.py",
+    "tests/models/test_committee.py",
     "tests/models/test_entrances.py",
+    "tests/models/test_ranges.py",
     "tests/wrappers",
     "-k",
     "not threads_take_turns and not river_check",  # nothing else, for long
@@ -85,7 +88,7 @@ def run_checked(cache: Path, *tests: str) -> tuple[int, str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

@@ -6,6 +6,7 @@ import datetime
 import math
 import random
 import warnings
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import streamlvq
 from streamlvq import GLVQ, LGMLVQ, LVQCommittee, Snapshot
 from streamlvq.models.base import SPARSE_MIN_READINGS
 from streamlvq.models.vectorizer import Vectorizer
+from support.samples import frozen, knowledge
 
 NAMES = ["GLVQ", "GRLVQ", "LGMLVQ", "RSLVQ", "OLVQ1", "PairwiseLVQ"]
 LATE = [
@@ -245,6 +247,28 @@ def test_numbers_in_columns_of_objects() -> None:
         one_by_one.learn_one({"a": None, "b": None, **x}, y)
     probe = {"a": 1.5, "b": 1.2}
     assert model.predict_proba_one(probe) == one_by_one.predict_proba_one(probe)
+
+
+@pytest.mark.parametrize("value", ["x", "1.5", 1j, b"1"])
+@pytest.mark.parametrize("act", ["learn_array", "predict_proba_array"])
+def test_text_in_arrays_is_refused_by_name(act: str, value: Any) -> None:
+    """Digits were read as numbers, other text was refused without a name."""
+    model = streamlvq.GLVQ()
+    model.learn_array(np.ones((2, 2)), [0, 1], features=["a", "b"])
+    before = frozen(model)
+    for table in ([[1.0, value], [2.0, 3.0]], np.array([[1.0, value], [2.0, 3.0]])):
+        arguments = [table, [0, 1]] if act == "learn_array" else [table]
+        with pytest.raises(ValueError, match=r"feature '?[ab01]'?: expected a number, got"):
+            getattr(model, act)(*arguments, features=["a", "b"])
+    assert frozen(model) == before
+
+
+def test_objects_that_are_numbers_are_taken() -> None:
+    X = np.array([[1, None], [Decimal("2.5"), True]], object)
+    one, other = streamlvq.GLVQ(), streamlvq.GLVQ()
+    one.learn_array(X, [0, 1])
+    other.learn_array(np.array([[1.0, np.nan], [2.5, 1.0]]), [0, 1])
+    assert knowledge(one) == knowledge(other)
 
 
 def test_booleans_are_numbers() -> None:
