@@ -204,7 +204,7 @@ MODELS: Registry[Any] = Registry(
         "RSLVQ": ("streamlvq.models:RSLVQ", "robust soft LVQ"),
         "LVQCommittee": (
             "streamlvq.models:LVQCommittee",
-            "a metric learner and a drift follower, combined",
+            "a metric learner, a drift follower and other members, combined",
         ),
         "PairwiseLVQ": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
     },
@@ -225,5 +225,16 @@ FORMATS: Registry[Any] = Registry(
             "streamlvq.payloads.formats:float32_reader",
             "raw little-endian numbers, named by columns",
         ),
+    },
+)
+
+# Members that a committee knows by name: functions of `absent` (what a feature means that a reading
+# does not mention) that return an untrained `streamlvq.models.committee.Member`.
+MEMBERS: Registry[Any] = Registry(
+    "member",
+    {
+        "learner": ("streamlvq.models.committee:default_learner", "learns metrics"),
+        "follower": ("streamlvq.models.committee:default_follower", "keeps up with change"),
+        "pairs": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
     },
 )

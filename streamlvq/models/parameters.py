@@ -81,14 +81,13 @@ DESCRIPTIONS = {
         'How the pairs become one probability for each class: `"pkpd"` (fastest), `"ht"`, `"wlw1"`, '
         '`"wlw2"` or `"vote"`, see `streamlvq.coupling.couple`.'
     ),
-    "learner": (
-        "The member that learns metrics; None for `LGMLVQ()`, or `GRLVQ()` if absent features are "
-        "zero: there are many then, and a matrix has a number for every pair."
+    "members": (
+        "Names of members, or a mapping from names to models (None for the one that is known by that "
+        'name). `"learner"` learns metrics (`LGMLVQ()`, or `GRLVQ()` if absent features are zero: '
+        'there are many then, and a matrix has a number for every pair), `"follower"` keeps up with '
+        'change (a `GLVQ` with many short-lived prototypes), `"pairs"` tells each pair of classes apart '
+        "(`PairwiseLVQ()`). Default: learner and follower."
     ),
-    "follower": (
-        "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."
-    ),
-    "others": "Further members by name, each a model.",
     "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
 }
 
