@@ -1,14 +1,16 @@
 """Log-linear pools of members' probabilities, fitted on samples before they are learnt.
 
-Each pool gives every member a weight, the power of its probabilities, and fits all weights together
-by Newton steps on the log loss. There are several: pools that forget at different speeds, and one of
-the core members alone. Their probabilities are averaged by how well each predicted lately. So what
-helps only now and then counts only then, and a member that helps nowhere costs nothing.
+Each pool gives every member a weight, the power of its probabilities, and fits all weights
+together by Newton steps on the log loss. There are several: pools that forget at different speeds,
+and one of the core members alone. Their probabilities are averaged by how well each predicted
+lately. So what helps only now and then counts only then, and a member that helps nowhere costs
+nothing.
 
 `opinions` are probabilities, members x rows x classes. `fitted` is pools x (1 + members + members
 squared): for each pool the decayed log likelihood, the weights, and the curvature of the log loss.
-`core` is how many of the members, which come first, are in the last pool. `work` holds the logarithms
-of one row, the probabilities of each pool, and three vectors over members; see `layout.pool_work_shape`.
+`core` is how many of the members, which come first, are in the last pool. `work` holds the
+logarithms of one row, the probabilities of each pool, and three vectors over members; see
+`layout.pool_work_shape`.
 """
 
 from __future__ import annotations
@@ -117,8 +119,8 @@ def measure_slope(members, known, code, fitted, pool, work):
 def take_step(members, fitted, pool, work):
     """Take a Newton step of all weights of a pool together, within their bounds.
 
-    Coordinate descent on the quadratic model: the members' opinions resemble each other, so steps of
-    each weight alone would be too long together.
+    Coordinate descent on the quadratic model: the members' opinions resemble each other, so steps
+    of each weight alone would be too long together.
     """
     slope, step = work.shape[0] - 2, work.shape[0] - 1
     count = work.shape[0] - 3 - POOLS

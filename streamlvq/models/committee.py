@@ -586,8 +586,13 @@ class LVQCommittee(ArrayClassifier):
             name: None if blank is None else _blank_member(name, blank)
             for name, blank in members.items()
         }
+        absent = state.parameters["absent"]
+        # As a user would say it, so that a copy looks like the original.
+        named: Any = given if any(model is not None for model in given.values()) else [*given]
+        if absent in DEFAULT_MEMBERS and named == [*DEFAULT_MEMBERS[absent]]:
+            named = None
         try:
-            return cls(members=given, absent=state.parameters["absent"])
+            return cls(members=named, absent=absent)
         except (ValueError, TypeError) as error:
             raise SnapshotError(f"committee: {error}") from error
 

@@ -87,7 +87,7 @@ def test_nothing_jumps_when_it_does(fused: Fused, world: World) -> None:
 
 def test_scales_do_not_jump_in_any_member(fused: Fused, world: World) -> None:
     model = fused.for_node("n0")
-    members = model.members if hasattr(model, "members") else (model,)
+    members = model.parts.values() if hasattr(model, "parts") else (model,)
     before = [member.scales() for member in members]
     learnt(model, *world.read(70, 1))
     for member, scales in zip(members, before, strict=True):
@@ -202,13 +202,13 @@ def test_models_that_scale_nothing(world: World) -> None:
 def test_members_of_a_committee_are_fused_each_as_what_it_is(
     learner: Any, follower: Any, world: World
 ) -> None:
-    committee = streamlvq.LVQCommittee(learner=learner(), follower=follower())
+    committee = streamlvq.LVQCommittee(members={"learner": learner(), "follower": follower()})
     nodes = fleet(committee.clone, world, 4, 100, shift=SHIFT, known=KNOWN)
     fused = fuse(nodes)
     for i in range(4):
         model = fused.for_node(f"n{i}")
         assert accuracy(model, *world.read(70, 80, shift=SHIFT[i])) > 0.85
-        for member, alone in zip(model.members, (learner(), follower()), strict=True):
+        for member, alone in zip(model.parts.values(), (learner(), follower()), strict=True):
             assert type(member) is type(alone) and member.standardize == alone.standardize
     weights = [Snapshot.of(n.classifier()).weights["learner"] for n in nodes]
     assert min(weights) <= fused.snapshot("n0").weights["learner"] <= max(weights)

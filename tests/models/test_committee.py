@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import naive_pool
 import numpy as np
 import pytest
 from river import checks, datasets, evaluate, linear_model, metrics
 
+import naive_pool
 import streamlvq
 from streamlvq.errors import SnapshotError
 from streamlvq.kernels import kernels

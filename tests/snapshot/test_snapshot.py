@@ -660,7 +660,7 @@ def test_more_than_can_be_kept_is_refused_by_configurations(name: str) -> None:
 
 def test_members_of_committees_have_the_same_limits() -> None:
     member = "{type: GLVQ, parameters: {rehearsal: %d}}"
-    text = f"model: {{type: LVQCommittee, parameters: {{learner: {member}}}}}"
+    text = f"model: {{type: LVQCommittee, parameters: {{members: {{learner: {member}}}}}}}"
     through_bytes(config.build_classifier(config.loads(text % 10_000)))
     with pytest.raises(
         config.ConfigError, match=r"learner\.parameters\.rehearsal: expected .*10000"
@@ -687,13 +687,13 @@ def test_as_many_models_as_a_configuration_allows_fit_into_a_file() -> None:
 
 
 def committee_knowledge(committee: Any) -> tuple[Any, ...]:
-    return (*(knowledge(m) for m in committee.members), committee._fitted.tobytes())
+    return (*(knowledge(m) for m in committee.parts.values()), committee._fitted.tobytes())
 
 
 COMMITTEES: dict[str, Callable[[], Any]] = {
     "as it comes": streamlvq.LVQCommittee,
     "of others": lambda: streamlvq.LVQCommittee(
-        learner=streamlvq.PairwiseLVQ(seed=3), follower=streamlvq.RSLVQ(rehearsal=0)
+        members={"learner": streamlvq.PairwiseLVQ(seed=3), "other": streamlvq.RSLVQ(rehearsal=0)}
     ),
 }
 
