@@ -11,6 +11,7 @@ import gzip
 import math
 import os
 import random
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,12 @@ class Stream:
 
     def head(self, n: int | None) -> Stream:
         return self if n is None else replace(self, X=self.X[:n], y=self.y[:n])
+
+    @property
+    def digest(self) -> str:
+        """Return a check sum: a stored result is one of these samples and of no others."""
+        values = zlib.crc32(self.X.astype(np.float32).tobytes())
+        return f"{zlib.crc32(repr(self.y).encode(), values):08x}"
 
     def samples(self) -> Iterator[Sample]:
         """Yield River's view: a dict of Python floats and a label."""
