@@ -26,21 +26,23 @@ OURS = "LVQCommittee"
 REPEAT = "NoChange"
 STRONGEST = "MOA SRP30"
 
-# Progressive accuracy to reach with one configuration, over the first 10 000 samples.
+# Progressive accuracy to reach with one configuration, over the first 10 000 samples; that of
+# RandomRBFDrift over 20 000 (--limit 20000).
 TARGETS = {
     "ImageSegments": 0.940,
     "digits": 0.960,
-    "RandomRBFDrift": 0.88,
-    "Letter": 0.83,
+    "RandomRBFDrift": 0.880,
+    "Letter": 0.830,
     "UCI HAR": 0.976,
     "keystroke": 0.957,
-    "tep": 0.89,
+    "tep": 0.890,
     "Agrawal drift": 0.875,
     "LED drift": 0.722,
     "noaa_weather": 0.795,
     "shuttle": 0.994,
     "elec2": 0.915,
 }
+TARGET_ROWS = {"RandomRBFDrift": 20_000}
 # What may be lost on a stream against an earlier run.
 ACCURACY_SLACK = 0.003
 LOSS_SLACK = 0.005
@@ -175,9 +177,7 @@ def note(entry: Entry) -> str:
     return ", ".join(filter(None, [stopped, "cached" if entry.cached else ""]))
 
 
-def summary_table(
-    results: dict[str, list[Entry]], ours: str, delays: Sequence[int], targets: dict[str, float]
-) -> Table:
+def summary_table(results: dict[str, list[Entry]], ours: str, delays: Sequence[int]) -> Table:
     """Return a row per stream: ours, repeating the last label, and the best of the peers."""
     late = [f"{delay} late" for delay in delays[1:]]
     score = ["accuracy", *late]
@@ -190,7 +190,7 @@ def summary_table(
         repeat = {e.delay: e for e in entries if e.model == REPEAT}
         best = best_peer(entries)
         theirs = {e.delay: e for e in entries if best and e.model == best.model}
-        target = targets.get(name)
+        target = target_of(name, mine[0].result)
         table.add(
             name + (" (in time order)" if name in IN_TIME_ORDER else ""),
             *accuracies(mine, delays),
@@ -204,6 +204,11 @@ def summary_table(
             f"{best.result.us:.1f}" if best else "-",
         )
     return table
+
+
+def target_of(name: str, result: Result) -> float | None:
+    """Return the accuracy to reach, None on fewer or more samples than it was set for."""
+    return TARGETS.get(name) if result.rows == TARGET_ROWS.get(name, result.rows) else None
 
 
 def accuracies(entries: dict[int, Entry], delays: Sequence[int]) -> list[str]:
@@ -243,6 +248,7 @@ def rank_tables(results: dict[str, list[Entry]], ours: str, delay: int) -> Itera
                 scores.setdefault(entry.model, {})[name] = entry.result
     ranks = mean_ranks(scores)
     duels = {model: duel(scores[ours], scores[model]) for model in scores if model != ours}
+    peers = {model: it for model, it in duels.items() if model in PEERS}
     streams = len(scores[ours])
     late = f", labels {delay} late" if delay else ""
     columns = ["model", "mean rank", "mean accuracy", "streams", "wins", "ties", "losses", "p"]
@@ -257,13 +263,13 @@ def rank_tables(results: dict[str, list[Entry]], ours: str, delay: int) -> Itera
             record = it.streams, it.wins, it.ties, it.losses, f"{it.p:.4f}", f"{it.cost:.3g}"
             table.add(model, rank, mean, *record)
     yield table
-    yield figure_table(rank_figures(ranks, duels, ours, streams), f"Figures of {ours}{late}")
+    yield figure_table(rank_figures(ranks, peers, ours, streams), f"Figures of {ours}{late}")
 
 
 def rank_figures(
     ranks: dict[str, float], duels: dict[str, Duel], ours: str, streams: int
 ) -> Iterator[Figure]:
-    others = [rank for model, rank in ranks.items() if model != ours]
+    others = [ranks[model] for model in duels if model in ranks]
     yield Figure("streams", streams, MIN_STREAMS, at_least=True)
     if others and ours in ranks:
         yield Figure("mean rank, limit: the best peer's", ranks[ours], min(others))
@@ -331,7 +337,7 @@ def main() -> None:
             if (then := earlier.get(data, model)) is not None:
                 before.setdefault(model, {})[name] = then
     for model in ours:
-        show([summary_table(results, model, delays, TARGETS)], args.markdown)
+        show([summary_table(results, model, delays)], args.markdown)
         if args.against:
             show([against_table(results, before.get(model, {}), model)], args.markdown)
         if args.ranks:
