@@ -260,7 +260,8 @@ def test_thresholds_hold_for_labels_of_any_type() -> None:
 def test_members_of_a_committee_are_models_too() -> None:
     config = loads(
         "model:\n  type: LVQCommittee\n  parameters:\n"
-        "    members: {learner: {type: GMLVQ, parameters: {rank: 2}}, follower: , old: {type: LVQ1}}\n"
+        "    members:\n      learner: {type: GMLVQ, parameters: {rank: 2}}\n"
+        "      follower:\n      old: {type: LVQ1}\n"
     )
     learner, follower, old = build_classifier(config).parts.values()
     assert (type(learner), learner.rank) == (models.GMLVQ, 2)
