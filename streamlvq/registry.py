@@ -202,11 +202,13 @@ MODELS: Registry[Any] = Registry(
         "MRSLVQ": ("streamlvq.models:MRSLVQ", "RSLVQ with one matrix for all prototypes"),
         "OLVQ1": ("streamlvq.models:OLVQ1", "LVQ1 with a learning rate for each prototype"),
         "RSLVQ": ("streamlvq.models:RSLVQ", "robust soft LVQ"),
+        "BinnedNaiveBayes": ("streamlvq.models:BinnedNaiveBayes", "class frequencies in bins"),
         "LVQCommittee": (
             "streamlvq.models:LVQCommittee",
             "a metric learner and a drift follower, combined",
         ),
         "PairwiseLVQ": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
+        "WindowForest": ("streamlvq.models:WindowForest", "randomised trees on recent samples"),
     },
 )
 

@@ -89,6 +89,14 @@ DESCRIPTIONS = {
         "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."
     ),
     "others": "Further members by name, each a model.",
+    "trees": "Number of trees.",
+    "longest_window": "Last samples that are kept; no tree is grown on more.",
+    "shortest_window": "Last samples on which a tree is grown at least, while there are as many.",
+    "regrow_every": "Samples after which the oldest tree is regrown; fewer while there are few.",
+    "max_depth": "Cuts from the root of a tree to a leaf, at most.",
+    "max_leaves": "Leaves of a tree, at most.",
+    "min_leaf": "Samples on each side of a cut, at least.",
+    "bins": "Bins of each feature, at most.",
     "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
 }
 
