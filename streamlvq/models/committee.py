@@ -23,7 +23,7 @@ from streamlvq.estimator import (
 )
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import ArrayClassifier, LVQClassifier
+from streamlvq.models.base import ArrayClassifier, CompiledClassifier, LVQClassifier
 from streamlvq.models.glvq import GLVQ, GRLVQ, LGMLVQ
 from streamlvq.models.insight import Closest
 from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
@@ -34,7 +34,7 @@ from streamlvq.registry import MEMBERS, UnknownNameError
 MAX_MEMBERS = 32  # the pools fit a curvature for each pair of members
 # Sparse readings have thousands of features, which trees and bins are not made for.
 DEFAULT_MEMBERS = {
-    "missing": ("learner", "follower"),
+    "missing": ("learner", "follower", "forest", "bins"),
     "zero": ("learner", "follower"),
 }
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -178,7 +178,7 @@ def _member(name: Any, model: Any, absent: str) -> Member:
         except UnknownNameError as error:
             raise _refused(f"{error}; or a mapping with a model of that name") from error
         return member
-    if not isinstance(model, ArrayClassifier) or not hasattr(model, "learn_array_watched"):
+    if not isinstance(model, CompiledClassifier):
         raise _refused(f"{name}: expected a model of streamlvq, got {model!r}")
     # An untrained copy: members must see the same classes from the start.
     copy: Member = model.clone({"absent": "zero"} if absent == "zero" else None)

@@ -28,7 +28,6 @@ from streamlvq.estimator import (
     wrapper_classes,
 )
 from streamlvq.models import LVQCommittee
-from streamlvq.models.validation import StateSizes
 from streamlvq.registry import MODELS
 
 Arrays = dict[str, Array]
@@ -55,14 +54,14 @@ class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ModelMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """Metadata of a model; `memory` is None before its first reading."""
+    """Metadata of a model; `memory` are its sizes, None before its first reading."""
 
     type: str
     parameters: Meta
     features: list[Any]
     labels: list[Any]
     columns: list[Any] | None
-    memory: StateSizes | None
+    memory: dict[str, int] | None
 
 
 class CommitteeMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -209,7 +208,7 @@ def _model_from_json(arrays: Arrays, meta: ModelMeta) -> EstimatorState:
         "features": decode_names(meta.features, "feature"),
         "classes": decode_names(meta.labels, "label"),
         "columns": None if meta.columns is None else decode_names(meta.columns, "column"),
-        "sizes": None if meta.memory is None else msgspec.structs.asdict(meta.memory),
+        "sizes": meta.memory,
     }
     return EstimatorState(blank.kind, blank.parameters, arrays, extra)
 
