@@ -205,7 +205,7 @@ MODELS: Registry[Any] = Registry(
         "BinnedNaiveBayes": ("streamlvq.models:BinnedNaiveBayes", "class frequencies in bins"),
         "LVQCommittee": (
             "streamlvq.models:LVQCommittee",
-            "a metric learner, a drift follower and other members, combined",
+            "models with and without prototypes, combined",
         ),
         "PairwiseLVQ": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
         "WindowForest": ("streamlvq.models:WindowForest", "randomised trees on recent samples"),
