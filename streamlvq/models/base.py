@@ -631,6 +631,46 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
             return False
         return bool(np.isnan(engine.work[:width]).all())
 
+    @exclusive
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 1,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Learn a recorded set once, in random order.
+
+        Parameters
+        ----------
+        X
+            A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
+        y
+            Labels, one per row.
+        epochs
+            Accepted as other models do: what has been counted once is not counted again.
+        seed
+            Seed of the order; None for a different one each time.
+        features
+            Names of an array's columns.
+        progress
+            Accepted as other models do: one pass needs no progress bar.
+
+        """
+        check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
+        engine, rows, codes = self._admit_samples(X, y, features)
+        order = np.random.default_rng(seed).permutation(len(rows))
+        # The first sample of each class comes first, because classes are numbered as they come.
+        first = np.unique(codes, return_index=True)[1]
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+        try:
+            engine.learn_rows(np.ascontiguousarray(rows[order]), codes[order])
+        finally:
+            self._classes_changed(engine)
+
     # --- state -----------------------------------------------------------------------------------
 
     def blank_state(self) -> EstimatorState:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Array
-from streamlvq.errors import ParameterError, SnapshotError
+from streamlvq.errors import SnapshotError
 from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
@@ -128,7 +128,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
     trees: int = 30
     longest_window: int = 2000
     shortest_window: int = 100
-    regrow_every: int = 20
+    regrow_every: int = 25
     max_depth: int = 30
     max_leaves: int = 256
     min_leaf: int = 1
@@ -148,13 +148,6 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         check_choice(owner, "absent", self.absent, tuple(ABSENT_VALUES))
         if self.seed is not None:
             check_range(owner, "seed", self.seed, 0, whole=True)
-        if self.shortest_window > self.longest_window:
-            raise ParameterError(
-                owner,
-                "shortest_window",
-                f"expected at most longest_window ({self.longest_window}), "
-                f"got {self.shortest_window}",
-            )
 
     @property
     def _mutable_attributes(self) -> set[str]:
