@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
     """River's mini-batch interface for classifiers that learn and predict arrays."""
 
+    shareable: ClassVar[bool] = True  # False if it is made of readings, which no fleet may see
+
     @property
     def _multiclass(self) -> bool:
         return True
@@ -286,6 +288,10 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
     def samples(self) -> int:
         """Number of labelled samples learnt so far."""
         return 0 if self._engine is None else self._engine.samples
+
+    def summary(self) -> str:
+        """Return in a few words what has been learnt."""
+        return f"{self.samples} samples"
 
     @property
     def known_labels(self) -> list[Label]:

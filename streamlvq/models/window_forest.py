@@ -62,6 +62,7 @@ class ForestEngine(TableEngine):
         "nodes": Table((TREES, NODES, COLUMNS), np.int64),
         "cuts": Table((TREES, NODES), np.float64),
         "counts": Table((TREES, LEAVES, CLASSES), np.float64),
+        "class_count": Table((CLASSES,), np.float64),
     }
 
     def count_as_zero(self, first: int) -> None:
@@ -124,6 +125,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
     """
 
     _sizes = ForestSizes
+    shareable = False
 
     trees: int = 30
     longest_window: int = 2000
@@ -188,6 +190,28 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         self._set_limits(engine)
         return engine
 
+    def summary(self) -> str:
+        """Return in a few words what has been learnt.
+
+        Examples
+        --------
+
+        >>> import streamlvq
+
+        >>> model = streamlvq.WindowForest()
+        >>> for k in range(100):
+        ...     model.learn_one({"heat": float(k % 50)}, "hot" if k % 50 > 30 else "ok")
+        >>> model.summary()
+        '30 trees with 2.0 leaves on average, grown on up to 100 samples'
+
+        """
+        if self._engine is None:
+            return "no trees yet"
+        leaves = [(size + 1) // 2 for size in self._engine.tree_sizes()]
+        mean = sum(leaves) / max(1, len(leaves))
+        window = min(self.samples, self.longest_window)
+        return f"{len(leaves)} trees with {mean:.1f} leaves on average, grown on up to {window} samples"
+
     # --- state -----------------------------------------------------------------------------------
 
     def _save_engine(
@@ -222,6 +246,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
             "cuts": np.concatenate(
                 [np.empty(0)] + [tables["cuts"][t, : tree_sizes[t]] for t in trees]
             ),
+            "class_count": tables["class_count"][:known],
             "counts": np.concatenate(
                 none + [tables["counts"][t, : (tree_sizes[t] + 1) // 2, :known] for t in trees]
             ),
@@ -257,6 +282,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
                 "nodes": ((total, at_forest.NODE_COLUMNS), np.int64),
                 "cuts": ((total,), np.float64),
                 "counts": ((leaves, known), np.float64),
+                "class_count": ((known,), np.float64),
             },
         )
         check_fit(arrays["fit"])
@@ -266,6 +292,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         check_numbers(arrays, "window_w", 5e-324, MAX_SAMPLE_WEIGHT)
         check_numbers(arrays, "cuts", -value, value)
         check_numbers(arrays, "counts", 0.0, 1e100)
+        check_numbers(arrays, "class_count", 1.0, sizes.samples)
         start = 0
         for size in tree_sizes.tolist():
             self._check_tree(arrays["nodes"][start : start + size], features)
@@ -327,6 +354,8 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         if stored:
             tables["window_y"][:stored] = arrays["window_y"]
             tables["window_w"][:stored] = arrays["window_w"]
+        if known:
+            tables["class_count"][:known] = arrays["class_count"]
         node = leaf = 0
         for tree, size in enumerate(tree_sizes):
             leaves = (size + 1) // 2
