@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from streamlvq.config.errors import Problem
 from streamlvq.config.schema import Config
 from streamlvq.config.topics import FleetTopics, own_name
+from streamlvq.registry import MODELS
 from streamlvq.topics import Template, TemplateError
 
 EVERYONE = "everyone"
@@ -71,6 +72,13 @@ def model(config: Config) -> Iterator[Problem]:
     fleet = config.fleet
     if fleet is None or fleet.role == "hub":  # it has none
         return
+    kind = config.model.type
+    if kind in MODELS and not MODELS[kind].shareable:
+        yield Problem(
+            ("model", "type"),
+            f"expected a model that a fleet can share, got {kind}, which is made of readings; "
+            f"as a member of an LVQCommittee it stays on its node",
+        )
     if config.model.per != "all":
         yield Problem(
             ("model", "per"),

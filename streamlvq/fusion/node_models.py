@@ -156,6 +156,13 @@ def check_compatible(nodes: list[NodeModel]) -> None:
     """Raise unless all nodes have models of the same kind."""
     if not nodes:
         raise FusionError("expected at least one snapshot, got none")
+    for node in nodes:
+        for model in node.models.values():
+            if not estimator_class(model.type).shareable:
+                raise FusionError(
+                    f"node {node.node!r}: expected models of prototypes, which have means and "
+                    f"metrics to combine, got a {model.type}"
+                )
     first = nodes[0]
     for other in nodes[1:]:
         if other.kind != first.kind:

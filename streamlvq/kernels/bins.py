@@ -4,7 +4,7 @@ A model passes `floats` (see `sharpening`, then weights), `ints` (sizes and coun
 reading, then probabilities and scores of the classes), `prior` (weight of each class) and for each
 feature: `used` (number of bins), `lows` and `highs` (features x bins: the values they span, in
 order), `masses` (features x bins), `counts` (features x bins x classes) and `present` (features x
-classes: the weight of samples that had the feature).
+classes: the weight of samples that had the feature). `class_count` counts samples and forgets none.
 
 To forget, the weight of a sample grows from one to the next instead of all others falling.
 """
@@ -201,12 +201,14 @@ def rescale(floats, prior, masses, counts, present):
 
 ARRAYS = (
     "float64[::1], int64[::1], float64[::1], float64[::1], int64[::1], float64[:, ::1], "
-    "float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1]"
+    "float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1]"
 )
 
 
 @kernel(f"int64({ARRAYS}, int64)")
-def learn_bins(floats, ints, work, prior, used, lows, highs, masses, counts, present, c):
+def learn_bins(
+    floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count, c
+):
     """Predict the reading in `work`, then learn it; c == N_CLASSES is new. Return a status."""
     d, known = ints[at.N_FEATURES], ints[at.N_CLASSES]
     x, p, score = work[:d], work[d:], work[d + prior.shape[0] :]
@@ -224,6 +226,7 @@ def learn_bins(floats, ints, work, prior, used, lows, highs, masses, counts, pre
         rescale(floats, prior, masses, counts, present)
     weight = floats[GIVEN_WEIGHT] * floats[UNIT]
     prior[c] += weight
+    class_count[c] += 1.0
     for i in range(d):
         if x[i] == x[i]:
             count_value(
@@ -234,7 +237,9 @@ def learn_bins(floats, ints, work, prior, used, lows, highs, masses, counts, pre
 
 
 @kernel(f"int64({ARRAYS})")
-def predict_bins(floats, ints, work, prior, used, lows, highs, masses, counts, present):
+def predict_bins(
+    floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count
+):
     """Compute the probabilities of the reading in `work`; return a status."""
     d = ints[at.N_FEATURES]
     x, p, score = work[:d], work[d:], work[d + prior.shape[0] :]
@@ -259,6 +264,7 @@ def learn_bins_rows(
     masses,
     counts,
     present,
+    class_count,
     rows,
     classes,
     weights,
@@ -272,15 +278,15 @@ def learn_bins_rows(
         work[:d] = rows[k]
         if weights.shape[0] > 0:
             floats[GIVEN_WEIGHT] = weights[k]
-        arrays = (floats, ints, work, prior, used, lows, highs, masses, counts, present, classes[k])
-        call_integer(learn, arrays)
+        arrays = (floats, ints, work, prior, used, lows, highs, masses, counts, present)
+        call_integer(learn, (*arrays, class_count, classes[k]))
         if before.shape[0] > 0 and classes[k] < known and known > 1:
             before[k, :known] = work[d : d + known]
 
 
 @kernel(f"void({ARRAYS}, float64[:, ::1], float64[:, ::1])")
 def predict_bins_rows(
-    floats, ints, work, prior, used, lows, highs, masses, counts, present, rows, out
+    floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count, rows, out
 ):
     """Compute the probabilities of each row."""
     score = work[ints[at.N_FEATURES] + prior.shape[0] :]

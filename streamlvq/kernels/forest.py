@@ -4,7 +4,7 @@ A model passes `floats` (see `sharpening`, and the weight of the sample), `ints`
 counters), `work` (the reading, then probabilities and scores of the classes), the window
 (`window_x`: features x samples, `window_y`, `window_w`; rings of the last samples) and the trees:
 `nodes` (trees x nodes x NODE_COLUMNS), `cuts` (trees x nodes) and `counts` (trees x leaves x
-classes). Node 0 is the root; the children of a node are neighbours and come after it.
+classes), and `class_count` (samples learnt of each class). Node 0 is the root; the children of a node are neighbours and come after it.
 """
 
 from __future__ import annotations
@@ -351,12 +351,14 @@ def regrow(ints, window_x, window_y, window_w, nodes, cuts, counts):
 
 ARRAYS = (
     "float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], float64[::1], "
-    "int64[:, :, ::1], float64[:, ::1], float64[:, :, ::1]"
+    "int64[:, :, ::1], float64[:, ::1], float64[:, :, ::1], float64[::1]"
 )
 
 
 @kernel(f"int64({ARRAYS}, int64)")
-def learn_forest(floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, c):
+def learn_forest(
+    floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count, c
+):
     """Predict the reading in `work`, then learn it; c == N_CLASSES is new. Return a status."""
     d = ints[at.N_FEATURES]
     x = work[:d]
@@ -377,6 +379,7 @@ def learn_forest(floats, ints, work, window_x, window_y, window_w, nodes, cuts, 
     for i in range(d):
         window_x[i, place] = x[i]
     window_y[place], window_w[place] = c, weight
+    class_count[c] += 1.0
     ints[at.SAMPLES] += 1
     ints[COUNTDOWN] -= 1
     if ints[COUNTDOWN] <= 0:
@@ -385,7 +388,9 @@ def learn_forest(floats, ints, work, window_x, window_y, window_w, nodes, cuts, 
 
 
 @kernel(f"int64({ARRAYS})")
-def predict_forest(floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts):
+def predict_forest(
+    floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count
+):
     """Compute the probabilities of the reading in `work`; return a status."""
     d = ints[at.N_FEATURES]
     infinite = infinite_feature(work[:d])
@@ -409,6 +414,7 @@ def learn_forest_rows(
     nodes,
     cuts,
     counts,
+    class_count,
     rows,
     classes,
     weights,
@@ -422,15 +428,15 @@ def learn_forest_rows(
         work[:d] = rows[k]
         if weights.shape[0] > 0:
             floats[GIVEN_WEIGHT] = weights[k]
-        arrays = (floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, classes[k])
-        call_integer(learn, arrays)
+        arrays = (floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts)
+        call_integer(learn, (*arrays, class_count, classes[k]))
         if before.shape[0] > 0 and classes[k] < known and known > 1:
             before[k, :known] = work[d : d + known]
 
 
 @kernel(f"void({ARRAYS}, float64[:, ::1], float64[:, ::1])")
 def predict_forest_rows(
-    floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, rows, out
+    floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count, rows, out
 ):
     """Compute the probabilities of each row."""
     for k in range(rows.shape[0]):

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
     """River's mini-batch interface for classifiers that learn and predict arrays."""
 
+    shareable: ClassVar[bool] = True  # False if it is made of readings, which no fleet may see
+
     @property
     def _multiclass(self) -> bool:
         return True
@@ -286,6 +288,10 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
     def samples(self) -> int:
         """Number of labelled samples learnt so far."""
         return 0 if self._engine is None else self._engine.samples
+
+    def summary(self) -> str:
+        """Return in a few words what has been learnt."""
+        return f"{self.samples} samples"
 
     @property
     def known_labels(self) -> list[Label]:
@@ -630,6 +636,46 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
         if engine is None or (width and engine.work[0] == engine.work[0]):
             return False
         return bool(np.isnan(engine.work[:width]).all())
+
+    @exclusive
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 1,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Learn a recorded set once, in random order.
+
+        Parameters
+        ----------
+        X
+            A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
+        y
+            Labels, one per row.
+        epochs
+            Accepted as other models do: what has been counted once is not counted again.
+        seed
+            Seed of the order; None for a different one each time.
+        features
+            Names of an array's columns.
+        progress
+            Accepted as other models do: one pass needs no progress bar.
+
+        """
+        check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
+        engine, rows, codes = self._admit_samples(X, y, features)
+        order = np.random.default_rng(seed).permutation(len(rows))
+        # The first sample of each class comes first, because classes are numbered as they come.
+        first = np.unique(codes, return_index=True)[1]
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+        try:
+            engine.learn_rows(np.ascontiguousarray(rows[order]), codes[order])
+        finally:
+            self._classes_changed(engine)
 
     # --- state -----------------------------------------------------------------------------------
 

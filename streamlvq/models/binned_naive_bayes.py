@@ -52,6 +52,7 @@ class BinsEngine(TableEngine):
         "masses": Table((FEATURES, BINS), np.float64),
         "counts": Table((FEATURES, BINS, CLASSES), np.float64),
         "present": Table((FEATURES, CLASSES), np.float64),
+        "class_count": Table((CLASSES,), np.float64),
     }
 
     def count_as_zero(self, first: int) -> None:
@@ -94,6 +95,7 @@ class BinnedNaiveBayes(CompiledClassifier[BinsEngine]):
     """
 
     _sizes = BinsSizes
+    shareable = False
 
     bins: int = 24
     half_life: float | None = 500
@@ -129,6 +131,26 @@ class BinnedNaiveBayes(CompiledClassifier[BinsEngine]):
         engine = BinsEngine(self._all_sizes(features, classes), floats, header)
         engine.weigh(1.0)
         return engine
+
+    def summary(self) -> str:
+        """Return in a few words what has been learnt.
+
+        Examples
+        --------
+
+        >>> import streamlvq
+
+        >>> model = streamlvq.BinnedNaiveBayes()
+        >>> for k in range(100):
+        ...     model.learn_one({"heat": float(k), "door": k % 2}, "a" if k < 50 else "b")
+        >>> model.summary()
+        '2 features with 2 to 24 bins'
+
+        """
+        used = [] if self._engine is None else self._engine.arrays["used"].tolist()
+        if not used:
+            return "no bins yet"
+        return f"{len(used)} features with {min(used)} to {max(used)} bins"
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -178,6 +200,7 @@ class BinnedNaiveBayes(CompiledClassifier[BinsEngine]):
         check_numbers(arrays, "unit", 1.0, at_bins.LARGEST_UNIT)
         for name in ("prior", "masses", "counts", "present"):
             check_numbers(arrays, name, 0.0, 1e100)
+        check_numbers(arrays, "class_count", 1.0, sizes.samples)
         check_numbers(arrays, "used", 0, self.bins)
         for name in ("lows", "highs"):
             check_numbers(arrays, name, -at.LARGEST_VALUE, at.LARGEST_VALUE)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Array
-from streamlvq.errors import ParameterError, SnapshotError
+from streamlvq.errors import SnapshotError
 from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
@@ -62,6 +62,7 @@ class ForestEngine(TableEngine):
         "nodes": Table((TREES, NODES, COLUMNS), np.int64),
         "cuts": Table((TREES, NODES), np.float64),
         "counts": Table((TREES, LEAVES, CLASSES), np.float64),
+        "class_count": Table((CLASSES,), np.float64),
     }
 
     def count_as_zero(self, first: int) -> None:
@@ -124,11 +125,12 @@ class WindowForest(CompiledClassifier[ForestEngine]):
     """
 
     _sizes = ForestSizes
+    shareable = False
 
     trees: int = 30
     longest_window: int = 2000
     shortest_window: int = 100
-    regrow_every: int = 20
+    regrow_every: int = 25
     max_depth: int = 30
     max_leaves: int = 256
     min_leaf: int = 1
@@ -148,13 +150,6 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         check_choice(owner, "absent", self.absent, tuple(ABSENT_VALUES))
         if self.seed is not None:
             check_range(owner, "seed", self.seed, 0, whole=True)
-        if self.shortest_window > self.longest_window:
-            raise ParameterError(
-                owner,
-                "shortest_window",
-                f"expected at most longest_window ({self.longest_window}), "
-                f"got {self.shortest_window}",
-            )
 
     @property
     def _mutable_attributes(self) -> set[str]:
@@ -195,6 +190,28 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         self._set_limits(engine)
         return engine
 
+    def summary(self) -> str:
+        """Return in a few words what has been learnt.
+
+        Examples
+        --------
+
+        >>> import streamlvq
+
+        >>> model = streamlvq.WindowForest()
+        >>> for k in range(100):
+        ...     model.learn_one({"heat": float(k % 50)}, "hot" if k % 50 > 30 else "ok")
+        >>> model.summary()
+        '30 trees with 2.0 leaves on average, grown on up to 100 samples'
+
+        """
+        if self._engine is None:
+            return "no trees yet"
+        leaves = [(size + 1) // 2 for size in self._engine.tree_sizes()]
+        mean = sum(leaves) / max(1, len(leaves))
+        window = min(self.samples, self.longest_window)
+        return f"{len(leaves)} trees with {mean:.1f} leaves on average, grown on up to {window} samples"
+
     # --- state -----------------------------------------------------------------------------------
 
     def _save_engine(
@@ -229,6 +246,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
             "cuts": np.concatenate(
                 [np.empty(0)] + [tables["cuts"][t, : tree_sizes[t]] for t in trees]
             ),
+            "class_count": tables["class_count"][:known],
             "counts": np.concatenate(
                 none + [tables["counts"][t, : (tree_sizes[t] + 1) // 2, :known] for t in trees]
             ),
@@ -264,6 +282,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
                 "nodes": ((total, at_forest.NODE_COLUMNS), np.int64),
                 "cuts": ((total,), np.float64),
                 "counts": ((leaves, known), np.float64),
+                "class_count": ((known,), np.float64),
             },
         )
         check_fit(arrays["fit"])
@@ -273,6 +292,7 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         check_numbers(arrays, "window_w", 5e-324, MAX_SAMPLE_WEIGHT)
         check_numbers(arrays, "cuts", -value, value)
         check_numbers(arrays, "counts", 0.0, 1e100)
+        check_numbers(arrays, "class_count", 1.0, sizes.samples)
         start = 0
         for size in tree_sizes.tolist():
             self._check_tree(arrays["nodes"][start : start + size], features)
@@ -334,6 +354,8 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         if stored:
             tables["window_y"][:stored] = arrays["window_y"]
             tables["window_w"][:stored] = arrays["window_w"]
+        if known:
+            tables["class_count"][:known] = arrays["class_count"]
         node = leaf = 0
         for tree, size in enumerate(tree_sizes):
             leaves = (size + 1) // 2

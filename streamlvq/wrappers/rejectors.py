@@ -14,7 +14,7 @@ from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
 from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
@@ -336,7 +336,7 @@ def _asked_directly(chain: list[Any]) -> Any:
     """
     *wrappers, model = chain
     direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
-    return model if direct and issubclass(type(model), (LVQClassifier, LVQCommittee)) else None
+    return model if direct and issubclass(type(model), ArrayClassifier) else None
 
 
 def unjudged(
