@@ -41,10 +41,14 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class Member(Protocol):
-    """What a committee asks of a member; every model of streamlvq is one.
+    """What a committee asks of a member; every model of streamlvq but the committee is one.
 
     Members get the same samples in the same order, so the classes of all have the same numbers.
     """
+
+    @property
+    def shareable(self) -> bool:
+        """False for a member that is made of readings, which stays on its node."""
 
     @property
     def absent(self) -> str:
@@ -142,15 +146,6 @@ def default_follower(absent: str) -> LVQClassifier:
     )
 
 
-def is_shared(kind: type[Any]) -> bool:
-    """Return True for members that nodes of a fleet share: those with prototypes.
-
-    Trees, bins and stored readings stay at home: they hold single values of readings, and there is
-    no common form into which they could be fused.
-    """
-    return issubclass(kind, LVQClassifier)
-
-
 def _members(given: Any, absent: str) -> dict[str, Member]:
     """Return untrained members by name from the parameter `members`, those that are shared first."""
     if given is None:
@@ -166,7 +161,7 @@ def _members(given: Any, absent: str) -> dict[str, Member]:
     if not 1 <= len(given) <= MAX_MEMBERS:
         raise _refused(f"expected 1 to {MAX_MEMBERS} members, got {len(given)}")
     members = {name: _member(name, model, absent) for name, model in given.items()}
-    return dict(sorted(members.items(), key=lambda item: not is_shared(type(item[1]))))
+    return dict(sorted(members.items(), key=lambda item: not item[1].shareable))
 
 
 def _member(name: Any, model: Any, absent: str) -> Member:
@@ -261,11 +256,11 @@ class LVQCommittee(ArrayClassifier):
     def _set_parts(self, parts: dict[str, Member]) -> None:
         self._parts = parts
         self._members = tuple(parts.values())
-        shared = [member for member in self._members if isinstance(member, LVQClassifier)]
-        self._core = len(shared) or len(parts)
-        # Of members with prototypes, those of pairs decide together and have no RelSim.
-        alone = (member for member in shared if member.has_relsim)
-        self._speaker: LVQClassifier | None = next(alone, shared[0] if shared else None)
+        self._core = sum(member.shareable for member in self._members) or len(parts)
+        speakers = [member for member in self._members if isinstance(member, LVQClassifier)]
+        # Prototypes of pairs decide together and have no RelSim.
+        speakers.sort(key=lambda member: not member.has_relsim)
+        self._speaker: LVQClassifier | None = speakers[0] if speakers else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Made anew when it is needed; predictions must leave no trace in a pickle.
@@ -293,12 +288,17 @@ class LVQCommittee(ArrayClassifier):
 
     @property
     def parts(self) -> dict[str, Member]:
-        """Members by name; those with prototypes come first."""
+        """Members by name; those that a fleet shares, with prototypes, come first."""
         return dict(self._parts)
 
     @property
+    def shareable(self) -> bool:  # type: ignore[override]
+        """Whether there is a member that a fleet may see."""
+        return any(member.shareable for member in self._members)
+
+    @property
     def core(self) -> int:
-        """How many members, the first ones, are in the pool of those with prototypes."""
+        """How many members, the first ones, are in the pool of those that a fleet shares."""
         return self._core
 
     @property
@@ -511,9 +511,7 @@ class LVQCommittee(ArrayClassifier):
         _check_fitted(self._fitted, len(self._members), self._core)
         given = self.members if isinstance(self.members, Mapping) else {}
         kept = {
-            name: member
-            for name, member in self._parts.items()
-            if readings or is_shared(type(member))
+            name: member for name, member in self._parts.items() if readings or member.shareable
         }
         if not kept:
             raise SnapshotError(
@@ -615,7 +613,7 @@ def shared_state(state: EstimatorState) -> EstimatorState:
     member can be shared.
     """
     kept = {
-        name: part for name, part in state.parts.items() if is_shared(estimator_class(part.kind))
+        name: part for name, part in state.parts.items() if estimator_class(part.kind).shareable
     }
     if not kept:
         raise SnapshotError(
