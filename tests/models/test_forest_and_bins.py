@@ -547,7 +547,9 @@ def test_random_lies_do_not_crash(name: str) -> None:
         for _ in range(int(random.integers(1, 4))):
             lie = lies[int(random.integers(len(lies)))]
             whole = flat.dtype == np.int64
-            flat[int(random.integers(len(flat)))] = int(np.nan_to_num(lie)) if whole else lie
+            flat[int(random.integers(len(flat)))] = (
+                int(np.clip(np.nan_to_num(lie), -1e18, 1e18)) if whole else lie
+            )
         try:
             model = build_estimator(replace(state, arrays=arrays))
         except SnapshotError:
