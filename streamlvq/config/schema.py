@@ -293,7 +293,7 @@ KEY_DESCRIPTIONS = {
     "rejector.type": Description(
         "relsim: certainty is how much closer a reading is to one class than to the next. "
         "probability: certainty is the probability of the class, for models without RelSim "
-        "(PairwiseLVQ, LVQCommittee).",
+        "(PairwiseLVQ, WindowForest, BinnedNaiveBayes, LVQCommittee).",
         "probability",
     ),
     "rejector.threshold": Description(
