@@ -4,7 +4,8 @@ A model passes `floats` (see `sharpening`, and the weight of the sample), `ints`
 counters), `work` (the reading, then probabilities and scores of the classes), the window
 (`window_x`: features x samples, `window_y`, `window_w`; rings of the last samples) and the trees:
 `nodes` (trees x nodes x NODE_COLUMNS), `cuts` (trees x nodes) and `counts` (trees x leaves x
-classes), and `class_count` (samples learnt of each class). Node 0 is the root; the children of a node are neighbours and come after it.
+classes), and `class_count` (samples learnt of each class). Node 0 is the root; the children of a
+node are neighbours and come after it.
 """
 
 from __future__ import annotations

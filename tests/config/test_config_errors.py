@@ -15,7 +15,7 @@ from streamlvq.errors import StreamLVQError
 
 MODELS = (
     "GLVQ, GMLVQ, GRLVQ, LGMLVQ, LGRLVQ, LMRSLVQ, LVQ1, LVQ3, LVQ21, MRSLVQ, OLVQ1, RSLVQ, "
-    "LVQCommittee, PairwiseLVQ"
+    "BinnedNaiveBayes, LVQCommittee, PairwiseLVQ, WindowForest"
 )
 
 BAD = [
