@@ -687,7 +687,12 @@ def test_as_many_models_as_a_configuration_allows_fit_into_a_file() -> None:
 
 
 def committee_knowledge(committee: Any) -> tuple[Any, ...]:
-    return (*(knowledge(m) for m in committee.parts.values()), committee._fitted.tobytes())
+    learnt = [
+        (name, array_name, array.tobytes())
+        for name, part in committee.state().parts.items()
+        for array_name, array in sorted(part.arrays.items())
+    ]
+    return *learnt, committee._fitted.tobytes()
 
 
 COMMITTEES: dict[str, Callable[[], Any]] = {
@@ -1066,7 +1071,7 @@ def test_snapshot_sees_through_wrappers_and_committees() -> None:
     run_chain(chain, 80, seed=0)
     snapshot = Snapshot.of(chain)
     assert snapshot.type_name == "ProbabilityRejector(TimeIntegrator(LVQCommittee))"
-    assert list(snapshot.members) == ["learner", "follower"]
+    assert list(snapshot.members) == ["learner", "follower", "forest", "bins"]
     assert snapshot.weights == chain.classifier.classifier.weights
     assert repr(snapshot.prototypes) == repr(snapshot.members["learner"].prototypes())
     assert snapshot.samples == 60
