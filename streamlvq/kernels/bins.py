@@ -199,13 +199,13 @@ def rescale(floats, prior, masses, counts, present):
 
 # --- one reading ---------------------------------------------------------------------------------
 
-ARRAYS = (
+BINS_ARRAYS = (
     "float64[::1], int64[::1], float64[::1], float64[::1], int64[::1], float64[:, ::1], "
     "float64[:, ::1], float64[:, ::1], float64[:, :, ::1], float64[:, ::1], float64[::1]"
 )
 
 
-@kernel(f"int64({ARRAYS}, int64)")
+@kernel(f"int64({BINS_ARRAYS}, int64)")
 def learn_bins(
     floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count, c
 ):
@@ -236,7 +236,7 @@ def learn_bins(
     return at.DONE
 
 
-@kernel(f"int64({ARRAYS})")
+@kernel(f"int64({BINS_ARRAYS})")
 def predict_bins(
     floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count
 ):
@@ -252,7 +252,7 @@ def predict_bins(
 # --- many readings -------------------------------------------------------------------------------
 
 
-@kernel(f"void({ARRAYS}, float64[:, ::1], int64[::1], float64[::1], float64[:, ::1], int64)")
+@kernel(f"void({BINS_ARRAYS}, float64[:, ::1], int64[::1], float64[::1], float64[:, ::1], int64)")
 def learn_bins_rows(
     floats,
     ints,
@@ -284,7 +284,7 @@ def learn_bins_rows(
             before[k, :known] = work[d : d + known]
 
 
-@kernel(f"void({ARRAYS}, float64[:, ::1], float64[:, ::1])")
+@kernel(f"void({BINS_ARRAYS}, float64[:, ::1], float64[:, ::1])")
 def predict_bins_rows(
     floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count, rows, out
 ):

@@ -350,13 +350,13 @@ def regrow(ints, window_x, window_y, window_w, nodes, cuts, counts):
 
 # --- one reading ---------------------------------------------------------------------------------
 
-ARRAYS = (
+FOREST_ARRAYS = (
     "float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], float64[::1], "
     "int64[:, :, ::1], float64[:, ::1], float64[:, :, ::1], float64[::1]"
 )
 
 
-@kernel(f"int64({ARRAYS}, int64)")
+@kernel(f"int64({FOREST_ARRAYS}, int64)")
 def learn_forest(
     floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count, c
 ):
@@ -388,7 +388,7 @@ def learn_forest(
     return at.DONE
 
 
-@kernel(f"int64({ARRAYS})")
+@kernel(f"int64({FOREST_ARRAYS})")
 def predict_forest(
     floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count
 ):
@@ -404,7 +404,7 @@ def predict_forest(
 # --- many readings -------------------------------------------------------------------------------
 
 
-@kernel(f"void({ARRAYS}, float64[:, ::1], int64[::1], float64[::1], float64[:, ::1], int64)")
+@kernel(f"void({FOREST_ARRAYS}, float64[:, ::1], int64[::1], float64[::1], float64[:, ::1], int64)")
 def learn_forest_rows(
     floats,
     ints,
@@ -435,7 +435,7 @@ def learn_forest_rows(
             before[k, :known] = work[d : d + known]
 
 
-@kernel(f"void({ARRAYS}, float64[:, ::1], float64[:, ::1])")
+@kernel(f"void({FOREST_ARRAYS}, float64[:, ::1], float64[:, ::1])")
 def predict_forest_rows(
     floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count, rows, out
 ):

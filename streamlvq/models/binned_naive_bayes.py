@@ -20,7 +20,7 @@ from streamlvq.models.parameters import ABSENT_VALUES, check_choice, check_range
 from streamlvq.models.tables import (
     CLASSES,
     FEATURES,
-    Table,
+    EngineTable,
     TableEngine,
     check_fit,
     check_numbers,
@@ -44,15 +44,15 @@ class BinsEngine(TableEngine):
     """Bins and counts of a `BinnedNaiveBayes`."""
 
     module = "bins"
-    tables: ClassVar[Mapping[str, Table]] = {
-        "prior": Table((CLASSES,), np.float64),
-        "used": Table((FEATURES,), np.int64),
-        "lows": Table((FEATURES, BINS), np.float64),
-        "highs": Table((FEATURES, BINS), np.float64),
-        "masses": Table((FEATURES, BINS), np.float64),
-        "counts": Table((FEATURES, BINS, CLASSES), np.float64),
-        "present": Table((FEATURES, CLASSES), np.float64),
-        "class_count": Table((CLASSES,), np.float64),
+    tables: ClassVar[Mapping[str, EngineTable]] = {
+        "prior": EngineTable((CLASSES,), np.float64),
+        "used": EngineTable((FEATURES,), np.int64),
+        "lows": EngineTable((FEATURES, BINS), np.float64),
+        "highs": EngineTable((FEATURES, BINS), np.float64),
+        "masses": EngineTable((FEATURES, BINS), np.float64),
+        "counts": EngineTable((FEATURES, BINS, CLASSES), np.float64),
+        "present": EngineTable((FEATURES, CLASSES), np.float64),
+        "class_count": EngineTable((CLASSES,), np.float64),
     }
 
     def count_as_zero(self, first: int) -> None:

@@ -18,7 +18,7 @@ MIN_CLASS_CAPACITY = 4
 CLASSES, FEATURES = "classes", "features"  # sizes that grow
 
 
-class Table(NamedTuple):
+class EngineTable(NamedTuple):
     """Shape of one array by the names of its sizes, its type and its initial value."""
 
     sizes: tuple[str, ...]
@@ -53,7 +53,7 @@ class TableEngine:
     """
 
     module: ClassVar[str]
-    tables: ClassVar[Mapping[str, Table]]
+    tables: ClassVar[Mapping[str, EngineTable]]
 
     learn_kernel = TableKernel("learn")
     predict_kernel = TableKernel("predict")

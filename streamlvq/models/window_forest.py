@@ -27,7 +27,7 @@ from streamlvq.models.parameters import (
 from streamlvq.models.tables import (
     CLASSES,
     FEATURES,
-    Table,
+    EngineTable,
     TableEngine,
     check_fit,
     check_numbers,
@@ -55,14 +55,14 @@ class ForestEngine(TableEngine):
     """Window and trees of a `WindowForest`."""
 
     module = "forest"
-    tables: ClassVar[Mapping[str, Table]] = {
-        "window_x": Table((FEATURES, WINDOW), np.float64, np.nan),
-        "window_y": Table((WINDOW,), np.int64),
-        "window_w": Table((WINDOW,), np.float64),
-        "nodes": Table((TREES, NODES, COLUMNS), np.int64),
-        "cuts": Table((TREES, NODES), np.float64),
-        "counts": Table((TREES, LEAVES, CLASSES), np.float64),
-        "class_count": Table((CLASSES,), np.float64),
+    tables: ClassVar[Mapping[str, EngineTable]] = {
+        "window_x": EngineTable((FEATURES, WINDOW), np.float64, np.nan),
+        "window_y": EngineTable((WINDOW,), np.int64),
+        "window_w": EngineTable((WINDOW,), np.float64),
+        "nodes": EngineTable((TREES, NODES, COLUMNS), np.int64),
+        "cuts": EngineTable((TREES, NODES), np.float64),
+        "counts": EngineTable((TREES, LEAVES, CLASSES), np.float64),
+        "class_count": EngineTable((CLASSES,), np.float64),
     }
 
     def count_as_zero(self, first: int) -> None:
