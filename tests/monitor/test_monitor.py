@@ -44,8 +44,8 @@ def refusals(outcome: Outcome) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("model", ["GLVQ", "LGMLVQ", "LVQCommittee"])
-def test_batches_make_no_difference(model: str) -> None:
-    rejector = "" if model == "LVQCommittee" else "{target_rate: 0.1, memory: 50}"
+@pytest.mark.parametrize("rejector", ["", "{target_rate: 0.1, memory: 50}"])
+def test_batches_make_no_difference(model: str, rejector: str) -> None:
     wanted = config(model=f"{{type: {model}}}", rejector=rejector)
     stream = readings(300, twice=0.1)
     first, second = Monitor(wanted), Monitor(wanted)
@@ -480,8 +480,6 @@ def test_what_has_no_certainty_is_not_accepted(rejector: str, alone: bool) -> No
 @pytest.mark.parametrize("rejector", ["", *REJECTORS])
 @pytest.mark.parametrize("model", ["LGMLVQ", "GLVQ", "LVQCommittee"])
 def test_a_reading_without_known_features_is_not_accepted(model: str, rejector: str) -> None:
-    if model == "LVQCommittee" and rejector not in ("", "probability"):
-        pytest.skip("has no RelSim")
     text = README.replace("MODEL", model).replace("REJECTOR", REJECTORS.get(rejector, ""))
     if not rejector:
         text = text.replace("rejector: {}\n", "")
