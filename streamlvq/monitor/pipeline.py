@@ -274,6 +274,9 @@ class Pipeline:
                 batch.predict,
                 batch.learn,
                 batch.adapt,
+                batch.combine_by_filter,
+                batch.advance_filter,
+                batch.learn_filter,
             )
             model.settle(batch, lent)
         if integrator is not None:
