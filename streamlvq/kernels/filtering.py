@@ -178,7 +178,12 @@ def smooth_reading(logs, count, fitted, p, current, ago, evidence, out):
             share = class_share(fitted, total, c)
             future[c] = floored_log((1.0 - h) * scores[c] + h * share) - log(share)
     for c in range(known):
-        out[c] = floored_log(out[c]) + fitted[at.PAST_WEIGHT] * future[c]
+        out[c] = fitted[at.PAST_WEIGHT] * future[c]
+        if has_past:
+            out[c] += fitted[at.PAST_WEIGHT] * evidence[PAST, c]
+            out[c] += fitted[at.READING_WEIGHT] * evidence[READING, c]
+        else:
+            out[c] += evidence[READING, c]
     return normalise_logs(out, known)
 
 

@@ -361,7 +361,7 @@ def _from_plain(t: Any) -> Time:
 
 # --- the wrapper ---------------------------------------------------------------------------------
 
-ADAPTIVE: Final = "adaptive"  # the window that is a filter
+ADAPTIVE_WINDOW: Final = "adaptive"  # the window that is a filter
 MAX_READINGS = 2**62  # of a segment
 MAX_DELAY = 1000
 
@@ -456,7 +456,7 @@ class TimeIntegrator(ClassifierWrapper):
     def __init__(
         self,
         classifier: base.Classifier,
-        window: int | Literal["adaptive"] = ADAPTIVE,
+        window: int | Literal["adaptive"] = ADAPTIVE_WINDOW,
         centered: bool = False,
         max_gap: float | timedelta | None = None,
         max_devices: int = 100_000,
@@ -468,6 +468,7 @@ class TimeIntegrator(ClassifierWrapper):
         self.max_gap = max_gap
         self.max_devices = max_devices
         self._asked_delay = delay
+        self._delay = 0
         self._check()
         self._get_probabilities = probability_getter(classifier)
         self._needs_keywords = self._get_probabilities is not engine_probabilities
@@ -481,7 +482,8 @@ class TimeIntegrator(ClassifierWrapper):
             kept, max_count = self._delay, MAX_READINGS
             self._no_past = np.zeros((kept + 1, 1))
         else:
-            self._delay = (window - 1) // 2 if centered else 0
+            if centered:
+                self._delay = (window - 1) // 2
             kept = max_count = window - 1
             self._no_past = _NO_PAST
         self._windows = Windows(kept, max(1, self._delay), max_gap, max_devices, max_count)
@@ -509,8 +511,8 @@ class TimeIntegrator(ClassifierWrapper):
         window: Any = self.window
         delay = self._asked_delay
         if isinstance(window, str):
-            if window != ADAPTIVE:
-                expected = f"expected {ADAPTIVE!r} or a whole number of at least 1"
+            if window != ADAPTIVE_WINDOW:
+                expected = f"expected {ADAPTIVE_WINDOW!r} or a whole number of at least 1"
                 raise ParameterError(owner, "window", f"{expected}, got {window!r}")
             if self.centered:
                 expected = "expected a window of some number of readings, which has a middle"
@@ -520,7 +522,7 @@ class TimeIntegrator(ClassifierWrapper):
             return
         check_range(owner, "window", window, 1, whole=True)
         if delay not in (None, (window - 1) // 2 if self.centered else 0):
-            expected = f"expected window={ADAPTIVE!r}, or centered=True for half a window"
+            expected = f"expected window={ADAPTIVE_WINDOW!r}, or centered=True for half a window"
             raise ParameterError(owner, "delay", f"{expected}, got {delay!r}")
 
     @classmethod
