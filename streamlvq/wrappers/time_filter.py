@@ -112,6 +112,10 @@ class TimeFilter:
             return None
         return evidence.copy()
 
+    def forget_evidence(self) -> None:
+        """Have no evidence, because there is no decision that a label could be compared with."""
+        self._evidence[:] = np.nan
+
     def learn(self, y: Label | None, last: npt.NDArray[np.int64], slot: int) -> None:
         """Fit the filter to the label of the reading that was just added."""
         self._learn(self._evidence, y, last, slot)

@@ -64,13 +64,13 @@ class Windows:
         times: int,
         max_gap: float | timedelta | None,
         max_devices: int,
-        max_count: int,
+        max_count: int | None = None,
     ) -> None:
         self.readings = readings
         self.kept_times = times
         self.max_gap = max_gap
         self.max_devices = max_devices
-        self.max_count = max_count
+        self.max_count = readings if max_count is None else max_count
         self.logs: Floats = np.zeros((0, readings + 1, 1))
         self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self.last_labels: npt.NDArray[np.int64] = np.zeros(0, np.int64)
@@ -256,13 +256,12 @@ class Windows:
         else:
             others = [[_to_plain(t) for t in each] for each in kept]
         rows = np.array(order, np.int64)
-        arrays = {
-            "logs": self.logs[rows],
-            "counts": self.counts[rows],
-            "times": times,
-            "last_labels": self.last_labels[rows],
-        }
+        arrays = {"logs": self.logs[rows], "counts": self.counts[rows], "times": times}
         return arrays, {"devices": devices, "times": others}
+
+    def label_memory(self) -> npt.NDArray[np.int64]:
+        """Return the last label of each device, in the order of `memory`."""
+        return self.last_labels[np.array(list(self._slots.values()), np.int64)]
 
     def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """Restore what `memory` returned; raise ValueError if it does not fit."""
@@ -476,6 +475,7 @@ class TimeIntegrator(ClassifierWrapper):
         self._scratch: Floats = np.empty(0)
         self._by_label: Callable[..., dict[Label, float]] | None = None
         self._filter: TimeFilter | None = None
+        max_count: int | None = None
         if isinstance(window, str):
             self._delay = delay or 0
             self._filter = TimeFilter(self._delay)
@@ -484,7 +484,7 @@ class TimeIntegrator(ClassifierWrapper):
         else:
             if centered:
                 self._delay = (window - 1) // 2
-            kept = max_count = window - 1
+            kept = window - 1
             self._no_past = _NO_PAST
         self._windows = Windows(kept, max(1, self._delay), max_gap, max_devices, max_count)
 
@@ -542,6 +542,11 @@ class TimeIntegrator(ClassifierWrapper):
         return {**self.__dict__, "_by_label": None, "_scratch": np.empty(0)}
 
     @property
+    def learns_weights(self) -> bool:
+        """Whether the window is adaptive and learns from labels how much the past is worth."""
+        return self._filter is not None
+
+    @property
     def delay(self) -> int:
         """Readings between the one decided on and the latest."""
         return self._delay
@@ -572,6 +577,8 @@ class TimeIntegrator(ClassifierWrapper):
         """Return labels, probabilities over the window, the index of the best, and the window."""
         window, answer = self._window_and_answer(x, device, t, keywords)
         if answer is None or (self._delay and self._count(window) < self._delay):
+            if self._filter is not None:
+                self._filter.forget_evidence()
             return None
         labels, p = answer
         if self._filter is not None:
@@ -816,9 +823,8 @@ class TimeIntegrator(ClassifierWrapper):
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a copy of the windows: arrays, and values for JSON."""
         arrays, extra = self._windows.memory()
-        if self._filter is None:
-            del arrays["last_labels"]
-        else:
+        if self._filter is not None:
+            arrays["last_labels"] = self._windows.label_memory()
             arrays["fitted"] = self._filter.fitted.copy()
         return arrays, {**extra, "labels": len(self._labels)}
 
