@@ -369,14 +369,25 @@ _NO_KEYWORDS: frozenset[str] = frozenset()
 
 
 class TimeIntegrator(ClassifierWrapper):
-    """Wrapper that decides on the last readings of a device together.
+    """Wrapper that decides on a reading together with those of its device before it.
 
-    The state of a machine lasts longer than one reading. The class probabilities of the last
-    `window` readings of a device are multiplied, so many that agree mildly outweigh a single
-    confident outlier. Probabilities count as at least 1e-6, so that a zero is no veto for as long as
-    it stays in the window.
+    The state of a machine lasts longer than one reading. An *adaptive* window learns from labels how
+    much that is worth. Before a reading, the class is expected with the probability
 
-    Predictions change nothing: they combine the window of the device with the current reading. A
+        prior = (1 - h) * decision on the reading before + h * frequency of the class,
+
+    where h is how often successive labels of a device differ, and with the classifier's
+    probabilities p of the reading the decision is prior^a * p^b, divided by its sum. h, a and b are
+    fitted to every label before it is learnt, with forgetting, and shared by all devices. Before the
+    first label a is 0 and b is 1: without labels the decisions are those of the classifier. The
+    same holds where states do not last. No label enters what is remembered of a device.
+
+    A *fixed* window of n readings multiplies the probabilities of the last n, so many that agree
+    mildly outweigh a single confident outlier. It takes readings for independent and states for
+    constant: it needs no labels, lags at every change and claims too much. Probabilities count as at
+    least 1e-6, so that a zero is no veto for as long as it stays in the window.
+
+    Predictions change nothing: they combine the past of the device with the current reading. A
     reading enters the window of its device when it is learnt (with its probabilities before
     learning) or, if it has no label, when it is passed to `observe_one`. For a class that was unknown
     at the time, an older reading counts with its mean probability, 1 / the number of classes known
@@ -387,9 +398,9 @@ class TimeIntegrator(ClassifierWrapper):
     classifier
         Any classifier with `predict_proba_one`, or a pipeline that ends with one.
     window
-        Number of readings combined, including the current one.
+        "adaptive", or the number of readings combined, including the current one.
     centered
-        Decide on the reading in the middle of the window instead of on the latest, using the
+        For a fixed window: decide on the reading in its middle instead of on the latest, using the
         `delay` readings after it. This is more accurate where states change, but late.
         `integrated_one` tells which reading a decision is about; `finish` returns the outstanding
         decisions at the end.
@@ -400,6 +411,9 @@ class TimeIntegrator(ClassifierWrapper):
         times that are `datetime`. None to ignore time.
     max_devices
         Largest number of windows. Beyond it, the device that has been silent longest is dropped.
+    delay
+        For an adaptive window: decide on the reading so many readings ago, with those after it. What
+        they say is filtered backward in the same way. None for 0, or what `centered` asks for.
 
     Notes
     -----
@@ -408,7 +422,9 @@ class TimeIntegrator(ClassifierWrapper):
     all readings belong to one device.
 
     If the label of a reading arrives late, pass the reading to `observe_one` at once and, later, to
-    `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice.
+    `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice. For an
+    adaptive window keep `last_evidence()` of the prediction, and give it to `record_outcome`
+    together with the label.
 
     Examples
     --------
@@ -425,13 +441,13 @@ class TimeIntegrator(ClassifierWrapper):
     >>> alone = streamlvq.GLVQ()
     >>> evaluate.progressive_val_score((s[:2] for s in stream), alone, metrics.Accuracy()).get()
     0.92
-    >>> together = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5)
+    >>> together = streamlvq.TimeIntegrator(streamlvq.GLVQ())
     >>> evaluate.progressive_val_score(stream, together, metrics.Accuracy()).get()
     0.96
 
-    With a window that also looks ahead, answers are about an earlier reading, and better:
+    Two readings later it is known better:
 
-    >>> model = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5, centered=True)
+    >>> model = streamlvq.TimeIntegrator(streamlvq.GLVQ(), delay=2)
     >>> accuracy, labels = metrics.Accuracy(), []
     >>> for x, y, keywords in stream:
     ...     labels.append(y)
