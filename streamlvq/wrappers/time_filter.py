@@ -72,34 +72,39 @@ class TimeFilter:
 
         `logs` and `count` are the memory of the device. The array is valid until the next call.
         """
-        self._fit_scratch(len(p))
-        kernel, out = kernels("filtering"), self._out
-        if self.delay:
-            best = kernel.smooth_reading(
-                logs, count, self.fitted, p, 1, self.delay, self._evidence, out
-            )
-        else:
-            best = kernel.filter_reading(logs, count, self.fitted, p, self._evidence, out)
-        return out, best
+        best = self.meet(logs, count, p)
+        if not self.delay:
+            return self._out, best
+        return self._smooth(logs, count, p, self.delay, current=True)
+
+    def meet(self, logs: Floats, count: int, p: Floats) -> int:
+        """Compute the evidence of a reading; return the likeliest class."""
+        if len(self._out) != len(p):
+            self._make_scratch(len(p))
+        best: int = kernels("filtering").filter_reading(
+            logs, count, self.fitted, p, self._evidence, self._out
+        )
+        return best
 
     def outstanding(self, logs: Floats, count: int, ago: int, classes: int) -> tuple[Floats, int]:
         """Return the posterior of a reading when no more will follow, and the likeliest class."""
-        out, p = np.empty(classes), np.zeros(classes)
-        evidence = np.empty((2, classes))
+        return self._smooth(logs, count, np.zeros(classes), ago, current=False)
+
+    def _smooth(
+        self, logs: Floats, count: int, p: Floats, ago: int, current: bool
+    ) -> tuple[Floats, int]:
+        out, evidence = np.empty(len(p)), np.empty((2, len(p)))
         best = kernels("filtering").smooth_reading(
-            logs, count, self.fitted, p, 0, ago, evidence, out
+            logs, count, self.fitted, p, int(current), ago, evidence, out
         )
         return out, best
-
-    def _fit_scratch(self, classes: int) -> None:
-        if len(self._out) != classes:
-            self._make_scratch(classes)
 
     # --- moving on and learning ------------------------------------------------------------------
 
     def advance(self, logs: Floats, count: int, p: Floats) -> int:
         """Add a reading to the memory of its device; return the new count."""
-        self._fit_scratch(len(p))
+        if len(self._out) != len(p):
+            self._make_scratch(len(p))
         moved: int = kernels("filtering").advance_filter(
             logs, count, self.fitted, p, self._evidence, self._out
         )

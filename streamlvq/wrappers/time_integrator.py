@@ -593,8 +593,7 @@ class TimeIntegrator(ClassifierWrapper):
         """Return labels, probabilities over the window, the index of the best, and the window."""
         window, answer = self._window_and_answer(x, device, t, keywords)
         if answer is None or (self._delay and self._count(window) < self._delay):
-            if self._filter is not None:
-                self._filter.forget_evidence()
+            self._meet(window, answer)
             return None
         labels, p = answer
         if self._filter is not None:
@@ -605,6 +604,15 @@ class TimeIntegrator(ClassifierWrapper):
             out = self._scratch = np.empty(len(p))
         best = kernels("pipeline").combine(self._past(window), p, out)
         return labels, out, best, window
+
+    def _meet(self, window: int, answer: LabelProbabilities | None) -> None:
+        """Keep the evidence of a reading that is not decided on, for `last_evidence`."""
+        if self._filter is None:
+            return
+        if answer is None:
+            self._filter.forget_evidence()
+        else:
+            self._filter.meet(self._past(window), self._count(window), answer[1])
 
     def _past(self, window: int) -> Floats:
         return self._no_past if window == NO_WINDOW else self._windows.logs[window]
@@ -731,7 +739,8 @@ class TimeIntegrator(ClassifierWrapper):
     def last_evidence(self) -> Floats | None:
         """Return what an adaptive window needs to learn the label of the last reading later.
 
-        Call it after a prediction, and `record_outcome` when the label has come. None for a fixed
+        Call it after a prediction, and `record_outcome` when the label has come. It is about the
+        reading that was given, also where decisions are about an earlier one. None for a fixed
         window, which learns nothing, and for the first reading of a device, which has no past.
         """
         return None if self._filter is None else self._filter.evidence()

@@ -185,9 +185,10 @@ def test_weights_follow_the_gradient_of_the_log_loss(seed: int) -> None:
     assert step == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_late_label_teaches_what_an_early_one_teaches() -> None:
+@pytest.mark.parametrize("delay", [0, 2])
+def test_a_late_label_teaches_what_an_early_one_teaches(delay: int) -> None:
     """Evidence kept from the prediction is as good as a label that comes with the reading."""
-    soon, late = TimeIntegrator(Parrot()), TimeIntegrator(Parrot())
+    soon, late = TimeIntegrator(Parrot(), delay=delay), TimeIntegrator(Parrot(), delay=delay)
     random = np.random.default_rng(1)
     for p in random.dirichlet([0.5, 0.5, 0.5], 200):
         opinion = dict(zip("abc", p.tolist(), strict=True))
