@@ -307,6 +307,13 @@ class Metric:
     def constant(self, gradient: Array, rate: float) -> None:
         self.omega = unit(self.omega + constant_metric_step(gradient, rate))
 
+    def published(self, gradient: Array, rate: float, kind: str) -> None:
+        """Relevances are learnt themselves, with a gradient for them, and stay positive."""
+        if kind == DIAGONAL:
+            self.omega = unit(np.sqrt(np.maximum(self.omega**2 - rate * gradient, 0.0)))
+        else:
+            self.omega = unit(self.omega - rate * gradient)
+
     def restrict(self, start: Array, scales: list[Scale], standardize: bool) -> None:
         """Norm one over the features that vary.
 
@@ -716,6 +723,7 @@ class NaiveLVQ:
         self.d = d
         self.forget = 1.0 if model.half_life is None else 2.0 ** (-1.0 / model.half_life)
         self.sparse = model.absent == "zero"
+        self.published = getattr(model, "step", None) == "published"
         self.scales = [self.new_scale() for _ in range(d)]
         self.inverse = np.zeros(d)
         self.class_history: list[list[list[float]]] = []
@@ -735,7 +743,7 @@ class NaiveLVQ:
 
     def new_scale(self) -> Scale:
         floor = 0.0 if self.sparse else self.p.scale_floor
-        return Scale(self.forget, floor, sparse=self.sparse)
+        return Scale(self.forget, floor, sparse=self.sparse, varies=self.published)
 
     def start_at(self, d: int) -> Array:
         if self.kind == EUCLIDEAN:
@@ -928,7 +936,8 @@ class NaiveLVQ:
                     w[w > high] = high[w > high]
         elif self.rule == "rslvq":
             slopes = rslvq_slopes(distances, labels, c, self.p.sigma)
-            taught = np.flatnonzero(np.abs(slopes) * 2 * self.p.sigma > 1e-6).tolist()
+            least = 0.0 if self.published else 1e-6
+            taught = np.flatnonzero(np.abs(slopes) * 2 * self.p.sigma > least).tolist()
             self.descend(x, self.weight * slopes, taught)
         elif self.rule in ("lvq1", "olvq1"):
             self.kohonen_first(
@@ -938,7 +947,13 @@ class NaiveLVQ:
             self.kohonen_second(x, c, distances)
 
     def gradients(self, x: Array, u: Unit) -> tuple[Array, Array | None]:
-        return distance_gradients(self.kind, self.omega_of(u), self.difference(x, u), self.counts)
+        z = self.difference(x, u)
+        by_prototype, by_metric = distance_gradients(self.kind, self.omega_of(u), z, self.counts)
+        if self.published and self.kind == DIAGONAL:  # by the relevances, not by their roots
+            lam = quadratic_form(self.kind, self.omega_of(u), self.d)
+            factor = make_up(lam, ~np.isnan(z), self.counts) or 0.0
+            by_metric = factor * np.nan_to_num(z)[None] ** 2
+        return by_prototype, by_metric
 
     def descend(self, x: Array, slopes: Array, taught: list[int]) -> None:
         """All gradients are taken first, then everything moves."""
@@ -956,10 +971,12 @@ class NaiveLVQ:
         for metric, gradient in collected.values():
             if self.p.step == "constant":
                 metric.constant(gradient, self.p.metric_learning_rate)
+            elif self.published:
+                metric.published(gradient, self.p.metric_learning_rate, self.kind)
             else:
                 decay = self.p.step_decay * self.forget
                 metric.adagrad(gradient, self.p.metric_learning_rate, decay, self.varying)
-            if not self.p.standardize:
+            if not self.p.standardize and not self.published:
                 metric.restrict(self.start, self.scales, standardize=False)
 
     def move_prototype(self, x: Array, u: Unit, slope: float, by_prototype: Array) -> None:
@@ -972,6 +989,8 @@ class NaiveLVQ:
             # The clip counts the factor for missing features as part of the slope.
             plain = by_prototype / factor if factor > 0 else by_prototype
             step = constant_prototype_step(plain, slope * factor, self.p.learning_rate, rows)
+        elif self.published:
+            step = -self.p.learning_rate * slope * by_prototype
         else:
             gradient = slope * by_prototype
             decay = self.p.step_decay * self.forget
@@ -1016,7 +1035,7 @@ class NaiveLVQ:
 
     def update_varying(self) -> None:
         """Features that start to vary get their share in all metrics, others lose it."""
-        if all(s.has_spread() == s.varies for s in self.scales):
+        if self.published or all(s.has_spread() == s.varies for s in self.scales):
             return
         for metric in self.metrics():
             metric.admit(self.start, self.scales)
@@ -1040,7 +1059,7 @@ class NaiveLVQ:
 
     @property
     def keeps_ranges(self) -> bool:
-        return self.rule == "glvq" and self.kind != EUCLIDEAN
+        return self.rule == "glvq" and self.kind != EUCLIDEAN and not self.published
 
     def widen_range(self, x: Array, c: int) -> None:
         """Smallest and largest reading of a class, feature by feature; NaN before there is any."""
@@ -1228,10 +1247,10 @@ class NaivePairs(NaiveLVQ):
         side = self.side(x, c, pair)
         right = self.units[places[c == pair[1]]]
         right.w = np.where(np.isnan(right.w), x, right.w)
-        if seen < 10:
+        if seen < 10 and not self.published:
             moves = ~np.isnan(x - right.w)
             right.w[moves] += (x - right.w)[moves] / (seen + 1)
-        if side < 0.9 and distances.sum() > 0:
+        if (side < 0.9 or self.published) and distances.sum() > 0:
             steepness = self.p.slope if self.p.activation == "sigmoid" else 0.0
             slopes = np.zeros(len(self.units))
             slopes[places] = self.weight * glvq_slopes(distances, np.array(pair), c, steepness)

@@ -28,7 +28,7 @@ STANDARDIZE = 15
 RANDOM = 16  # state of the random number generator
 GAPS = 17  # number of missing prototype coordinates
 SAMPLES = 18  # labelled samples learnt
-ADAPTIVE = 19  # 1: adagrad steps, 0: constant steps
+STEPS = 19  # of gradient models, one of *_STEPS
 PASSIVE = 20  # epochs of `train`: SCORED or SILENT
 REACH = 21  # samples that rehearsal looks back
 PAIRS = 22  # capacity for pairs of classes; 0 unless the model is pairwise
@@ -92,6 +92,9 @@ PLATT_COUNT = 7
 EUCLIDEAN, DIAGONAL, MATRIX = 0, 1, 2
 RULE_LVQ1, RULE_OLVQ1, RULE_LVQ21, RULE_LVQ3, RULE_GLVQ, RULE_RSLVQ = 0, 1, 2, 3, 4, 5
 RULE_PAIRWISE = 6
+
+# --- steps of gradient models ---------------------------------------------------------------------
+CONSTANT_STEPS, ADAGRAD_STEPS, PUBLISHED_STEPS = 0, 1, 2
 
 # --- epochs of `train`, which leave scales and class statistics unchanged -------------------------
 SCORED, SILENT = 1, 2  # with and without calibration

@@ -55,10 +55,17 @@ def apply_metric(kind, omega, varying, z, projection, pull):
 
 
 @helper
-def add_metric_gradient(kind, omega, z, projection, slope, gradient):
-    """Add slope * d(z' Omega' Omega z) / d Omega to the gradient."""
+def add_metric_gradient(ints, omega, z, projection, slope, gradient):
+    """Add slope * d(z' Omega' Omega z) / d Omega to the gradient.
+
+    Relevances as published are learnt themselves, not their roots Omega.
+    """
     d = z.shape[0]
-    if kind == at.DIAGONAL:
+    if ints[at.METRIC_KIND] == at.DIAGONAL:
+        if ints[at.STEPS] == at.PUBLISHED_STEPS:
+            for i in range(d):
+                gradient[i] += slope * z[i] * z[i]
+            return
         for i in range(d):
             gradient[i] += 2.0 * slope * omega[i] * z[i] * z[i]
         return
@@ -79,11 +86,13 @@ def step_prototype(floats, ints, x, p, slope, pull):
     w = row(floats, ints, at.W, p, d)
     inverse = vector(floats, ints, at.INVERSE, d)
     rate = floats[at.LEARNING_RATE]
-    if ints[at.ADAPTIVE] == 0:
-        rows = max(ints[at.N_VARYING], 1)
-        if ints[at.METRIC_KIND] == at.MATRIX:
-            rows = min(rows, ints[at.METRIC_RANK])
-        share = min(MAX_CONSTANT_STEP, max(-MAX_CONSTANT_STEP, 2.0 * rate * slope)) * rows
+    if ints[at.STEPS] != at.ADAGRAD_STEPS:
+        share = 2.0 * rate * slope
+        if ints[at.STEPS] == at.CONSTANT_STEPS:
+            rows = max(ints[at.N_VARYING], 1)
+            if ints[at.METRIC_KIND] == at.MATRIX:
+                rows = min(rows, ints[at.METRIC_RANK])
+            share = min(MAX_CONSTANT_STEP, max(-MAX_CONSTANT_STEP, share)) * rows
         for i in range(d):
             usable = inverse[i] > 0.0 and x[i] == x[i] and w[i] == w[i]
             w[i] += share * pull[i] / inverse[i] if usable else 0.0
@@ -131,14 +140,22 @@ def normalise(omega):
 
 
 @helper
-def step_metric_constant(omega, gradient, rate):
+def step_metric_constant(omega, gradient, rate, longest):
     length = rate * sqrt(squared_norm(gradient))
     if not length <= MAX_GRADIENT:
         return
-    if length > MAX_CONSTANT_STEP:
-        rate *= MAX_CONSTANT_STEP / length
+    if length > longest:
+        rate *= longest / length
     for k in range(omega.shape[0]):
         omega[k] -= rate * gradient[k]
+
+
+@helper
+def step_relevances(omega, gradient, rate):
+    """Move relevances, the squares of omega, by their own gradient; none becomes negative."""
+    for i in range(omega.shape[0]):
+        relevance = omega[i] * omega[i] - rate * gradient[i]
+        omega[i] = sqrt(relevance) if relevance > 0.0 else 0.0
 
 
 @helper
@@ -314,8 +331,13 @@ def step_collected(floats, ints, work, m):
     omega = row(floats, ints, at.OMEGA, m, ints[at.METRIC_RANK] * d)
     gradient = views.metric_gradient(work, ints)
     rate = floats[at.METRIC_RATE]
-    if ints[at.ADAPTIVE] == 0:
-        step_metric_constant(omega, gradient, rate)
+    if ints[at.STEPS] == at.CONSTANT_STEPS:
+        step_metric_constant(omega, gradient, rate, MAX_CONSTANT_STEP)
+    elif ints[at.STEPS] == at.PUBLISHED_STEPS:
+        if ints[at.METRIC_KIND] == at.DIAGONAL:
+            step_relevances(omega, gradient, rate)
+        else:
+            step_metric_constant(omega, gradient, rate, MAX_GRADIENT)
     else:
         rows = row(floats, ints, at.ROW_MOMENT, m, ints[at.METRIC_RANK])
         columns = row(floats, ints, at.COLUMN_MOMENT, m, d)
@@ -335,7 +357,7 @@ def step_own_metric(floats, ints, work, p, slope):
     d = ints[at.N_FEATURES]
     omega = metric_of(floats, ints, p)
     z, projection = views.difference(work, ints), views.projection(work, ints)
-    if ints[at.METRIC_KIND] == at.MATRIX and ints[at.ADAPTIVE] == 1:
+    if ints[at.METRIC_KIND] == at.MATRIX and ints[at.STEPS] == at.ADAGRAD_STEPS:
         rows = row(floats, ints, at.ROW_MOMENT, p, ints[at.METRIC_RANK])
         columns = row(floats, ints, at.COLUMN_MOMENT, p, d)
         total = vector(floats, ints, at.TOTAL_MOMENT, ints[at.METRICS])
@@ -347,7 +369,7 @@ def step_own_metric(floats, ints, work, p, slope):
         return
     gradient = views.metric_gradient(work, ints)
     clear(gradient)
-    add_metric_gradient(ints[at.METRIC_KIND], omega, z, projection, slope, gradient)
+    add_metric_gradient(ints, omega, z, projection, slope, gradient)
     step_collected(floats, ints, work, p)
 
 
@@ -440,7 +462,7 @@ def move(floats, ints, work, x, p, slope, gaps):
     apply_metric(kind, omega, max(ints[at.N_VARYING], 1), z, projection, pull)
     if shares_metric(ints):
         gradient = views.metric_gradient(work, ints)
-        add_metric_gradient(kind, omega, z, projection, slope, gradient)
+        add_metric_gradient(ints, omega, z, projection, slope, gradient)
     elif ints[at.METRICS] > 1:
         step_own_metric(floats, ints, work, p, slope)
     step_prototype(floats, ints, x, p, slope, pull)
@@ -505,7 +527,7 @@ def move_in_turn(floats, ints, work, x, right, wrong, pull, push, gaps):
 @helper
 def move_with_matrix(floats, ints, work, x, right, wrong, pull, push, gaps):
     """Move two prototypes that share a matrix, and the matrix."""
-    if ints[at.ADAPTIVE] == 1:
+    if ints[at.STEPS] == at.ADAGRAD_STEPS:
         move_both(floats, ints, work, x, right, wrong, pull, push, gaps)
     else:
         move_in_turn(floats, ints, work, x, right, wrong, pull, push, gaps)
@@ -545,6 +567,7 @@ def rslvq(floats, ints, work, x, c, near, other, right, wrong, gaps):
     Expects the distance of every prototype in `slot_distance`.
     """
     precision = 0.5 / floats[at.SIGMA]
+    least = 0.0 if ints[at.STEPS] == at.PUBLISHED_STEPS else MIN_RESPONSIBILITY
     count = ints[at.N_PROTOTYPES]
     labels = vector(ints, ints, at.LABEL, ints[at.PROTOTYPE_CAPACITY])
     distances = views.slot_distance(work, ints)
@@ -565,7 +588,7 @@ def rslvq(floats, ints, work, x, c, near, other, right, wrong, gaps):
         responsibility = -exp(precision * (closest - distances[p])) / everyone
         if labels[p] == c:
             responsibility += exp(precision * (closest_own - distances[p])) / own
-        if abs(responsibility) > MIN_RESPONSIBILITY:
+        if abs(responsibility) > least:
             slope = floats[at.SAMPLE_WEIGHT] * precision * responsibility
             move(floats, ints, work, x, p, slope, gaps)
     if ints[at.METRICS] == 1:

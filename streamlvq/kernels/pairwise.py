@@ -37,6 +37,7 @@ from streamlvq.kernels.statistics import calibrate, to_probabilities
 from streamlvq.kernels.views import row, table, vector
 
 SAFE_SCORE = 0.9  # a pair does not learn from samples with at least this score on the right side
+ALL_SCORES = 2.0  # a score is at most 1
 SAFE_REHEARSED_SCORE = 0.4  # lower limit for rehearsed samples
 YOUNG_SAMPLES = 10  # samples of a class during which its prototypes also follow the class mean
 START_SLOPE = -4.0
@@ -248,8 +249,11 @@ def teach_pairs(floats, ints, work, x, c, gaps):
     squares = views.slot_distance(work, ints)
     wins = vector(floats, ints, at.WINS, ints[at.PROTOTYPE_CAPACITY])
     count = vector(floats, ints, at.CLASS_COUNT, ints[at.CLASS_CAPACITY])[c]
+    safe = SAFE_SCORE
     if ints[at.PASSIVE] > 0:
         count = YOUNG_SAMPLES  # epochs repeat samples that the means already include
+    if ints[at.STEPS] == at.PUBLISHED_STEPS:
+        count, safe = YOUNG_SAMPLES, ALL_SCORES
     for other in range(ints[at.N_CLASSES]):
         if other == c:
             continue
@@ -261,7 +265,7 @@ def teach_pairs(floats, ints, work, x, c, gaps):
             fill_gaps(floats, ints, x, right)
         if count < YOUNG_SAMPLES:
             attract(floats, ints, x, right, 1.0 / (count + 1.0))
-        if side < SAFE_SCORE:
+        if side < safe:
             teach_pair(floats, ints, work, x, c, other, gaps)
 
 

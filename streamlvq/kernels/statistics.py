@@ -64,7 +64,7 @@ def observe(floats, ints, x):
     elif ints[at.SPARSE] == 1:
         for i in range(d):
             inverse[i] = sqrt(inverse[i])
-    if ints[at.ALL_SETTLED] == 0 or varying < d:
+    if (ints[at.ALL_SETTLED] == 0 or varying < d) and ints[at.STEPS] != at.PUBLISHED_STEPS:
         update_varying(floats, ints)
 
 

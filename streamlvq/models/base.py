@@ -7,6 +7,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
@@ -36,6 +37,7 @@ from streamlvq.models.engine import Engine, ModelSpec, train
 from streamlvq.models.parameters import (
     ABSENT_VALUES,
     MAX_SAMPLE_WEIGHT,
+    TEXTBOOK,
     check_choice,
     check_class_weight,
     check_range,
@@ -795,6 +797,12 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
 
+STEP_KINDS = {
+    "adagrad": at.ADAGRAD_STEPS,
+    "constant": at.CONSTANT_STEPS,
+    "published": at.PUBLISHED_STEPS,
+}
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQClassifier(CompiledClassifier[Engine]):
@@ -822,6 +830,35 @@ class LVQClassifier(CompiledClassifier[Engine]):
     half_life: float | None = None
     class_weight: str | Mapping[Label, float] | None = "auto"
     seed: int | None = 1
+
+    @classmethod
+    def textbook(cls, **parameters: Any) -> Self:
+        """Return a model that learns by the published rule alone.
+
+        No scaling of features, no growth, no rehearsal, no weights of classes, constant steps.
+        Readings should come in comparable units, and learning rates have to suit them.
+
+        Parameters
+        ----------
+        parameters
+            Parameters of the model, learning rates first of all. They replace those of the mode.
+
+        Examples
+        --------
+
+        >>> import streamlvq
+
+        >>> model = streamlvq.GLVQ.textbook(learning_rate=0.1)
+        >>> model.step, model.standardize, model.rehearsal
+        ('published', False, 0)
+        >>> for x, y in [(0.0, "left"), (1.0, "right"), (0.2, "left")]:
+        ...     model.learn_one({"x": x}, y)
+        >>> round(model.prototypes()[0].values["x"], 4)  # 0.1 * 2 * 0.64 / 0.68**2 * 2 * 0.2
+        0.1107
+
+        """
+        switches = {name: TEXTBOOK[name] for name in TEXTBOOK if name in signature(cls).parameters}
+        return cls(**{**switches, **parameters})
 
     # --- parameters ------------------------------------------------------------------------------
 
@@ -885,6 +922,9 @@ class LVQClassifier(CompiledClassifier[Engine]):
     def _rank(self) -> int | None:
         return None
 
+    def _as_published(self) -> bool:
+        return False
+
     def spec(self) -> ModelSpec:
         """Return the fixed properties of the model; draws a seed if none was given."""
         seed = secrets.randbits(31) if self.seed is None else self.seed
@@ -898,6 +938,7 @@ class LVQClassifier(CompiledClassifier[Engine]):
             initial=self.prototypes_per_class,
             seed=seed,
             sparse=self.absent == "zero",
+            published=self._as_published(),
         )
 
     def _apply_parameters(self) -> None:

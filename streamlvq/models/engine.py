@@ -214,6 +214,7 @@ class ModelSpec:
     initial: int
     seed: int
     sparse: bool = False
+    published: bool = False
 
     @property
     def family(self) -> Family:
@@ -225,7 +226,7 @@ class ModelSpec:
     @property
     def keeps_ranges(self) -> bool:
         """True if prototypes stay among the readings of their class."""
-        return self.rule == at.RULE_GLVQ and self.kind != at.EUCLIDEAN
+        return self.rule == at.RULE_GLVQ and self.kind != at.EUCLIDEAN and not self.published
 
     def rows(self, features: int) -> int:
         """Return the number of rows of a metric for this many features."""
@@ -318,6 +319,8 @@ class Engine:
         self._adopt(ModelState(header))
         self.state["calibration"][at.TEMPERATURE] = temperature
         self._start_metrics(0, 0)
+        if spec.published:
+            self._share_metrics()
 
     def _adopt(self, state: ModelState) -> None:
         """Switch to these arrays and keep direct references to them for the hot path."""
@@ -376,6 +379,16 @@ class Engine:
         self.ints[at.GAPS] += count * self.state.size(at.N_PROTOTYPES)
         self.ints[at.ALL_SETTLED] = 0
         self._start_metrics(rank, d)
+        if self.spec.published:
+            self._share_metrics()
+
+    def _share_metrics(self) -> None:
+        """Give every feature its share in the metrics, whether or not it has varied."""
+        self.state["varies"][...] = 1.0
+        self.ints[at.N_VARYING] = self.state.size(at.N_FEATURES)
+        self.ints[at.ALL_SETTLED] = 1
+        omega = self.state["omega"]
+        omega /= np.maximum(np.linalg.norm(omega, axis=(1, 2), keepdims=True), 1e-300)
 
     def count_as_zero(self, first: int) -> None:
         """Let the features from column `first` on, just added, have been 0 in all readings so far."""

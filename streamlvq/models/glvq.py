@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import STEP_KINDS, LVQClassifier
 from streamlvq.models.parameters import check_choice, check_range, documented
 
 # --- bases of gradient models --------------------------------------------------------------------
@@ -21,7 +21,7 @@ class GradientLVQ(LVQClassifier):
     def _check(self) -> None:
         super()._check()
         owner = type(self).__name__
-        check_choice(owner, "step", self.step, ("adagrad", "constant"))
+        check_choice(owner, "step", self.step, tuple(STEP_KINDS))
         check_range(owner, "step_decay", self.step_decay, 0, 1)
 
     @property
@@ -34,7 +34,10 @@ class GradientLVQ(LVQClassifier):
         return parameters
 
     def _switches(self) -> dict[int, int]:
-        return {**super()._switches(), at.ADAPTIVE: int(self.step == "adagrad")}
+        return {**super()._switches(), at.STEPS: STEP_KINDS[self.step]}
+
+    def _as_published(self) -> bool:
+        return self.step == "published"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -130,6 +133,15 @@ class GLVQ(Activation):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: Sato and Yamada (1996), and (2.11) to (2.14) of Brinkrolf (2023): a gradient step on
+    Phi((d+ - d-) / (d+ + d-)) with squared Euclidean distances, Phi the identity. Added for streams:
+    running scales of features, AdaGrad steps, prototypes born on errors, rehearsal, weights of rare
+    classes. `GLVQ.textbook()` does without and is that gradient step exactly; Sato and Yamada print a
+    quarter of the gradient. With `activation="sigmoid"` multiply the published rates by slope / 4:
+    ours has slope one at the border.
+
     Examples
     --------
 
@@ -144,6 +156,7 @@ class GLVQ(Activation):
     References
     ----------
     - Sato, A., Yamada, K. (1996). Generalized learning vector quantization. NIPS 8, 423-429.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University.
 
     """
 
@@ -158,6 +171,15 @@ class GRLVQ(MetricLVQ, Activation):
     Parameters
     ----------
     {parameters}
+
+    Notes
+    -----
+    Published: Hammer and Villmann (2002): the steps of GLVQ with distances weighted by relevances,
+    which take a gradient step of their own, stay positive and sum up to one. Added for streams: what
+    GLVQ adds; the roots of the relevances are learnt, as a diagonal matrix in GMLVQ would be; features
+    without spread have no share; prototypes stay within the range of their class.
+    `GRLVQ.textbook()` does without and is the published update, up to constant factors that the
+    source leaves to the rates: here steps are those of the whole gradient.
 
     Examples
     --------
@@ -190,6 +212,13 @@ class LGRLVQ(GRLVQ):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: Hammer, Schleif and Villmann (2005): GRLVQ, where the relevances of the closest right and
+    the closest wrong prototype take the step. Added for streams: what GRLVQ adds.
+    `LGRLVQ.textbook()` does without and is the published update, up to constant factors that the
+    source leaves to the rates: here steps are those of the whole gradient.
+
     Examples
     --------
 
@@ -204,6 +233,7 @@ class LGRLVQ(GRLVQ):
     References
     ----------
     - Hammer, B., Villmann, T. (2002). Generalized relevance learning vector quantization. Neural Networks 15, 1059-1068.
+    - Hammer, B., Schleif, F.-M., Villmann, T. (2005). On the generalization ability of prototype-based classifiers with local relevance determination. Technical Report IfI-05-14, Clausthal University of Technology.
 
     """
 
@@ -222,6 +252,14 @@ class GMLVQ(MatrixLVQ, Activation):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: Schneider et al. (2009), and (2.12) to (2.20) of Brinkrolf (2023); of limited rank
+    Bunte et al. (2012) and (2.25): a gradient step for the two prototypes and Omega, which is then
+    normalised. Added for streams: what GLVQ adds, with AdaGrad steps for Omega by row and column;
+    features without spread have no share; prototypes stay within the range of their class.
+    `GMLVQ.textbook()` does without and is the published update exactly. `rank=None` is the full matrix.
+
     Examples
     --------
 
@@ -237,6 +275,7 @@ class GMLVQ(MatrixLVQ, Activation):
     ----------
     - Schneider, P., Biehl, M., Hammer, B. (2009). Adaptive relevance matrices in learning vector quantization. Neural Computation 21, 3532-3561.
     - Bunte, K., et al. (2012). Limited rank matrix learning, discriminative dimension reduction and visualization. Neural Networks 26, 159-173.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University.
 
     """
 
@@ -257,6 +296,13 @@ class LGMLVQ(GMLVQ):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: Schneider et al. (2009), and (2.21) to (2.24) of Brinkrolf (2023): GMLVQ, where each of
+    the two prototypes moves its own Omega. Added for streams: what GMLVQ adds. `LGMLVQ.textbook()` does
+    without and is the gradient step exactly. (2.23) and (2.24) print half of the gradient for Omega: for
+    their update take half the `metric_learning_rate`.
+
     Examples
     --------
 
@@ -272,6 +318,7 @@ class LGMLVQ(GMLVQ):
     ----------
     - Schneider, P., Biehl, M., Hammer, B. (2009). Adaptive relevance matrices in learning vector quantization. Neural Computation 21, 3532-3561.
     - Bunte, K., et al. (2012). Limited rank matrix learning, discriminative dimension reduction and visualization. Neural Networks 26, 159-173.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University.
 
     """
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import LVQClassifier
-from streamlvq.models.parameters import check_range, documented
+from streamlvq.models.base import STEP_KINDS, LVQClassifier
+from streamlvq.models.parameters import check_choice, check_range, documented
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KohonenLVQ(LVQClassifier):
     """Base class of models whose learning rate is a fraction of the way to the sample."""
 
+    step: str = "constant"
+
     def _check(self) -> None:
         super()._check()
-        check_range(type(self).__name__, "learning_rate", self.learning_rate, 0, 1)
+        owner = type(self).__name__
+        check_choice(owner, "step", self.step, ("constant", "published"))
+        check_range(owner, "learning_rate", self.learning_rate, 0, 1)
+
+    def _switches(self) -> dict[int, int]:
+        return {**super()._switches(), at.STEPS: STEP_KINDS[self.step]}
+
+    def _as_published(self) -> bool:
+        return self.step == "published"
 
 
 @documented
@@ -28,6 +38,13 @@ class LVQ1(KohonenLVQ):
     Parameters
     ----------
     {parameters}
+
+    Notes
+    -----
+    Published: Kohonen (1990), and (2.10) of Brinkrolf (2023): the closest prototype w moves by
+    `learning_rate * (x - w)`, away from the sample if its class is wrong. Added for streams: running
+    scales of features, prototypes born on errors, rehearsal, weights. `LVQ1.textbook()` does without
+    and is the published update exactly.
 
     Examples
     --------
@@ -43,6 +60,7 @@ class LVQ1(KohonenLVQ):
     References
     ----------
     - Kohonen, T. (1990). The self-organizing map. Proceedings of the IEEE 78(9), 1464-1480.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University.
 
     """
 
@@ -62,6 +80,13 @@ class OLVQ1(KohonenLVQ):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: Kohonen et al. (1996): the winner's rate a becomes a / (1 + a) if it is right and
+    a / (1 - a) if it is wrong, never more than the first one; then it moves as in LVQ1. Added for
+    streams: running scales of features, prototypes born on errors, rehearsal, weights.
+    `OLVQ1.textbook()` does without and is the published update exactly.
+
     Examples
     --------
 
@@ -75,7 +100,7 @@ class OLVQ1(KohonenLVQ):
 
     References
     ----------
-    - Kohonen, T. (1990). The self-organizing map. Proceedings of the IEEE 78(9), 1464-1480.
+    - Kohonen, T., Hynninen, J., Kangas, J., Laaksonen, J., Torkkola, K. (1996). LVQ_PAK: The learning vector quantization program package. Report A30, Helsinki University of Technology.
 
     """
 
@@ -94,6 +119,13 @@ class LVQ21(KohonenLVQ):
     Parameters
     ----------
     {parameters}
+
+    Notes
+    -----
+    Published: Kohonen (1990): if one of the two closest prototypes, at distances d1 <= d2, is of the
+    right class and the other is not, and d1 / d2 > (1 - window) / (1 + window), both move as in LVQ1.
+    Added for streams: running scales of features, prototypes born on errors, rehearsal, weights.
+    `LVQ21.textbook()` does without and is the published update exactly.
 
     Examples
     --------
@@ -139,6 +171,13 @@ class LVQ3(LVQ21):
     Parameters
     ----------
     {parameters}
+
+    Notes
+    -----
+    Published: Kohonen (1990): LVQ2.1, and if both of the two closest prototypes are right, both move
+    by `epsilon * learning_rate * (x - w)`. Added for streams: running scales of features, prototypes
+    born on errors, rehearsal, weights. `LVQ3.textbook()` does without and is the published update
+    exactly.
 
     Examples
     --------

@@ -25,6 +25,15 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: section 4.4 of Brinkrolf (2023): a GMLVQ for each pair of classes, which learns the samples
+    of both, a sigmoid fitted to its scores (4.16), and coupling of the pairs. Added for streams: what
+    GMLVQ adds but growth and ranges; prototypes follow the means of young classes; a pair does not learn
+    samples that it is sure of; sigmoids and temperature are fitted on the way, where the source holds out
+    folds; scores have a sign, without which a sigmoid could not tell the classes apart.
+    `PairwiseLVQ.textbook()` learns each pair exactly as published.
+
     Examples
     --------
 
@@ -41,6 +50,7 @@ class PairwiseLVQ(MatrixLVQ, Activation):
     - Platt, J. C. (1999). Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods. Advances in Large Margin Classifiers, 61-74.
     - Price, D., Knerr, S., Personnaz, L., Dreyfus, G. (1994). Pairwise neural network classifiers with probabilistic outputs. NIPS 7, 1109-1116.
     - Wu, T.-F., Lin, C.-J., Weng, R. C. (2004). Probability estimates for multi-class classification by pairwise coupling. Journal of Machine Learning Research 5, 975-1005.
+    - Brinkrolf, J. (2023). Learning vector quantization for the real-world: privacy, robustness, and sparsity. Dissertation, Bielefeld University.
 
     """
 

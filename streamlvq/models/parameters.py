@@ -34,7 +34,8 @@ DESCRIPTIONS = {
     ),
     "step": (
         '`"adagrad"`: divide each gradient by the root of its recent mean square; `"constant"`: '
-        "plain gradient steps, which want smaller learning rates (about 0.01)."
+        "plain steps, which want smaller learning rates where they follow a gradient (about 0.01); "
+        '`"published"`: the update rule as published and nothing else, see `textbook`.'
     ),
     "step_decay": (
         "Share of the squared gradients that is kept from one step to the next: 1 for ever smaller "
@@ -99,6 +100,19 @@ DESCRIPTIONS = {
     "min_leaf": "Samples on each side of a cut, at least.",
     "bins": "Bins of each feature, at most.",
     "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
+}
+
+
+# What leaves of every model the published rule, with the first samples of a class as its prototypes.
+# Models without one of these parameters do not need it.
+TEXTBOOK: Mapping[str, Any] = {
+    "max_prototypes_per_class": 1,  # or `prototypes_per_class`, if that is more
+    "step": "published",
+    "standardize": False,
+    "scale_floor": 0.0,
+    "rehearsal": 0,
+    "half_life": None,
+    "class_weight": None,
 }
 
 

@@ -20,6 +20,14 @@ class RSLVQ(Likelihood):
     ----------
     {parameters}
 
+    Notes
+    -----
+    Published: Seo and Obermayer (2003): prototype j moves by
+    `rate / variance * (P_y(j | x) - P(j | x)) * (x - w_j)`. Added for streams: running scales of
+    features, AdaGrad steps, prototypes born on errors, rehearsal, weights; responsibilities below 1e-6
+    are skipped. `RSLVQ.textbook()` does without and is the published update exactly, with
+    `sigma` the variance divided by the number of features, because distances are means over features.
+
     Examples
     --------
 
@@ -48,6 +56,13 @@ class MRSLVQ(MatrixLVQ, Likelihood):
     Parameters
     ----------
     {parameters}
+
+    Notes
+    -----
+    Published: Schneider et al. (2009): the update of RSLVQ with x - w_j multiplied by Lambda, and a step
+    of Omega along the same likelihood ratio, after which it is normalised. Added for streams: what
+    RSLVQ adds, with AdaGrad steps for Omega by row and column; features without spread have no share.
+    `MRSLVQ.textbook()` does without and is the published update exactly; `sigma` is the variance.
 
     Examples
     --------
@@ -79,6 +94,12 @@ class LMRSLVQ(MRSLVQ):
     Parameters
     ----------
     {parameters}
+
+    Notes
+    -----
+    Published: Schneider et al. (2009): MRSLVQ, where each prototype has its own Omega. Added for streams:
+    what MRSLVQ adds. `LMRSLVQ.textbook()` does without and is the published update exactly, with
+    components that have the same constant whatever their Omega.
 
     Examples
     --------

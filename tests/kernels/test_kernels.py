@@ -34,6 +34,7 @@ ALL = list(MODELS)
 QUIET: dict[str, Any] = {"rehearsal": 0}
 SMALL: dict[str, Any] = {"rehearsal": 2, "buffer_size": 25, "max_prototypes_per_class": 3}
 CONSTANT: dict[str, Any] = {"step": "constant", "learning_rate": 0.02}
+PUBLISHED: dict[str, Any] = {"step": "published", "learning_rate": 0.02}
 
 # Steps as long as the clips allow: rounding errors grow tenfold every few samples.
 WILD: list[dict[str, Any]] = [
@@ -54,6 +55,8 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
     (GRADIENT, {**SMALL, **CONSTANT}),
     (GRADIENT, WILD[0]),
     (GRADIENT, {**SMALL, "step_decay": 0.9, "half_life": 100.0}),
+    (GRADIENT, {**SMALL, **PUBLISHED}),
+    (ALL, {**SMALL, **PUBLISHED, "standardize": False, "half_life": 40.0}),
     (ACTIVATED, {**SMALL, "activation": "sigmoid", "slope": 5.0}),
     (ACTIVATED, {**QUIET, **CONSTANT, "activation": "sigmoid"}),
     (MATRIX, {**SMALL, "rank": 2}),
@@ -75,7 +78,7 @@ def pinned(name: str, params: dict[str, Any]) -> dict[str, Any]:
     gentle: dict[str, Any] = {}
     if naive.MODELS[name][0] == "rslvq":
         gentle["sigma"] = 0.2
-    if name in METRIC and params.get("step") == "constant":
+    if name in METRIC and params.get("step") in ("constant", "published"):
         gentle["metric_learning_rate"] = 0.01
     return gentle | params
 
@@ -127,12 +130,12 @@ def test_kernel_equals_oracle(case: tuple[str, dict[str, Any]]) -> None:
     run_both(name, pinned(name, params), X, y)
 
 
-@pytest.mark.parametrize("step", ["adagrad", "constant"])
+@pytest.mark.parametrize("step", ["adagrad", "constant", "published"])
 def test_kernel_equals_oracle_with_missing_values(name: str, step: str) -> None:
     params = dict(SMALL)
     if name in GRADIENT:
         params |= {"step": step, "learning_rate": 0.03 if step == "adagrad" else 0.005}
-    if step == "constant" and name not in GRADIENT:
+    if step != "adagrad" and name not in GRADIENT:
         pytest.skip("has no choice of steps")
     X, y = blobs(SAMPLES // 2, D, 3, seed=5, missing=0.3)
     # Without a feature in common all distances are 1, and any of them may win.

@@ -49,6 +49,7 @@ CASES: list[dict[str, Any]] = [
     {**SMALL, "activation": "sigmoid", "slope": 5.0},
     {**SMALL, "step_decay": 0.9},
     {**SMALL, **CONSTANT},
+    {**SMALL, **CONSTANT, "step": "published"},
     {**QUIET, **CONSTANT, "activation": "sigmoid"},
     {**SMALL, "rank": 1},
     {**SMALL, "rank": 2},

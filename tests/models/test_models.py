@@ -838,7 +838,7 @@ def test_a_reading_that_is_no_dictionary_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["GLVQ", "GRLVQ", "GMLVQ", "LGMLVQ", "LGRLVQ", "PairwiseLVQ"])
-@pytest.mark.parametrize("step", ["adagrad", "constant"])
+@pytest.mark.parametrize("step", ["adagrad", "constant", "published"])
 def test_a_model_survives_a_spike(name: str, step: str) -> None:
     """Scales are then so wide that all distances are next to nothing."""
     model = build(name, step=step, rehearsal=0)
