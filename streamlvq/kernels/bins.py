@@ -30,6 +30,7 @@ SPLIT_MIN_SAMPLES = 4.0  # weight of a bin before it may be split
 LARGEST_UNIT = 1e12
 TOGETHER = 8  # features whose chances are multiplied before the logarithm is taken
 LEAST_PRODUCT = 1e-300
+LEAST_SHARE = 1e-6  # of a bin that is all but forgotten among those of its feature
 
 
 # --- asking --------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ def score_classes(floats, ints, x, prior, used, lows, highs, masses, counts, pre
         total = 0.0
         for c in range(known):
             total += present[i, c]
-        share = extra * masses[i, b] / total
+        share = extra * max(LEAST_SHARE, masses[i, b] / total)
         for c in range(known):
             p[c] *= (counts[i, b, c] + share) / (present[i, c] + extra)
         waiting += 1
@@ -182,14 +183,18 @@ def count_value(
 
 
 @helper
-def rescale(floats, prior, masses, counts, present):
+def rescale(floats, prior, used, masses, counts, present):
     """Divide all weights by that of a sample, before they become too large."""
     unit = floats[UNIT]
     for c in range(prior.shape[0]):
         prior[c] /= unit
     for i in range(masses.shape[0]):
+        total = 0.0
         for c in range(prior.shape[0]):
             present[i, c] /= unit
+            total += present[i, c]
+        if total == 0.0:  # not seen for so long that nothing is left
+            used[i] = 0
         for b in range(masses.shape[1]):
             masses[i, b] /= unit
             for c in range(prior.shape[0]):
@@ -223,7 +228,7 @@ def learn_bins(
         fit_exponent(score, known, floats, p, c, floats[GIVEN_WEIGHT])
     floats[UNIT] /= floats[KEPT]
     if floats[UNIT] > LARGEST_UNIT:
-        rescale(floats, prior, masses, counts, present)
+        rescale(floats, prior, used, masses, counts, present)
     weight = floats[GIVEN_WEIGHT] * floats[UNIT]
     prior[c] += weight
     class_count[c] += 1.0
