@@ -99,7 +99,16 @@ class Member(Protocol):
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
 
-    def train(self, X: Any, y: Any, **options: Any) -> None:
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 30,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
         """Train on a recorded set, see `LVQClassifier.train`."""
 
     def clone(self, new_params: dict[str, Any] | None = None) -> Self:
@@ -176,7 +185,7 @@ def _member(name: Any, model: Any, absent: str) -> Member:
     if not isinstance(model, CompiledClassifier):
         raise _refused(f"{name}: expected a model of streamlvq, got {model!r}")
     # An untrained copy: members must see the same classes from the start.
-    copy: Member = model.clone({"absent": "zero"} if absent == "zero" else None)
+    copy: CompiledClassifier[Any] = model.clone({"absent": "zero"} if absent == "zero" else None)
     return copy
 
 
