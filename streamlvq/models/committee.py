@@ -220,8 +220,9 @@ class LVQCommittee(ArrayClassifier):
     """Committee of models whose probabilities are pooled.
 
     All members learn every sample. Their probabilities are pooled log-linearly; the weights are
-    fitted on each sample before it is learnt, at several speeds, so who is reliable counts more,
-    and who does not help costs nothing. Choose it when you do not know what your stream is like.
+    fitted on each sample before it is learnt, at several speeds, so reliable members count more,
+    and one that does not help costs no accuracy. Choose it when you do not know what your stream is
+    like.
 
     What a committee says about itself (`relevances`, `prototypes`, `relsim_one`, `explain_one`)
     comes from its first member with prototypes, the learner.
@@ -239,7 +240,7 @@ class LVQCommittee(ArrayClassifier):
     >>> model = streamlvq.LVQCommittee()
     >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
     >>> score.get()
-    0.94
+    0.95
 
     Other members, by name or as models:
 
@@ -249,6 +250,10 @@ class LVQCommittee(ArrayClassifier):
     >>> model = streamlvq.LVQCommittee(members={"learner": streamlvq.LGMLVQ(rank=8), "follower": None})
     >>> model.parts["learner"].rank
     8
+
+    References
+    ----------
+    - Heskes, T. (1998). Selecting weighting factors in logarithmic opinion pools. Advances in Neural Information Processing Systems 10, 266-272.
 
     """
 
