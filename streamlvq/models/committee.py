@@ -442,11 +442,15 @@ class LVQCommittee(ArrayClassifier):
     # --- insight, from the first member with prototypes ------------------------------------------
 
     @property
-    def speaker(self) -> LVQClassifier:
+    def speaker(self) -> LVQClassifier | None:
         """The member that relevances, prototypes, RelSim and explanations come from.
 
-        The first with RelSim, else the first with prototypes; ValueError if there is none.
+        The first with RelSim, else the first with prototypes; None if there is none.
         """
+        return self._speaker
+
+    def _ask_speaker(self) -> LVQClassifier:
+        """Return the speaker; ValueError if there is none."""
         if self._speaker is None:
             raise ValueError(
                 f"expected a committee with a member that has prototypes, got {list(self._parts)}"
@@ -460,39 +464,39 @@ class LVQCommittee(ArrayClassifier):
 
     def prototypes(self) -> list[Prototype]:
         """Return the prototypes of the speaker, in sensor units."""
-        return self.speaker.prototypes()
+        return self._ask_speaker().prototypes()
 
     def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
         """Return the relevance of each feature to the speaker, see `LVQClassifier.relevances`."""
-        return self.speaker.relevances(label, raw=raw)
+        return self._ask_speaker().relevances(label, raw=raw)
 
     def metric(self, prototype: int | None = None, *, raw: bool = True) -> Rows:
         """Return the metric of the speaker, see `LVQClassifier.metric`."""
-        return self.speaker.metric(prototype, raw=raw)
+        return self._ask_speaker().metric(prototype, raw=raw)
 
     def scales(self) -> dict[Hashable, float]:
         """Return the scale of each feature; infinite while the feature is constant."""
-        return self.speaker.scales()
+        return self._ask_speaker().scales()
 
     @exclusive
     def relsim_one(self, x: Reading) -> float | None:
         """Return the relative similarity of a reading, see `LVQClassifier.relsim_one`."""
-        return self.speaker.relsim_one(x)
+        return self._ask_speaker().relsim_one(x)
 
     def last_relsim(self, label: Label | None = None) -> float:
         """Return the RelSim of the last predicted reading; -1 before two classes are learnt.
 
         If a label is given and the speaker finds the reading closer to another class, it is 0.
         """
-        return self.speaker.last_relsim(label)
+        return self._ask_speaker().last_relsim(label)
 
     def last_closest(self) -> Closest | None:
         """Return the two classes closest to the last predicted reading; None before two are known."""
-        return self.speaker.last_closest()
+        return self._ask_speaker().last_closest()
 
     def last_separation(self, pair: Closest) -> float:
         """Return the distance between the prototypes closest to the last predicted reading."""
-        return self.speaker.last_separation(pair)
+        return self._ask_speaker().last_separation(pair)
 
     @exclusive
     def explain_one(self, x: Reading) -> Explanation:
@@ -500,7 +504,7 @@ class LVQCommittee(ArrayClassifier):
 
         If the committee decides otherwise than its speaker, `Explanation.decision` says so.
         """
-        speaker, label = self.speaker, self.predict_one(x)
+        speaker, label = self._ask_speaker(), self.predict_one(x)
         explanation = speaker.explain_one(x)
         return explanation if explanation.label == label else replace(explanation, decision=label)
 
