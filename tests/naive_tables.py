@@ -229,7 +229,7 @@ class NaiveBins:
             if math.isnan(value) or not bins:
                 continue
             chosen = bins[self.place(bins, value)]
-            share = 3.0 * chosen.mass / sum(present)
+            share = 3.0 * max(1e-6, chosen.mass / sum(present))
             for c in range(known):
                 score[c] += math.log((chosen.counts[c] + share) / (present[c] + 3.0))
         return score

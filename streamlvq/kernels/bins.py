@@ -1,10 +1,11 @@
 """Naive Bayes on bins that follow the quantiles of each feature: asking and counting.
 
 A model passes `floats` (see `sharpening`, then weights), `ints` (sizes and counters), `work` (the
-reading, then probabilities and scores of the classes), `prior` (weight of each class) and for each
-feature: `used` (number of bins), `lows` and `highs` (features x bins: the values they span, in
-order), `masses` (features x bins), `counts` (features x bins x classes) and `present` (features x
-classes: the weight of samples that had the feature). `class_count` counts samples and forgets none.
+reading, probabilities and scores of the classes, what they are about), `prior` (weight of each
+class) and for each feature: `used` (number of bins), `lows` and `highs` (features x bins: the values
+they span, in order), `masses` (features x bins), `counts` (features x bins x classes) and `present`
+(features x classes: the weight of samples that had the feature). `class_count` counts samples and
+forgets none.
 
 To forget, the weight of a sample grows from one to the next instead of all others falling.
 """
@@ -17,7 +18,13 @@ from streamlvq.kernels import layout as at
 from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.internals import call_integer
 from streamlvq.kernels.prototypes import infinite_feature
-from streamlvq.kernels.sharpening import FIT_NUMBERS, fit_exponent, to_chances
+from streamlvq.kernels.sharpening import (
+    FIT_NUMBERS,
+    fit_exponent,
+    is_answered,
+    remember_answer,
+    to_chances,
+)
 
 # Numbers of `floats` after those of `sharpening`.
 GIVEN_WEIGHT, UNIT, KEPT = FIT_NUMBERS, FIT_NUMBERS + 1, FIT_NUMBERS + 2
@@ -30,6 +37,7 @@ SPLIT_MIN_SAMPLES = 4.0  # weight of a bin before it may be split
 LARGEST_UNIT = 1e12
 TOGETHER = 8  # features whose chances are multiplied before the logarithm is taken
 LEAST_PRODUCT = 1e-300
+LEAST_SHARE = 1e-6  # of a bin that is all but forgotten among those of its feature
 
 
 # --- asking --------------------------------------------------------------------------------------
@@ -77,7 +85,7 @@ def score_classes(floats, ints, x, prior, used, lows, highs, masses, counts, pre
         total = 0.0
         for c in range(known):
             total += present[i, c]
-        share = extra * masses[i, b] / total
+        share = extra * max(LEAST_SHARE, masses[i, b] / total)
         for c in range(known):
             p[c] *= (counts[i, b, c] + share) / (present[i, c] + extra)
         waiting += 1
@@ -182,14 +190,18 @@ def count_value(
 
 
 @helper
-def rescale(floats, prior, masses, counts, present):
+def rescale(floats, prior, used, masses, counts, present):
     """Divide all weights by that of a sample, before they become too large."""
     unit = floats[UNIT]
     for c in range(prior.shape[0]):
         prior[c] /= unit
     for i in range(masses.shape[0]):
+        total = 0.0
         for c in range(prior.shape[0]):
             present[i, c] /= unit
+            total += present[i, c]
+        if total == 0.0:  # not seen for so long that nothing is left
+            used[i] = 0
         for b in range(masses.shape[1]):
             masses[i, b] /= unit
             for c in range(prior.shape[0]):
@@ -215,15 +227,17 @@ def learn_bins(
     infinite = infinite_feature(x)
     if infinite:
         return infinite
-    if known > 0:
+    answered = work[d + 2 * prior.shape[0] :]
+    if known > 0 and not is_answered(x, answered):
         score_classes(floats, ints, x, prior, used, lows, highs, masses, counts, present, p, score)
+    answered[0] = 0.0
     if c == known:
         ints[at.N_CLASSES] += 1
     else:
         fit_exponent(score, known, floats, p, c, floats[GIVEN_WEIGHT])
     floats[UNIT] /= floats[KEPT]
     if floats[UNIT] > LARGEST_UNIT:
-        rescale(floats, prior, masses, counts, present)
+        rescale(floats, prior, used, masses, counts, present)
     weight = floats[GIVEN_WEIGHT] * floats[UNIT]
     prior[c] += weight
     class_count[c] += 1.0
@@ -246,6 +260,7 @@ def predict_bins(
     infinite = infinite_feature(x)
     if infinite == 0:
         score_classes(floats, ints, x, prior, used, lows, highs, masses, counts, present, p, score)
+        remember_answer(x, work[d + 2 * prior.shape[0] :])
     return infinite
 
 
@@ -289,7 +304,9 @@ def predict_bins_rows(
     floats, ints, work, prior, used, lows, highs, masses, counts, present, class_count, rows, out
 ):
     """Compute the probabilities of each row."""
-    score = work[ints[at.N_FEATURES] + prior.shape[0] :]
+    d = ints[at.N_FEATURES]
+    score, answered = work[d + prior.shape[0] :], work[d + 2 * prior.shape[0] :]
+    answered[0] = 0.0
     for k in range(rows.shape[0]):
         score_classes(
             floats,

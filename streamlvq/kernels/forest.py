@@ -1,10 +1,10 @@
 """Forest of randomised trees on a window of recent samples: growing, counting, predicting.
 
 A model passes `floats` (see `sharpening`, and the weight of the sample), `ints` (sizes, limits and
-counters), `work` (the reading, then probabilities and scores of the classes), the window
-(`window_x`: features x samples, `window_y`, `window_w`; rings of the last samples) and the trees:
-`nodes` (trees x nodes x NODE_COLUMNS), `cuts` (trees x nodes) and `counts` (trees x leaves x
-classes), and `class_count` (samples learnt of each class). Node 0 is the root; the children of a
+counters), `work` (the reading, probabilities and scores of the classes, what they are about), the
+window (`window_x`: features x samples, `window_y`, `window_w`; rings of the last samples) and the
+trees: `nodes` (trees x nodes x NODE_COLUMNS), `cuts` (trees x nodes) and `counts` (trees x leaves
+x classes), and `class_count` (samples learnt of each class). Node 0 is the root; the children of a
 node are neighbours and come after it.
 """
 
@@ -19,7 +19,13 @@ from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.growth import MODULUS, random_unit
 from streamlvq.kernels.internals import call_integer
 from streamlvq.kernels.prototypes import infinite_feature
-from streamlvq.kernels.sharpening import FIT_NUMBERS, fit_exponent, to_chances
+from streamlvq.kernels.sharpening import (
+    FIT_NUMBERS,
+    fit_exponent,
+    is_answered,
+    remember_answer,
+    to_chances,
+)
 
 # Numbers of `ints` beside those that all models have: features, classes, samples, random state.
 TREES_GROWN, OLDEST, COUNTDOWN = (
@@ -368,8 +374,10 @@ def learn_forest(
         return infinite
     known, weight = ints[at.N_CLASSES], floats[GIVEN_WEIGHT]
     p, score = work[d:], work[d + counts.shape[2] :]
-    if known > 0:
+    answered = work[d + 2 * counts.shape[2] :]
+    if known > 0 and not is_answered(x, answered):
         ask_trees(floats, ints, x, nodes, cuts, counts, p, score)
+    answered[0] = 0.0
     if c == known:
         ints[at.N_CLASSES] += 1
     else:
@@ -398,6 +406,7 @@ def predict_forest(
     if infinite == 0:
         p, score = work[d:], work[d + counts.shape[2] :]
         ask_trees(floats, ints, work[:d], nodes, cuts, counts, p, score)
+        remember_answer(work[:d], work[d + 2 * counts.shape[2] :])
     return infinite
 
 
@@ -440,6 +449,8 @@ def predict_forest_rows(
     floats, ints, work, window_x, window_y, window_w, nodes, cuts, counts, class_count, rows, out
 ):
     """Compute the probabilities of each row."""
+    d, classes = ints[at.N_FEATURES], counts.shape[2]
+    score, answered = work[d + classes :], work[d + 2 * classes :]
+    answered[0] = 0.0
     for k in range(rows.shape[0]):
-        score = work[ints[at.N_FEATURES] + counts.shape[2] :]
         ask_trees(floats, ints, rows[k], nodes, cuts, counts, out[k], score)

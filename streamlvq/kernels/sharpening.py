@@ -35,6 +35,26 @@ def to_chances(score, known, fit, p):
 
 
 @helper
+def remember_answer(x, answered):
+    """Note which reading probabilities and scores are about; it is usually learnt next."""
+    answered[0] = 1.0
+    for i in range(x.shape[0]):
+        answered[1 + i] = x[i]
+
+
+@helper
+def is_answered(x, answered):
+    """Return whether probabilities and scores are about this reading already."""
+    if answered[0] == 0.0:
+        return False
+    for i in range(x.shape[0]):
+        both_missing = x[i] != x[i] and answered[1 + i] != answered[1 + i]
+        if x[i] != answered[1 + i] and not both_missing:
+            return False
+    return True
+
+
+@helper
 def fit_exponent(score, known, fit, p, code, weight):
     """Take one Newton step of the exponent's logarithm on a sample that is not learnt yet."""
     exponent = exp(fit[EXPONENT])

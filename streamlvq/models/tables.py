@@ -82,7 +82,7 @@ class TableEngine:
         """Make room for a reading and its result, and keep direct references for the hot path."""
         self.ints[at.N_FEATURES] = self.sizes[FEATURES]
         # A bytearray: `struct.pack_into` is twice as fast on it as on an array.
-        self.buffer = bytearray(8 * (self.sizes[FEATURES] + 2 * self.sizes[CLASSES]))
+        self.buffer = bytearray(8 * (2 * self.sizes[FEATURES] + 2 * self.sizes[CLASSES] + 1))
         self.work: Floats = np.frombuffer(self.buffer, np.float64)
         self.memory = (self.floats, self.ints, self.work, *self.arrays.values())
         self.classes_changed()

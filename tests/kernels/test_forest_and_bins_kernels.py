@@ -142,3 +142,23 @@ def test_weights_of_bins_do_not_overflow() -> None:
         p, q = quick.predict_proba_one(x), slow.predict_proba_one(x)
         assert all(math.isclose(p[c], q[c], rel_tol=1e-9) for c in p)
     assert max(units) <= 1e12 and units.count(1.0) > 5
+
+
+def test_a_feature_that_was_forgotten_starts_anew() -> None:
+    """Weights that fall to nothing are no division by zero; the other features go on."""
+    model = streamlvq.BinnedNaiveBayes(half_life=1)
+    for k in range(50):
+        model.learn_one({"old": float(k % 2), "new": float(k % 2)}, k % 2)
+    for k in range(2500):
+        model.learn_one({"new": float(k % 2)}, k % 2)
+    assert model._engine.arrays["used"].tolist()[model.features.index("old")] == 0
+    for x in ({"old": 1.0, "new": 1.0}, {"new": 1.0}, {"old": 1.0}):
+        p = model.predict_proba_one(x)
+        assert math.isclose(sum(p.values()), 1.0)
+        assert p[1] >= 0.5
+    twin = streamlvq.BinnedNaiveBayes.from_state(model.state())
+    for k in range(50):
+        for each in (model, twin):
+            each.learn_one({"old": float(1 - k % 2), "new": float(k % 2)}, k % 2)
+    assert model.predict_one({"old": 1.0}) == 0
+    assert twin.state().same_as(model.state())

@@ -213,6 +213,27 @@ def test_last_probabilities_are_those_before_learning(name: str) -> None:
         assert model.last_probabilities().tolist() == expected
 
 
+def test_an_answer_is_given_once(name: str) -> None:
+    """A reading that is predicted and then learnt is judged once, unless another comes between."""
+    patient, hasty, odd = small(name), small(name), small(name)
+    rows = np.random.default_rng(1).normal(size=(3, 5))
+    for k, ((x, y), (z, _)) in enumerate(zip(later(), later()[::-1], strict=True)):
+        hasty.learn_one(x, y)
+        patient.predict_proba_one(x)
+        patient.learn_one(x, y)
+        odd.predict_proba_one(x)
+        if k % 3 == 0:
+            odd.predict_proba_one(z)
+        elif k % 3 == 1:
+            odd.predict_proba_array(rows)
+        else:
+            odd.observe_one(z)
+        odd.learn_one(x, y)
+        assert patient.last_probabilities().tolist() == hasty.last_probabilities().tolist()
+        assert odd.last_probabilities().tolist() == hasty.last_probabilities().tolist()
+    assert patient.state().same_as(hasty.state()) and odd.state().same_as(hasty.state())
+
+
 def test_threads_take_turns(name: str) -> None:
     model, errors = small(name), []
 
