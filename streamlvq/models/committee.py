@@ -99,7 +99,16 @@ class Member(Protocol):
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
 
-    def train(self, X: Any, y: Any, **options: Any) -> None:
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 30,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
         """Train on a recorded set, see `LVQClassifier.train`."""
 
     def clone(self, new_params: dict[str, Any] | None = None) -> Self:
@@ -176,7 +185,7 @@ def _member(name: Any, model: Any, absent: str) -> Member:
     if not isinstance(model, CompiledClassifier):
         raise _refused(f"{name}: expected a model of streamlvq, got {model!r}")
     # An untrained copy: members must see the same classes from the start.
-    copy: Member = model.clone({"absent": "zero"} if absent == "zero" else None)
+    copy: CompiledClassifier[Any] = model.clone({"absent": "zero"} if absent == "zero" else None)
     return copy
 
 
@@ -211,8 +220,9 @@ class LVQCommittee(ArrayClassifier):
     """Committee of models whose probabilities are pooled.
 
     All members learn every sample. Their probabilities are pooled log-linearly; the weights are
-    fitted on each sample before it is learnt, at several speeds, so who is reliable counts more,
-    and who does not help costs nothing. Choose it when you do not know what your stream is like.
+    fitted on each sample before it is learnt, at several speeds, so reliable members count more,
+    and one that does not help costs no accuracy. Choose it when you do not know what your stream is
+    like.
 
     What a committee says about itself (`relevances`, `prototypes`, `relsim_one`, `explain_one`)
     comes from its first member with prototypes, the learner.
@@ -230,7 +240,7 @@ class LVQCommittee(ArrayClassifier):
     >>> model = streamlvq.LVQCommittee()
     >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
     >>> score.get()
-    0.94
+    0.95
 
     Other members, by name or as models:
 
@@ -240,6 +250,10 @@ class LVQCommittee(ArrayClassifier):
     >>> model = streamlvq.LVQCommittee(members={"learner": streamlvq.LGMLVQ(rank=8), "follower": None})
     >>> model.parts["learner"].rank
     8
+
+    References
+    ----------
+    - Heskes, T. (1998). Selecting weighting factors in logarithmic opinion pools. Advances in Neural Information Processing Systems 10, 266-272.
 
     """
 
@@ -428,11 +442,15 @@ class LVQCommittee(ArrayClassifier):
     # --- insight, from the first member with prototypes ------------------------------------------
 
     @property
-    def speaker(self) -> LVQClassifier:
+    def speaker(self) -> LVQClassifier | None:
         """The member that relevances, prototypes, RelSim and explanations come from.
 
-        The first with RelSim, else the first with prototypes; ValueError if there is none.
+        The first with RelSim, else the first with prototypes; None if there is none.
         """
+        return self._speaker
+
+    def _ask_speaker(self) -> LVQClassifier:
+        """Return the speaker; ValueError if there is none."""
         if self._speaker is None:
             raise ValueError(
                 f"expected a committee with a member that has prototypes, got {list(self._parts)}"
@@ -446,39 +464,39 @@ class LVQCommittee(ArrayClassifier):
 
     def prototypes(self) -> list[Prototype]:
         """Return the prototypes of the speaker, in sensor units."""
-        return self.speaker.prototypes()
+        return self._ask_speaker().prototypes()
 
     def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
         """Return the relevance of each feature to the speaker, see `LVQClassifier.relevances`."""
-        return self.speaker.relevances(label, raw=raw)
+        return self._ask_speaker().relevances(label, raw=raw)
 
     def metric(self, prototype: int | None = None, *, raw: bool = True) -> Rows:
         """Return the metric of the speaker, see `LVQClassifier.metric`."""
-        return self.speaker.metric(prototype, raw=raw)
+        return self._ask_speaker().metric(prototype, raw=raw)
 
     def scales(self) -> dict[Hashable, float]:
         """Return the scale of each feature; infinite while the feature is constant."""
-        return self.speaker.scales()
+        return self._ask_speaker().scales()
 
     @exclusive
     def relsim_one(self, x: Reading) -> float | None:
         """Return the relative similarity of a reading, see `LVQClassifier.relsim_one`."""
-        return self.speaker.relsim_one(x)
+        return self._ask_speaker().relsim_one(x)
 
     def last_relsim(self, label: Label | None = None) -> float:
         """Return the RelSim of the last predicted reading; -1 before two classes are learnt.
 
         If a label is given and the speaker finds the reading closer to another class, it is 0.
         """
-        return self.speaker.last_relsim(label)
+        return self._ask_speaker().last_relsim(label)
 
     def last_closest(self) -> Closest | None:
         """Return the two classes closest to the last predicted reading; None before two are known."""
-        return self.speaker.last_closest()
+        return self._ask_speaker().last_closest()
 
     def last_separation(self, pair: Closest) -> float:
         """Return the distance between the prototypes closest to the last predicted reading."""
-        return self.speaker.last_separation(pair)
+        return self._ask_speaker().last_separation(pair)
 
     @exclusive
     def explain_one(self, x: Reading) -> Explanation:
@@ -486,7 +504,7 @@ class LVQCommittee(ArrayClassifier):
 
         If the committee decides otherwise than its speaker, `Explanation.decision` says so.
         """
-        speaker, label = self.speaker, self.predict_one(x)
+        speaker, label = self._ask_speaker(), self.predict_one(x)
         explanation = speaker.explain_one(x)
         return explanation if explanation.label == label else replace(explanation, decision=label)
 

@@ -13,7 +13,7 @@ from msgspec import structs
 from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models import LVQCommittee
 from streamlvq.monitor.admission import Admission
 from streamlvq.monitor.late_labels import PendingReadings
 from streamlvq.monitor.pipeline import Pipeline
@@ -266,18 +266,34 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
             f"{what} {type(model).__name__}, but the configuration asks for {section.type} "
             f"(model.type); {CHANGE_BACK}"
         )
-    wanted = build_model(section)
+    _adapt(build_model(section), model, "model.parameters")
+
+
+def _adapt(wanted: Any, model: Any, path: str) -> None:
+    """Set the parameters of a trained model, and of the members of a committee, to those wanted."""
+    if isinstance(model, LVQCommittee):
+        theirs, ours = (
+            {name: type(part).__name__ for name, part in each.parts.items()}
+            for each in (model, wanted)
+        )
+        if ours != theirs:
+            raise _unlike(f"{path}.members", theirs, ours)
+        for name, part in model.parts.items():
+            _adapt(wanted.parts[name], part, f"{path}.members.{name}")
     for name in type(model).__dataclass_fields__:
         now, before = getattr(wanted, name), getattr(model, name)
-        if now == before or isinstance(before, LVQClassifier):
+        if now == before or name == "members":
             continue
         if name not in model.mutable_parameters:
-            raise OtherModelError(
-                f"model.parameters.{name}: the state was written with {before!r}, but the "
-                f"configuration says {now!r}; it cannot change once a model has learnt something; "
-                f"{CHANGE_BACK}"
-            )
+            raise _unlike(f"{path}.{name}", before, now)
         setattr(model, name, now)
+
+
+def _unlike(path: str, before: Any, now: Any) -> OtherModelError:
+    return OtherModelError(
+        f"{path}: the state was written with {before!r}, but the configuration says {now!r}; it "
+        f"cannot change once a model has learnt something; {CHANGE_BACK}"
+    )
 
 
 def check_transform(section: ModelSection, classifier: Any, what: str) -> None:

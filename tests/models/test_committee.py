@@ -365,6 +365,18 @@ def test_an_explanation_says_when_the_learner_would_decide_otherwise() -> None:
     assert otherwise > 10
 
 
+def test_trees_have_nothing_to_say() -> None:
+    model = streamlvq.LVQCommittee(members=["forest", "bins"])
+    for x, y in segments(60):
+        model.learn_one(x, y)
+    assert model.speaker is None
+    assert not model.has_relsim
+    for ask in (model.relevances, model.prototypes, lambda: model.explain_one(x)):
+        with pytest.raises(ValueError, match=r"a member that has prototypes, got .*forest"):
+            ask()
+    assert model.predict_one(x) in model.classes
+
+
 def test_pairs_alone_have_prototypes_but_no_relsim() -> None:
     model = streamlvq.LVQCommittee(members=["pairs"])
     for x, y in segments(60):

@@ -505,6 +505,43 @@ def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
     assert Monitor.restore(said, data).devices == monitor.devices
 
 
+def committee(members: str) -> Config:
+    return config(model=f"{{type: LVQCommittee, parameters: {{members: {members}}}}}")
+
+
+def test_a_committee_goes_on_with_the_members_that_it_had() -> None:
+    own = "{learner: {type: GLVQ, parameters: {seed: 5}}, bins: }"
+    monitor = Monitor(committee(own))
+    stream = readings(100)
+    say(monitor, stream)
+    data = monitor.checkpoint()
+    assert Monitor.restore(committee(own), data).checkpoint() == data
+    with pytest.raises(OtherModelError, match=r"parameters\.members: .*'bins': .*cannot change"):
+        Monitor.restore(committee("{learner: {type: GLVQ, parameters: {seed: 5}}}"), data)
+    with pytest.raises(OtherModelError, match=r"members: .*'learner': 'GLVQ'.* says .*'LGMLVQ'"):
+        Monitor.restore(committee("[learner, bins]"), data)
+    with pytest.raises(OtherModelError, match=r"parameters\.members\.learner\.seed: .* with 5"):
+        Monitor.restore(committee("{learner: {type: GLVQ}, bins: }"), data)
+    faster = "{learner: {type: GLVQ, parameters: {seed: 5, learning_rate: 0.1}}, bins: }"
+    restored = Monitor.restore(committee(faster), data)
+    assert restored.local("").parts["learner"].learning_rate == 0.1
+
+
+def test_a_committee_begins_with_what_others_shared() -> None:
+    """Which has neither trees nor bins: these stay at home."""
+    model = streamlvq.LVQCommittee()
+    stream = readings(200, labelled=1.0)
+    model.learn_array(stream.rows, stream.labels, features=stream.features)
+    shared = Snapshot.of(model, node="trained", readings=False)
+    monitor = Monitor(committee("[learner, follower]"), shared)
+    outcome = monitor.step(readings(50, labelled=0.0))
+    assert outcome.decisions.versions.tolist() == [200] * 50
+    with pytest.raises(OtherModelError, match=r"parameters\.members: the state was written with"):
+        Monitor(config(model="{type: LVQCommittee}"), shared)
+    whole = Monitor(config(model="{type: LVQCommittee}"), Snapshot.of(model, node="trained"))
+    assert list(whole.local("").parts) == ["learner", "follower", "forest", "bins"]
+
+
 def test_a_snapshot_to_begin_with() -> None:
     model = streamlvq.GLVQ()
     stream = readings(200, labelled=1.0)
