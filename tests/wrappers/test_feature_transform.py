@@ -760,10 +760,10 @@ def test_late_labels_reach_the_integrator_inside() -> None:
     wrapped, alone = FeatureTransform(TimeIntegrator(small())), TimeIntegrator(small())
     for x, label in zip(dictionaries(X), y, strict=True):
         inner = wrapped.transform_one(x)
-        for model, given in ((wrapped, x), (alone, inner)):
-            model.predict_one(given, device="d")
+        for model, reading in ((wrapped, x), (alone, inner)):
+            model.predict_one(reading, device="d")
             evidence = model.last_evidence()
-            model.learn_one(given, label, device="d")
+            model.learn_one(reading, label, device="d")
             model.record_label(evidence, label, device="d")
     ours, theirs = wrapped.classifier.memory_state()[0], alone.memory_state()[0]
     assert np.array_equal(ours["fitted"], theirs["fitted"])
