@@ -369,7 +369,7 @@ class Pipeline:
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
         if label is not None and self.integrator is not None:
-            self.integrator.record_outcome(evidence, label, keywords["device"])
+            self.integrator.record_label(evidence, label, keywords["device"])
         if label is not None and self.rejector is not None and decision.reason not in UNJUDGED:
             self.rejector.record_outcome(decision.label, decision.certainty, label)
 
@@ -410,7 +410,7 @@ class Pipeline:
         The thresholds also take that of another model, the integrator takes evidence of this one.
         """
         if self.integrator is not None:
-            self.integrator.record_outcome(answer.evidence, y, device)
+            self.integrator.record_label(answer.evidence, y, device)
         if self.rejector is None or answer.certainty is None:
             return
         if self.rejector.per_class and answer.label not in self.classes:

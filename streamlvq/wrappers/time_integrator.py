@@ -423,7 +423,7 @@ class TimeIntegrator(ClassifierWrapper):
 
     If the label of a reading arrives late, pass the reading to `observe_one` at once and, later, to
     `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice. For an
-    adaptive window keep `last_evidence()` of the prediction, and give it to `record_outcome`
+    adaptive window keep `last_evidence()` of the prediction, and give it to `record_label`
     together with the label.
 
     Examples
@@ -739,14 +739,14 @@ class TimeIntegrator(ClassifierWrapper):
     def last_evidence(self) -> Floats | None:
         """Return what an adaptive window needs to learn the label of the last reading later.
 
-        Call it after a prediction, and `record_outcome` when the label has come. It is about the
+        Call it after a prediction, and `record_label` when the label has come. It is about the
         reading that was given, also where decisions are about an earlier one. None for a fixed
         window, which learns nothing, and for the first reading of a device, which has no past.
         """
         return None if self._filter is None else self._filter.evidence()
 
     @exclusive
-    def record_outcome(self, evidence: Floats | None, y: Label, device: Hashable = None) -> None:
+    def record_label(self, evidence: Floats | None, y: Label, device: Hashable = None) -> None:
         """Fit an adaptive window to the true label of an earlier reading.
 
         The classifier learns nothing from this. Does nothing for a fixed window.
