@@ -112,7 +112,8 @@ def test_rows_of_any_layout() -> None:
     masked = np.ma.array(np.where(X > 2, 9e9, X), mask=X > 2)
     plain = np.where(X > 2, np.nan, X).astype(np.float64)
     expected = {False: X.astype(np.float64), True: plain}
-    for rows in (X, np.asfortranarray(X), read_only, masked):
+    tables: list[Any] = [X, np.asfortranarray(X), read_only, masked]
+    for rows in tables:
         monitor, other = (Monitor(loads("model: {type: GLVQ}\n")) for _ in range(2))
         monitor.step(replace(of_three_states(60), rows=rows))
         other.step(replace(of_three_states(60), rows=expected[rows is masked]))
@@ -122,7 +123,7 @@ def test_rows_of_any_layout() -> None:
 def test_masked_weights_are_refused() -> None:
     X, y = blobs(4, 2)
     with pytest.raises(ValueError, match="expected weights w above 0"):
-        streamlvq.GLVQ().learn_array(X, y, w=np.ma.array(np.ones(4), mask=[0, 1, 0, 0]))
+        streamlvq.GLVQ().learn_array(X, y, w=np.ma.array(np.ones(4), mask=np.arange(4) == 1))
 
 
 def test_masked_values_are_missing() -> None:
