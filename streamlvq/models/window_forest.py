@@ -59,7 +59,7 @@ class ForestEngine(TableEngine):
         "window_x": EngineTable((FEATURES, WINDOW), np.float64, np.nan),
         "window_y": EngineTable((WINDOW,), np.int64),
         "window_w": EngineTable((WINDOW,), np.float64),
-        "nodes": EngineTable((TREES, NODES, COLUMNS), np.int64),
+        "nodes": EngineTable((TREES, NODES, COLUMNS), np.int32),
         "cuts": EngineTable((TREES, NODES), np.float64),
         "counts": EngineTable((TREES, LEAVES, CLASSES), np.float64),
         "class_count": EngineTable((CLASSES,), np.float64),
