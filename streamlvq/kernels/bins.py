@@ -2,10 +2,10 @@
 
 A model passes `floats` (see `sharpening`, then weights), `ints` (sizes and counters), `work` (the
 reading, probabilities and scores of the classes, what they are about), `prior` (weight of each
-class) and for each feature: `used` (number of bins), `lows` and `highs` (features x bins: the values
-they span, in order), `masses` (features x bins), `counts` (features x bins x classes) and `present`
-(features x classes: the weight of samples that had the feature). `class_count` counts samples and
-forgets none.
+class), and for each feature `used` (number of bins), `lows` and `highs` (features x bins: the
+values they span, in order), `masses` (features x bins), `counts` (features x bins x classes) and
+`present` (features x classes: the weight of samples that had the feature). `class_count` counts
+samples and forgets none.
 
 To forget, the weight of a sample grows from one to the next instead of all others falling.
 """

@@ -358,7 +358,7 @@ def regrow(ints, window_x, window_y, window_w, nodes, cuts, counts):
 
 FOREST_ARRAYS = (
     "float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], float64[::1], "
-    "int64[:, :, ::1], float64[:, ::1], float64[:, :, ::1], float64[::1]"
+    "int32[:, :, ::1], float64[:, ::1], float64[:, :, ::1], float64[::1]"
 )
 
 

@@ -22,7 +22,7 @@ class EngineTable(NamedTuple):
     """Shape of one array by the names of its sizes, its type and its initial value."""
 
     sizes: tuple[str, ...]
-    kind: type[np.float64] | type[np.int64]
+    kind: type[np.float64] | type[np.int64] | type[np.int32]
     start: float = 0.0
 
 

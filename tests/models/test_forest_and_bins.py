@@ -254,6 +254,15 @@ def test_threads_take_turns(name: str) -> None:
     assert model.samples == 120 + 4 * 40
 
 
+def test_memory_is_flat(name: str) -> None:
+    """Nothing grows with the stream once window and bins are full."""
+    model = small(name, 300)
+    before = model._raw_memory_usage
+    X, y = blobs(3000, d=5, missing=0.1)
+    model.learn_array(X, [f"class {c}" for c in y.tolist()], model.features)
+    assert model._raw_memory_usage == before
+
+
 # --- arrays --------------------------------------------------------------------------------------
 
 
