@@ -231,7 +231,7 @@ FORMATS: Registry[Any] = Registry(
 )
 
 # Members that a committee knows by name: functions of `absent` (what a feature means that a reading
-# does not mention) that return an untrained `streamlvq.models.committee.Member`.
+# does not mention) that return an untrained `streamlvq.models.committee.CommitteeMember`.
 MEMBERS: Registry[Any] = Registry(
     "member",
     {

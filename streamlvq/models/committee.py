@@ -40,7 +40,7 @@ DEFAULT_MEMBERS = {
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-class Member(Protocol):
+class CommitteeMember(Protocol):
     """What a committee asks of a member; every model of streamlvq but the committee is one.
 
     Members get the same samples in the same order, so the classes of all have the same numbers.
@@ -155,7 +155,7 @@ def default_follower(absent: str) -> LVQClassifier:
     )
 
 
-def _members(given: Any, absent: str) -> dict[str, Member]:
+def _members(given: Any, absent: str) -> dict[str, CommitteeMember]:
     """Return untrained members by name from the parameter `members`, those that are shared first."""
     if given is None:
         given = DEFAULT_MEMBERS[absent]
@@ -173,12 +173,12 @@ def _members(given: Any, absent: str) -> dict[str, Member]:
     return dict(sorted(members.items(), key=lambda item: not item[1].shareable))
 
 
-def _member(name: Any, model: Any, absent: str) -> Member:
+def _member(name: Any, model: Any, absent: str) -> CommitteeMember:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _refused(f"expected names of letters, digits and _, got {name!r}")
     if model is None:
         try:
-            member: Member = MEMBERS[name](absent=absent)
+            member: CommitteeMember = MEMBERS[name](absent=absent)
         except UnknownNameError as error:
             raise _refused(f"{error}; or a mapping with a model of that name") from error
         return member
@@ -257,7 +257,7 @@ class LVQCommittee(ArrayClassifier):
 
     """
 
-    members: Sequence[str] | Mapping[str, Member | None] | None = None
+    members: Sequence[str] | Mapping[str, CommitteeMember | None] | None = None
     absent: str = "missing"
 
     def __post_init__(self) -> None:
@@ -267,7 +267,7 @@ class LVQCommittee(ArrayClassifier):
         self._scratch: _Scratch | None = None
         self._lock = ModelLock()
 
-    def _set_parts(self, parts: dict[str, Member]) -> None:
+    def _set_parts(self, parts: dict[str, CommitteeMember]) -> None:
         self._parts = parts
         self._members = tuple(parts.values())
         self._core = sum(member.shareable for member in self._members) or len(parts)
@@ -301,7 +301,7 @@ class LVQCommittee(ArrayClassifier):
         return self._members[0].samples
 
     @property
-    def parts(self) -> dict[str, Member]:
+    def parts(self) -> dict[str, CommitteeMember]:
         """Members by name; those that a fleet shares, with prototypes, come first."""
         return dict(self._parts)
 
@@ -571,7 +571,7 @@ class LVQCommittee(ArrayClassifier):
             raise SnapshotError(
                 f"committee: expected the members {names}, got {list(state.parts)[:MAX_MEMBERS]}"
             )
-        parts: dict[str, Member] = {}
+        parts: dict[str, CommitteeMember] = {}
         for name, blank in committee._parts.items():
             part = state.parts[name]
             if part.kind != type(blank).__name__:

@@ -18,7 +18,7 @@ import streamlvq
 from streamlvq.errors import SnapshotError
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
-from streamlvq.models.committee import Member, start_weights
+from streamlvq.models.committee import CommitteeMember, start_weights
 from streamlvq.registry import MEMBERS
 
 
@@ -284,7 +284,7 @@ def test_members_are_kept_in_snapshots_and_clones() -> None:
 @pytest.mark.parametrize("name", list(MEMBERS))
 def test_every_known_member_is_one(name: str) -> None:
     model = streamlvq.LVQCommittee(members=[name])
-    member: Member = model.parts[name]
+    member: CommitteeMember = model.parts[name]
     for x, y in segments(60):
         model.learn_one(x, y)
     assert (member.samples, len(member.classes)) == (60, 7)
