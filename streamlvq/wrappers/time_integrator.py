@@ -185,7 +185,8 @@ class Windows:
     ) -> None:
         """Add a reading to the memory of a filter, which then learns its label, if it has one."""
         slot = self.begin(device, t, found, len(p))
-        self.counts[slot] = time_filter.advance(self.logs[slot], int(self.counts[slot]), p)
+        time_filter.meet(self.logs[slot], int(self.counts[slot]), p, moves_on=True)
+        self.counts[slot] += 1
         time_filter.learn(y, self.last_labels, slot)
 
     def enter_many(
