@@ -310,8 +310,7 @@ class KernelBatch:
     learn: Any = field(init=False)
     adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
     # Set by an integrator with a filter:
-    combine_by_filter: Any = NO_ADDRESS
-    advance_filter: Any = NO_ADDRESS
+    filter_reading: Any = NO_ADDRESS
     learn_filter: Any = NO_ADDRESS
     evidence: Floats = field(init=False)  # see `streamlvq.kernels.filtering`
 

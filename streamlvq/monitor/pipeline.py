@@ -290,8 +290,7 @@ class Pipeline:
                 batch.predict,
                 batch.learn,
                 batch.adapt,
-                batch.combine_by_filter,
-                batch.advance_filter,
+                batch.filter_reading,
                 batch.learn_filter,
             )
             model.settle(batch, lent)

@@ -503,6 +503,20 @@ def test_forged_states_are_refused(forgery: str) -> None:
         TimeIntegrator.from_state(replace(state, arrays=arrays))
 
 
+def test_states_of_fixed_windows_are_those_from_before_there_was_a_delay() -> None:
+    state = TimeIntegrator(small(), window=5, centered=True).state()
+    assert state.parameters.keys() == {"window", "centered", "max_gap", "max_devices"}
+    assert state.arrays.keys() == {"logs", "counts", "times"}
+    assert TimeIntegrator.from_state(state).delay == 2
+    adaptive = TimeIntegrator(small(), delay=2).state()
+    assert adaptive.parameters["delay"] == 2
+    parameters = {k: v for k, v in adaptive.parameters.items() if k != "delay"}
+    with pytest.raises(SnapshotError, match="differs in"):
+        TimeIntegrator.from_state(replace(adaptive, parameters=parameters))
+    with pytest.raises(SnapshotError, match="delay"):
+        TimeIntegrator.from_state(replace(state, parameters={**state.parameters, "delay": 1}))
+
+
 def test_states_without_readings_start_afresh() -> None:
     model = TimeIntegrator.from_state(taught_with_gaps().state(readings=False))
     assert model.tracked_devices == 0
