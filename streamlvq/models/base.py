@@ -129,12 +129,6 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
 
-STEP_KINDS = {
-    "adagrad": at.ADAGRAD_STEPS,
-    "constant": at.CONSTANT_STEPS,
-    "published": at.PUBLISHED_STEPS,
-}
-
 SPARSE_MIN_READINGS = 200  # learnt before a model says that they look sparse
 SPARSE_WARNING = (
     "{0}: most readings have less than half of the features, and a feature that a reading does not "
