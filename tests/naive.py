@@ -723,7 +723,9 @@ class NaiveLVQ:
         self.d = d
         self.forget = 1.0 if model.half_life is None else 2.0 ** (-1.0 / model.half_life)
         self.sparse = model.absent == "zero"
-        self.published = getattr(model, "step", None) == "published"
+        self.published = getattr(model, "step", "") == "published"
+        if self.rule not in ("glvq", "rslvq", "pairs"):
+            self.published = not model.standardize
         self.scales = [self.new_scale() for _ in range(d)]
         self.inverse = np.zeros(d)
         self.class_history: list[list[list[float]]] = []

@@ -797,12 +797,6 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
 # Rules whose prediction is the label of the closest prototype.
 BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
 
-STEP_KINDS = {
-    "adagrad": at.ADAGRAD_STEPS,
-    "constant": at.CONSTANT_STEPS,
-    "published": at.PUBLISHED_STEPS,
-}
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQClassifier(CompiledClassifier[Engine]):

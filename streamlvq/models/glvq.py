@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import STEP_KINDS, LVQClassifier
+from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_choice, check_range, documented
 
 # --- bases of gradient models --------------------------------------------------------------------
+
+STEP_KINDS = {
+    "adagrad": at.ADAGRAD_STEPS,
+    "constant": at.CONSTANT_STEPS,
+    "published": at.PUBLISHED_STEPS,
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

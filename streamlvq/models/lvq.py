@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.kernels import layout as at
-from streamlvq.models.base import STEP_KINDS, LVQClassifier
-from streamlvq.models.parameters import check_choice, check_range, documented
+from streamlvq.models.base import LVQClassifier
+from streamlvq.models.parameters import check_range, documented
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KohonenLVQ(LVQClassifier):
-    """Base class of models whose learning rate is a fraction of the way to the sample."""
+    """Base class of models whose learning rate is a fraction of the way to the sample.
 
-    step: str = "constant"
+    Without standardisation they take features as they come, constant or not.
+    """
 
     def _check(self) -> None:
         super()._check()
-        owner = type(self).__name__
-        check_choice(owner, "step", self.step, ("constant", "published"))
-        check_range(owner, "learning_rate", self.learning_rate, 0, 1)
+        check_range(type(self).__name__, "learning_rate", self.learning_rate, 0, 1)
 
     def _switches(self) -> dict[int, int]:
-        return {**super()._switches(), at.STEPS: STEP_KINDS[self.step]}
+        steps = at.PUBLISHED_STEPS if self._as_published() else at.CONSTANT_STEPS
+        return {**super()._switches(), at.STEPS: steps}
 
     def _as_published(self) -> bool:
-        return self.step == "published"
+        return not self.standardize
 
 
 @documented

@@ -34,7 +34,7 @@ DESCRIPTIONS = {
     ),
     "step": (
         '`"adagrad"`: divide each gradient by the root of its recent mean square; `"constant"`: '
-        "plain steps, which want smaller learning rates where they follow a gradient (about 0.01); "
+        "plain gradient steps, which want smaller learning rates (about 0.01), of bounded length; "
         '`"published"`: the update rule as published and nothing else, see `textbook`.'
     ),
     "step_decay": (

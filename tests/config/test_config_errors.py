@@ -129,7 +129,7 @@ BAD = [
     # --- models ----------------------------------------------------------------------------------
     ("model:\n  type: GMVLQ", f"2: model.type: expected one of {MODELS}, got 'GMVLQ'; did you mean 'GMLVQ'?"),
     ("model:\n  parameters:\n    ranc: 3", "3: model.parameters.ranc: LGMLVQ has no such parameter; did you mean 'rank'?"),
-    ("model:\n  type: LVQ1\n  parameters:\n    rank: 3", "4: model.parameters.rank: LVQ1 has no such parameter; it has prototypes_per_class, max_prototypes_per_class, learning_rate, absent, standardize, scale_floor, rehearsal, buffer_size, half_life, class_weight, seed, step"),
+    ("model:\n  type: LVQ1\n  parameters:\n    rank: 3", "4: model.parameters.rank: LVQ1 has no such parameter; it has prototypes_per_class, max_prototypes_per_class, learning_rate, absent, standardize, scale_floor, rehearsal, buffer_size, half_life, class_weight, seed"),
     ("model:\n  parameters:\n    rank: 0", "3: model.parameters.rank: expected a whole number of at least 1, got 0"),
     ("model:\n  parameters:\n    rank: eight", "3: model.parameters.rank: expected a whole number of at least 1, got 'eight'"),
     ("model:\n  parameters:\n    seed: 99999999999", "3: model.parameters.seed: expected a whole number up to 2147483647, got 99999999999"),
