@@ -12,7 +12,7 @@ The weights a and b tell how much past and reading are worth: successive reading
 other, so that neither counts in full. `fitted` holds what labels teach, all of it before the
 reading is learnt. The first reading of a device has no past: its posterior is p.
 
-`logs` is the memory of a device, with a column per class and one more for all classes that were
+`logs` is the memory of a device, with a column per class and at least one more for classes that were
 unknown then, which get the mean. Row 0 is the log posterior of the last reading that is not among
 the others, which are the logs of p of the newest readings, newest last: so many as decisions are
 late. `count` is the number of readings since its segment began.
@@ -136,9 +136,8 @@ def walk(logs, count, fitted, end, known, evidence, out):
 
 @helper
 def store_posterior(logs, known, out):
-    for c in range(known):
-        logs[0, c] = floored_log(out[c])
-    logs[0, known] = -log(known)
+    for c in range(logs.shape[1]):
+        logs[0, c] = floored_log(out[c]) if c < known else -log(known)
 
 
 @helper
@@ -146,11 +145,10 @@ def store_reading(logs, known, evidence):
     """Append a reading; the oldest is gone."""
     rows = logs.shape[0]
     for r in range(1, rows - 1):
-        for c in range(known + 1):
+        for c in range(logs.shape[1]):
             logs[r, c] = logs[r + 1, c]
-    for c in range(known):
-        logs[rows - 1, c] = evidence[READING, c]
-    logs[rows - 1, known] = -log(known)
+    for c in range(logs.shape[1]):
+        logs[rows - 1, c] = evidence[READING, c] if c < known else -log(known)
 
 
 @kernel(

@@ -6,9 +6,9 @@ an adaptive threshold are called by address, so that they are compiled once, whe
 
 A window is the product of the class probabilities of successive readings, as sums of logs.
 `logs` is the window of a device: one row per reading, the newest last, and their sums in row 0, so
-that a prediction needs one addition per class. Unused rows are zero. The last column stands for
-all classes that were unknown when a reading arrived: they get its mean probability, 1 / the number
-of classes known then.
+that a prediction needs one addition per class. Unused rows are zero. The columns after those of the
+known classes, at least one, are for classes that were unknown when a reading arrived: they get its
+mean probability, 1 / the number of classes known then.
 """
 
 from __future__ import annotations
@@ -60,16 +60,15 @@ def advance(logs, p):
 
     The sums are recomputed, because repeated adding and subtracting would accumulate errors.
     """
-    rows, known = logs.shape[0], p.shape[0]
+    rows, columns, known = logs.shape[0], logs.shape[1], p.shape[0]
     if rows < 2:  # a window of one reading stores nothing
         return
     for r in range(1, rows - 1):
-        for c in range(known + 1):
+        for c in range(columns):
             logs[r, c] = logs[r + 1, c]
-    for c in range(known):
-        logs[rows - 1, c] = floored_log(p[c])
-    logs[rows - 1, known] = -log(known)
-    for c in range(known + 1):
+    for c in range(columns):
+        logs[rows - 1, c] = floored_log(p[c]) if c < known else -log(known)
+    for c in range(columns):
         total = 0.0
         for r in range(1, rows):
             total += logs[r, c]

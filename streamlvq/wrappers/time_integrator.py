@@ -72,6 +72,7 @@ class Windows:
         self.max_devices = max_devices
         self.max_count = readings if max_count is None else max_count
         self.logs: Floats = np.zeros((0, readings + 1, 1))
+        self.columns = 1  # of `logs` in use: one per class and one for unknown classes
         self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self.last_labels: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self.times: list[tuple[Time, ...]] = []
@@ -152,10 +153,16 @@ class Windows:
         self.logs, self.counts, self.last_labels = logs, counts, last_labels
 
     def widen(self, classes: int) -> None:
-        """Add columns for new classes, with the values kept for unknown classes."""
-        missing = classes + 1 - self.logs.shape[2]
-        if missing > 0:
-            unknown = np.repeat(self.logs[:, :, -1:], missing, axis=2)
+        """Add columns for new classes, with the values kept for unknown classes.
+
+        All columns after those in use have these values already, so that classes that come one by
+        one rarely need a copy.
+        """
+        self.columns = max(self.columns, classes + 1)
+        room = self.logs.shape[2]
+        if self.columns > room:
+            room = max(self.columns, room + room // 2 if len(self.logs) else 0)
+            unknown = np.repeat(self.logs[:, :, -1:], room - self.logs.shape[2], axis=2)
             self.logs = np.concatenate([self.logs, unknown], axis=2)
 
     def begin(self, device: Hashable, t: Time, found: int, classes: int) -> int:
@@ -224,13 +231,14 @@ class Windows:
 
         A class that is not in `before` counts as unknown to all readings.
         """
-        unknown = self.logs.shape[2] - 1
+        unknown = self.columns - 1
         column_of = {label: column for column, label in enumerate(before[:unknown])}
         columns = [column_of.get(label, unknown) for label in after]
         new = Windows(
             self.readings, self.kept_times, self.max_gap, self.max_devices, self.max_count
         )
         new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
+        new.columns = len(columns) + 1
         new.counts, new.times = self.counts.copy(), self.times.copy()
         place_of = {label: place for place, label in enumerate(after)}
         places = [*(place_of.get(label, NO_LABEL) for label in before), NO_LABEL]
@@ -257,7 +265,8 @@ class Windows:
         else:
             others = [[_to_plain(t) for t in each] for each in kept]
         rows = np.array(order, np.int64)
-        arrays = {"logs": self.logs[rows], "counts": self.counts[rows], "times": times}
+        logs = np.ascontiguousarray(self.logs[rows, :, : self.columns])
+        arrays = {"logs": logs, "counts": self.counts[rows], "times": times}
         return arrays, {"devices": devices, "times": others}
 
     def label_memory(self) -> npt.NDArray[np.int64]:
@@ -284,6 +293,7 @@ class Windows:
             raise ValueError("windows: expected finite numbers")
         self.times = self._restored_times(arrays["times"], extra["times"], known)
         self.logs = np.array(logs, np.float64, order="C")
+        self.columns = self.logs.shape[2]
         self.counts = np.array(counts, np.int64)
         self.last_labels = np.array(last_labels, np.int64)
         self._slots = OrderedDict(zip(devices, range(known), strict=True))
@@ -879,7 +889,7 @@ class TimeIntegrator(ClassifierWrapper):
         self._windows.restore(arrays, extra)
         model = innermost_model(self.classifier)
         count = extra["labels"]
-        if not 0 <= count <= len(model.classes) or self._windows.logs.shape[2] > count + 1:
+        if not 0 <= count <= len(model.classes) or self._windows.columns > count + 1:
             raise ValueError(f"windows: expected at most {len(model.classes)} classes, got {count}")
         # The model's own list of labels is compared by identity.
         whole = count == len(model.classes)

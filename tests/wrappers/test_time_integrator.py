@@ -20,6 +20,7 @@ from river import base, evaluate, imblearn, metrics, naive_bayes, preprocessing
 import naive
 import streamlvq
 from streamlvq import Integrated, TimeIntegrator
+from streamlvq.wrappers.time_integrator import Windows
 from support.samples import blobs, frozen, image_segments, readings, river_checks, taught
 
 steady = settings(derandomize=True, max_examples=80, deadline=None, database=None)
@@ -283,6 +284,24 @@ def test_readings_that_know_nothing_leave_a_new_class_to_the_others() -> None:
         model.observe_one({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
     latest = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
     assert model.predict_proba_one(latest) == pytest.approx(latest)
+
+
+def test_classes_that_come_one_by_one_seldom_copy_all_windows() -> None:
+    """Columns are added ahead of need, and hold what a window without them would."""
+    windows, rng, copies = Windows(3, 1, None, max_devices=9), np.random.default_rng(3), 0
+    for known in range(1, 81):
+        twin = Windows(3, 1, None, max_devices=9)  # with no column to spare
+        twin.restore(*windows.memory())
+        before, p = windows.logs, rng.dirichlet(np.ones(known))
+        for each in (windows, twin):
+            each.advance(known % 4, None, each.find(known % 4, None), p)
+        arrays, extra = windows.memory()
+        expected, names = twin.memory()
+        assert extra == names
+        np.testing.assert_array_equal(arrays["logs"], expected["logs"])
+        copies += windows.logs is not before
+    assert arrays["logs"].shape == (4, 4, 81)
+    assert copies < 16
 
 
 def test_classes_that_a_classifier_stops_mentioning_have_probability_zero() -> None:
