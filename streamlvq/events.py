@@ -271,6 +271,8 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     sequence: int | None
     model: Model
     version: int  # local: labelled samples learnt so far; fused: n for the n-th model received
+    novelty: float | None = None  # None where it was not measured
+    outlier_by: str | None = None  # what says that it is an outlier: novelty, ball
     duplicate: bool = False  # a repeated reading, which was not learnt again
 
 
@@ -292,6 +294,8 @@ class Decisions:
     thresholds: npt.NDArray[np.float64]
     accepted: npt.NDArray[np.bool_]
     reasons: list[str | None]
+    novelties: npt.NDArray[np.float64]  # NaN where it was not measured
+    outliers_by: list[str | None]  # what says that it is an outlier: novelty, ball
     probabilities: Rows  # a column for each of `classes`; NaN for a class still unknown
     models: list[Model]
     versions: npt.NDArray[np.int64]  # see `DecisionRecord`
@@ -336,6 +340,8 @@ class Decisions:
             self.sequences,
             self.models,
             self.versions.tolist(),
+            self.novelties.tolist(),
+            self.outliers_by,
             self.duplicates,
             strict=True,
         )
@@ -352,6 +358,8 @@ class Decisions:
                 sequence=sequence,
                 model=model,
                 version=version,
+                novelty=novelty if novelty == novelty else None,
+                outlier_by=outlier_by,
                 duplicate=duplicate,
             )
             for (
@@ -366,6 +374,8 @@ class Decisions:
                 sequence,
                 model,
                 version,
+                novelty,
+                outlier_by,
                 duplicate,
             ) in columns
         ]

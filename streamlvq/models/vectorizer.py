@@ -273,6 +273,7 @@ Arrays = tuple[npt.NDArray[Any], ...]
 NO_ADDRESS = 0
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
+_NO_NOVELTY = (np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros(1, np.int64))
 
 
 @dataclass(slots=True)
@@ -296,6 +297,7 @@ class KernelBatch:
     predict: Any = field(init=False)
     learn: Any = field(init=False)
     adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
+    novelty: Any = NO_ADDRESS  # how strange readings are
 
     def __post_init__(self) -> None:
         self.remaining = len(self.readings) - self.start
@@ -324,7 +326,7 @@ class BatchPart(Protocol):
     def lend(self, batch: KernelBatch) -> Arrays:
         """Prepare for the rows and return the arrays that the kernel reads and writes.
 
-        A model also sets `batch.predict` and `batch.learn`, an adaptive rejector `batch.adapt`.
+        A model also sets `batch.predict` and `batch.learn`, a rejector `batch.adapt` and `batch.novelty`.
         """
 
     def settle(self, batch: KernelBatch, lent: Arrays) -> None:
@@ -338,4 +340,4 @@ def no_window(rows: int) -> Arrays:
 
 def no_rejection(classes: int, threshold: float = 0.0) -> Arrays:
     """Return the rejection arrays for one fixed threshold for all classes."""
-    return np.zeros(4), np.full(classes, threshold), *_NO_CERTAINTIES
+    return np.zeros(5), np.full(classes, threshold), *_NO_CERTAINTIES, *_NO_NOVELTY

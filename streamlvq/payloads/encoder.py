@@ -168,6 +168,8 @@ class _Record(msgspec.Struct, gc=False):
     sequence: int | None
     model: str
     version: int
+    novelty: float | None
+    outlier_by: str | None
     duplicate: bool
 
 
@@ -178,20 +180,23 @@ def _records(decisions: Decisions) -> list[_Record]:
         decisions.accepted.tolist(),
         decisions.reasons,
         np.round(np.nan_to_num(decisions.certainties), DIGITS).tolist(),
-        _thresholds(decisions.thresholds),
+        _rounded(decisions.thresholds),
         _probabilities(decisions.classes, decisions.probabilities),
         decisions.times,
         decisions.sequences,
         decisions.models,
         decisions.versions.tolist(),
+        _rounded(decisions.novelties),
+        decisions.outliers_by,
         decisions.duplicates,
         strict=True,
     )
     return [_Record(*values) for values in columns]
 
 
-def _thresholds(thresholds: Rows) -> list[float | None]:
-    rounded = np.round(thresholds, DIGITS)
+def _rounded(numbers: Rows) -> list[float | None]:
+    """Return numbers as they are written, None for those that are not finite."""
+    rounded = np.round(numbers, DIGITS)
     values: list[float | None] = rounded.tolist()
     for i in np.flatnonzero(~np.isfinite(rounded)).tolist():
         values[i] = None
