@@ -33,7 +33,7 @@ from streamlvq.kernels.internals import borrowed
 from streamlvq.kernels.views import table, vector
 
 CLASS_SCORES = 64  # kept for each class
-SUMS = 1000  # kept for all classes together
+SUMS = 500  # kept for all classes together
 BLOCK = 16  # features between two looks at the bound
 SEARCHED = 256  # stored readings of a class that are compared, evenly spread over time
 
@@ -162,22 +162,32 @@ def nearest_stored(floats, ints, work, c):
 
 
 @helper
-def p_value(ring, stored, score, least):
-    """Return the share of scores that are at least as high, this one included; 1 for NaN.
-
-    Beyond all of them it goes on falling in proportion to the score.
-    """
-    if score != score:
-        return 1.0
-    higher, valid, top = 1.0, 1.0, least
+def p_value(ring, stored, score):
+    """Return the share of scores that are at least as high, this one included."""
+    higher = 1.0
     for k in range(stored):
-        value = ring[k]
-        higher += 1.0 if value >= score else 0.0
-        valid += 1.0 if value == value else 0.0
-        top = max(top, value) if value == value else top
-    p = higher / valid
-    if score > top and valid > 1.0:
-        p *= top / score
+        higher += 1.0 if ring[k] >= score else 0.0
+    return higher / (stored + 1.0)
+
+
+@helper
+def p_of_distance(ring, stored, distance):
+    """Return the share of known distances that are at least as large; 1 for an unknown one.
+
+    Beyond all of them it goes on falling, in proportion: there is no end to how far a reading can
+    be. Being on a border has one, and is no reason to take a reading for an outlier.
+    """
+    if distance != distance:
+        return 1.0
+    higher, known, top = 1.0, 1.0, SMALL_DISTANCE
+    for k in range(stored):
+        if ring[k] == ring[k]:
+            known += 1.0
+            higher += 1.0 if ring[k] >= distance else 0.0
+            top = max(top, ring[k])
+    p = higher / known
+    if distance > top and known > 1.0:
+        p *= top / distance
     return max(p, MIN_SCORE_P)
 
 
@@ -209,8 +219,8 @@ def measure_novelty(floats, ints, work, scores, sums, counts, out):
     first, both = 0.0, 0.0
     if c < scores.shape[0]:  # else none of the class came yet
         stored = min(counts[c], CLASS_SCORES)
-        first = -log(p_value(scores[c, BORDER], stored, border, 1.0))
-        both = first - log(p_value(scores[c, DISTANCE], stored, distance, SMALL_DISTANCE))
+        first = -log(p_value(scores[c, BORDER], stored, border))
+        both = first - log(p_of_distance(scores[c, DISTANCE], stored, distance))
     summed = min(counts[counts.shape[0] - 1], SUMS)
     if distance == distance:
         p = p_of_sum(sums[BOTH], summed, both)
