@@ -264,15 +264,15 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     label: Label | None  # also if not accepted; None if nothing has been learnt yet
     accepted: bool
     reason: str | None  # why not: ambiguous, outlier, no_feature, no_model
+    outlier_by: str | None  # what says that it is an outlier: novelty, ball
     certainty: float
     threshold: float | None  # None if nothing is certain enough yet
+    novelty: float | None  # None where it was not measured
     probabilities: dict[str, float]
     t: float | None
     sequence: int | None
     model: Model
     version: int  # local: labelled samples learnt so far; fused: n for the n-th model received
-    novelty: float | None = None  # None where it was not measured
-    outlier_by: str | None = None  # what says that it is an outlier: novelty, ball
     duplicate: bool = False  # a repeated reading, which was not learnt again
 
 
@@ -333,15 +333,15 @@ class Decisions:
             self.labels(),
             self.accepted.tolist(),
             self.reasons,
+            self.outliers_by,
             self.certainties.tolist(),
             self.thresholds.tolist(),
+            self.novelties.tolist(),
             self.probabilities.tolist(),
             self.times,
             self.sequences,
             self.models,
             self.versions.tolist(),
-            self.novelties.tolist(),
-            self.outliers_by,
             self.duplicates,
             strict=True,
         )
@@ -351,15 +351,15 @@ class Decisions:
                 label=label,
                 accepted=accepted,
                 reason=reason,
+                outlier_by=outlier_by,
                 certainty=certainty,
                 threshold=threshold if math.isfinite(threshold) else None,
+                novelty=None if math.isnan(novelty) else novelty,
                 probabilities={n: p for n, p in zip(names, row, strict=True) if p == p},
                 t=t,
                 sequence=sequence,
                 model=model,
                 version=version,
-                novelty=novelty if novelty == novelty else None,
-                outlier_by=outlier_by,
                 duplicate=duplicate,
             )
             for (
@@ -367,15 +367,15 @@ class Decisions:
                 label,
                 accepted,
                 reason,
+                outlier_by,
                 certainty,
                 threshold,
+                novelty,
                 row,
                 t,
                 sequence,
                 model,
                 version,
-                novelty,
-                outlier_by,
                 duplicate,
             ) in columns
         ]

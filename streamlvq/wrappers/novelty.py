@@ -55,7 +55,7 @@ class NoveltyMemory:
         novelty = float(kernel.measure_novelty(*engine.memory, *self.lend(0), self._out))
         if novelty >= 1.0 - rate:
             return Strangeness(novelty, "novelty")
-        return Strangeness(novelty, "ball" if kernel.beyond_ball(*engine.memory) else None)
+        return Strangeness(novelty, "ball" if is_beyond_ball(engine) else None)
 
     def add(self, code: int) -> None:
         """Remember the reading measured last, which is of this known class."""
@@ -142,6 +142,22 @@ def prototype_model(model: Any) -> LVQClassifier | None:
         return None
     members = [each for each in model.parts.values() if isinstance(each, LVQClassifier)]
     return next((each for each in members if each.has_relsim), members[0] if members else None)
+
+
+def answering_engine(model: LVQClassifier) -> Engine | None:
+    """Return the arrays of a model that has just predicted a reading.
+
+    None if it had no feature of the reading to go by, or knows fewer than two classes.
+    """
+    engine = model.engine
+    if engine is None or engine.known < 2 or model.last_was_empty():
+        return None
+    return engine
+
+
+def is_beyond_ball(engine: Engine) -> bool:
+    """Return True if the last predicted reading is far outside the space between its classes."""
+    return bool(kernels("novelty").beyond_ball(*engine.memory))
 
 
 def has_stored_readings(model: LVQClassifier) -> bool:

@@ -16,7 +16,6 @@ from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.committee import LVQCommittee
-from streamlvq.models.engine import Engine
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
 from streamlvq.records import Decision
@@ -25,7 +24,9 @@ from streamlvq.wrappers.feature_transform import FeatureTransform
 from streamlvq.wrappers.novelty import (
     NoveltyMemory,
     Strangeness,
+    answering_engine,
     has_stored_readings,
+    is_beyond_ball,
     prototype_model,
 )
 from streamlvq.wrappers.thresholds import (
@@ -113,8 +114,8 @@ class Rejector(ClassifierWrapper, abc.ABC):
         self._check()
         chain = list(unwrap(classifier))
         self._check_chain(chain)
-        self._asked_once = _asked_directly(chain) is not None
-        self._prototypes = None if _is_delayed(chain) else prototype_model(chain[-1])
+        # Another wrapper may replace the model inside, and with it the order of its classes.
+        self._prototypes = None if _is_delayed(chain) else prototype_model(_asked_directly(chain))
         measures = novelty_rate is not None and self._prototypes is not None
         self._novelty = NoveltyMemory() if measures else None
         self._thresholds = self._make_thresholds(self._target_name())
@@ -221,7 +222,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         label, certainty = self._judge(x, kwargs)
         if not (certainty >= self._thresholds.find(label) and certainty > 0.0):
             return None
-        strange = self._strangeness(x)
+        strange = self._strangeness()
         return label if strange is None or strange.outlier_by is None else None
 
     def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
@@ -232,42 +233,25 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     # --- outliers --------------------------------------------------------------------------------
 
-    def _engine(self, x: Reading, asked: bool = True) -> Engine | None:
-        """Return the arrays of the prototype model with its answer to a reading.
-
-        None if it had no feature of the reading to go by, or too few classes. `asked` says whether
-        the classifier has just predicted the reading.
-        """
-        model = self._prototypes
-        if model is None:
-            return None
-        if not (asked and self._asked_once):
-            _, x = innermost(self.classifier, x)
-            model.predict_labels_one(x)
-        engine = model.engine
-        if engine is None or engine.known < 2 or model.last_was_empty():
-            return None
-        return engine
-
-    def _strangeness(self, x: Reading) -> Strangeness | None:
+    def _strangeness(self) -> Strangeness | None:
         """Return how strange the reading just predicted is; None if that is not measured."""
-        if self._novelty is None or self.novelty_rate is None:
+        if self._novelty is None or self._prototypes is None or self.novelty_rate is None:
             return None
-        engine = self._engine(x)
+        engine = answering_engine(self._prototypes)
         return None if engine is None else self._novelty.measure(engine, self.novelty_rate)
 
-    def _outlier_by(self, x: Reading) -> str | None:
-        """Return what makes a rejected reading an outlier where novelty is not measured."""
-        return None
+    def _far_away(self, x: Reading) -> bool:
+        """Return True if a rejected reading is an outlier, where novelty is not measured."""
+        return False
 
     def _judged(self, x: Reading, certainty: float, threshold: float) -> dict[str, Any]:
         """Return what a decision says of whether and why the reading just predicted is rejected."""
-        strange = self._strangeness(x)
+        strange = self._strangeness()
         rejected = not (certainty >= threshold and certainty > 0.0)
         if strange is not None:
             outlier_by = strange.outlier_by
         else:
-            outlier_by = self._outlier_by(x) if rejected else None
+            outlier_by = "ball" if rejected and self._far_away(x) else None
         reason = "outlier" if outlier_by else "ambiguous" if rejected else None
         return {
             "accepted": reason is None,
@@ -295,7 +279,12 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if self._novelty is None or self._prototypes is None:
             return -1
         code = self._prototypes.class_number(y)
-        engine = self._engine(x, asked) if code >= 0 else None
+        if code < 0:
+            return -1
+        if not asked:
+            _, x = innermost(self.classifier, x)
+            self._prototypes.predict_labels_one(x)
+        engine = answering_engine(self._prototypes)
         if engine is None:
             return -1
         self._novelty.measure(engine, 0.0)
@@ -609,10 +598,10 @@ class RelSimRejector(Rejector):
             **self._judged(x, certainty, threshold),
         )
 
-    def _outlier_by(self, x: Reading) -> str | None:
-        engine = self._engine(x)
-        far = engine is not None and kernels("novelty").beyond_ball(*engine.memory)
-        return "ball" if far else None
+    def _far_away(self, x: Reading) -> bool:
+        model = prototype_model(self._predicted_model(x))
+        engine = None if model is None else answering_engine(model)
+        return engine is not None and is_beyond_ball(engine)
 
 
 @documented_rejector

@@ -34,6 +34,8 @@ def decisions_of(devices: list[str], **columns: Any) -> Decisions:
         "thresholds": np.full(n, 0.25),
         "accepted": np.ones(n, dtype=np.bool_),
         "reasons": [None] * n,
+        "novelties": np.full(n, np.nan),
+        "outliers_by": [None] * n,
         "probabilities": np.tile([0.75, 0.25], (n, 1)),
         "models": ["local"] * n,
         "versions": np.arange(n),
