@@ -157,9 +157,9 @@ class Decision(NamedTuple):
         novelty of 1 - r or more. None where nothing was compared: unknown features only, fewer
         than two classes, no model of streamlvq, or `novelty_rate=None`.
     outlier_by
-        What says that it is an outlier: `"novelty"` if it is at least 1 - `novelty_rate`, else
-        `"ball"` if the reading is more than 4.4 times as far from the winner as the runner-up is.
-        None for any other reason.
+        What says that it is an outlier: `"novelty"` if that is at least 1 - `novelty_rate`; where
+        there is no stored reading to compare it with, `"ball"` if RelSim is low and the reading
+        more than 4.4 times as far from the winner as the runner-up is. None otherwise.
 
     """
 

@@ -572,7 +572,7 @@ class NaiveNovelty:
             top = max([0.01, *distances])
             p = share_above(distances, near)
             if distances and near > top:
-                p *= top / near
+                p *= (top / near) ** 4
         both = first - math.log(max(p, 1e-9))
         sums, value = (self.border_only, first) if math.isnan(near) else (self.both, both)
         p = share_above(sums[-500:], value)

@@ -44,6 +44,7 @@ BOTH, BORDER_ONLY = 0, 1  # sums
 NOVELTY, CLASS, OUT_BORDER, OUT_DISTANCE, OUT_BOTH, OUT_BORDER_ONLY = 0, 1, 2, 3, 4, 5
 RESULTS = 6
 
+TAIL = 4  # power of the squared distance with which its p-value falls beyond all known ones
 MIN_RELSIM = 1e-9
 MIN_SCORE_P = 1e-9
 MAX_SUM = 42.0  # minus two logarithms of the smallest
@@ -174,8 +175,8 @@ def p_value(ring, stored, score):
 def p_of_distance(ring, stored, distance):
     """Return the share of known distances that are at least as large; 1 for an unknown one.
 
-    Beyond all of them it goes on falling, in proportion: there is no end to how far a reading can
-    be. Being on a border has one, and is no reason to take a reading for an outlier.
+    Beyond all of them it goes on falling: there is no end to how far a reading can be. Being on a
+    border has one, and is no reason to take a reading for an outlier.
     """
     if distance != distance:
         return 1.0
@@ -187,7 +188,7 @@ def p_of_distance(ring, stored, distance):
             top = max(top, ring[k])
     p = higher / known
     if distance > top and known > 1.0:
-        p *= top / distance
+        p *= (top / distance) ** TAIL
     return max(p, MIN_SCORE_P)
 
 
@@ -230,6 +231,12 @@ def measure_novelty(floats, ints, work, scores, sums, counts, out):
     out[OUT_BORDER], out[OUT_DISTANCE] = border, distance
     out[OUT_BOTH], out[OUT_BORDER_ONLY] = both, first
     return out[NOVELTY]
+
+
+@helper
+def is_compared(out):
+    """Return whether there was a stored reading to measure the distance to."""
+    return out[NOVELTY] == out[NOVELTY] and out[OUT_DISTANCE] == out[OUT_DISTANCE]
 
 
 @kernel("void(float64[:, :, ::1], float64[:, ::1], int64[::1], float64[::1], int64)")

@@ -22,7 +22,7 @@ from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.distance import closest_two, relative_difference
 from streamlvq.kernels.internals import call_float, call_integer
-from streamlvq.kernels.novelty import add_scores, beyond_ball
+from streamlvq.kernels.novelty import add_scores, beyond_ball, is_compared
 
 # --- windows -------------------------------------------------------------------------------------
 
@@ -328,9 +328,10 @@ def step_batch(
             if measured:
                 call_float(novelty, (floats, ints, work, scores, sums, scored, strange))
             outlier = NO_OUTLIER
-            if measured and strange[0] >= settings[NOVELTY_LIMIT]:
-                outlier = BY_NOVELTY
-            elif measured or (by_relsim and verdicts[k] == REJECTED):
+            new = measured and strange[0] >= settings[NOVELTY_LIMIT]
+            if is_compared(strange):
+                outlier = BY_NOVELTY if new else NO_OUTLIER
+            elif new or (verdicts[k] == REJECTED and (by_relsim or measured)):
                 outlier = BY_BALL if beyond_ball(floats, ints, work) == 1 else NO_OUTLIER
             measures[k, OUT_OUTLIER] = outlier
             if outlier != NO_OUTLIER:

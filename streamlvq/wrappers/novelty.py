@@ -18,10 +18,10 @@ from streamlvq.wrappers.thresholds import MAX_SEEN
 
 
 class Strangeness(NamedTuple):
-    """How strange the last predicted reading is, see `Decision`."""
+    """How strange the last predicted reading is."""
 
-    novelty: float
-    outlier_by: str | None
+    novelty: float  # see `Decision`
+    compared: bool  # with a stored reading
 
 
 class NoveltyMemory:
@@ -49,13 +49,11 @@ class NoveltyMemory:
             self._counts = counts
         return self._scores, self._sums, self._counts
 
-    def measure(self, engine: Engine, rate: float) -> Strangeness:
+    def measure(self, engine: Engine) -> Strangeness:
         """Return how strange the last predicted reading of a model is."""
         kernel = kernels("novelty")
-        novelty = float(kernel.measure_novelty(*engine.memory, *self.lend(0), self._out))
-        if novelty >= 1.0 - rate:
-            return Strangeness(novelty, "novelty")
-        return Strangeness(novelty, "ball" if is_beyond_ball(engine) else None)
+        novelty = kernel.measure_novelty(*engine.memory, *self.lend(0), self._out)
+        return Strangeness(float(novelty), not np.isnan(self._out[kernel.OUT_DISTANCE]))
 
     def add(self, code: int) -> None:
         """Remember the reading measured last, which is of this known class."""
@@ -155,9 +153,10 @@ def answering_engine(model: LVQClassifier) -> Engine | None:
     return engine
 
 
-def is_beyond_ball(engine: Engine) -> bool:
+def is_beyond_ball(model: LVQClassifier) -> bool:
     """Return True if the last predicted reading is far outside the space between its classes."""
-    return bool(kernels("novelty").beyond_ball(*engine.memory))
+    engine = answering_engine(model)
+    return engine is not None and bool(kernels("novelty").beyond_ball(*engine.memory))
 
 
 def has_stored_readings(model: LVQClassifier) -> bool:

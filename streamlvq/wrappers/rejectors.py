@@ -222,8 +222,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         label, certainty = self._judge(x, kwargs)
         if not (certainty >= self._thresholds.find(label) and certainty > 0.0):
             return None
-        strange = self._strangeness()
-        return label if strange is None or strange.outlier_by is None else None
+        return None if self._outlier_by(x, self._strangeness(), False) else label
 
     def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
         """Return the classifier's probabilities, also for rejected readings."""
@@ -238,20 +237,29 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if self._novelty is None or self._prototypes is None or self.novelty_rate is None:
             return None
         engine = answering_engine(self._prototypes)
-        return None if engine is None else self._novelty.measure(engine, self.novelty_rate)
+        return None if engine is None else self._novelty.measure(engine)
 
-    def _far_away(self, x: Reading) -> bool:
-        """Return True if a rejected reading is an outlier, where novelty is not measured."""
-        return False
+    def _outlier_by(self, x: Reading, strange: Strangeness | None, rejected: bool) -> str | None:
+        """Return what says that the reading just predicted is an outlier."""
+        new = (
+            strange is not None
+            and self.novelty_rate is not None
+            and strange.novelty >= 1.0 - self.novelty_rate
+        )
+        if strange is not None and strange.compared:
+            return "novelty" if new else None
+        return "ball" if (new or rejected) and self._is_far(x) else None
+
+    def _is_far(self, x: Reading) -> bool:
+        """Return True if the reading just predicted is beyond the ball."""
+        model = None if self._novelty is None else self._prototypes
+        return model is not None and is_beyond_ball(model)
 
     def _judged(self, x: Reading, certainty: float, threshold: float) -> dict[str, Any]:
         """Return what a decision says of whether and why the reading just predicted is rejected."""
         strange = self._strangeness()
         rejected = not (certainty >= threshold and certainty > 0.0)
-        if strange is not None:
-            outlier_by = strange.outlier_by
-        else:
-            outlier_by = "ball" if rejected and self._far_away(x) else None
+        outlier_by = self._outlier_by(x, strange, rejected)
         reason = "outlier" if outlier_by else "ambiguous" if rejected else None
         return {
             "accepted": reason is None,
@@ -287,7 +295,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         engine = answering_engine(self._prototypes)
         if engine is None:
             return -1
-        self._novelty.measure(engine, 0.0)
+        self._novelty.measure(engine)
         return code
 
     @exclusive
@@ -598,10 +606,9 @@ class RelSimRejector(Rejector):
             **self._judged(x, certainty, threshold),
         )
 
-    def _far_away(self, x: Reading) -> bool:
+    def _is_far(self, x: Reading) -> bool:
         model = prototype_model(self._predicted_model(x))
-        engine = None if model is None else answering_engine(model)
-        return engine is not None and is_beyond_ball(engine)
+        return model is not None and is_beyond_ball(model)
 
 
 @documented_rejector
