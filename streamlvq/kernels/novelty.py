@@ -220,7 +220,7 @@ def measure_novelty(floats, ints, work, scores, sums, counts, out):
     first, both = 0.0, 0.0
     if c < scores.shape[0]:  # else none of the class came yet
         stored = min(counts[c], CLASS_SCORES)
-        first = -log(p_value(scores[c, BORDER], stored, border))
+        first -= log(p_value(scores[c, BORDER], stored, border))
         both = first - log(p_of_distance(scores[c, DISTANCE], stored, distance))
     summed = min(counts[counts.shape[0] - 1], SUMS)
     if distance == distance:
