@@ -576,7 +576,7 @@ class NaiveNovelty:
         both = first - math.log(max(p, 1e-9))
         sums, value = (self.border_only, first) if math.isnan(near) else (self.both, both)
         p = share_above(sums[-500:], value)
-        if sums and value > max(sums[-500:]):
+        if len(sums) >= 100 and value > max(sums[-500:]):
             p *= math.exp(max(sums[-500:]) - value)
         return 1.0 - max(p, 1e-6), [*scores, both, first]
 

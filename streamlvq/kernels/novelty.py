@@ -34,6 +34,7 @@ from streamlvq.kernels.views import table, vector
 
 CLASS_SCORES = 64  # kept for each class
 SUMS = 500  # kept for all classes together
+ENOUGH_SUMS = 100
 BLOCK = 16  # features between two looks at the bound
 SEARCHED = 256  # stored readings of a class that are compared, evenly spread over time
 
@@ -196,14 +197,15 @@ def p_of_distance(ring, stored, distance):
 def p_of_sum(ring, stored, value):
     """Return the share of sums that are at least as high, this one included.
 
-    A sum is minus a logarithm: beyond all of them the share goes on falling with its exponential.
+    A sum is minus a logarithm: beyond all of them, if they are enough to tell what is usual, the
+    share goes on falling with its exponential.
     """
     higher, top = 1.0, 0.0
     for k in range(stored):
         higher += 1.0 if ring[k] >= value else 0.0
         top = max(top, ring[k])
     p = higher / (stored + 1.0)
-    if value > top and stored > 0:
+    if value > top and stored >= ENOUGH_SUMS:
         p *= exp(top - value)
     return max(p, MIN_P)
 
