@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -60,12 +61,23 @@ def probability(proba: dict[Label, float], label: Label) -> float:
     return CLIP if not p >= CLIP else min(p, 1.0)
 
 
-def evaluate(factory: Factory, stream: Stream, max_seconds: float = math.inf) -> Result:
-    """Predict, score and learn every sample; stop when the model has used `max_seconds` of CPU."""
-    warm_up(factory, stream)
+def evaluate(
+    factory: Factory,
+    stream: Stream,
+    max_seconds: float = math.inf,
+    delay: int = 0,
+    warm_up: int = WARM_UP,
+) -> Result:
+    """Predict, score and learn every sample; stop when the model has used `max_seconds` of CPU.
+
+    With a delay, the label of sample k - `delay` is learnt after sample k was predicted.
+    Compiling and importing is done by a throw-away model, outside the measured time.
+    """
+    test_then_train(factory(), list(islice(stream.samples(), warm_up)), deque())
     model, scores, seconds = factory(), Scores(), 0.0
+    unlabelled: deque[Sample] = deque()
     for chunk in progress(chunks(stream), stream.name, math.ceil(len(stream) / CHUNK)):
-        probas, spent = test_then_train(model, chunk)
+        probas, spent = test_then_train(model, chunk, unlabelled, delay)
         for proba, (_, label) in zip(probas, chunk, strict=True):
             scores.add(proba, label)
         seconds += spent
@@ -80,22 +92,22 @@ def evaluate(factory: Factory, stream: Stream, max_seconds: float = math.inf) ->
     )
 
 
-def test_then_train(model: Classifier, chunk: Chunk) -> tuple[list[dict[Label, float]], float]:
+def test_then_train(
+    model: Classifier, chunk: Chunk, unlabelled: deque[Sample], delay: int = 0
+) -> tuple[list[dict[Label, float]], float]:
     """Return the probabilities of a chunk, each before learning its label, and CPU seconds.
 
+    Samples wait in `unlabelled` for their labels, at most `delay` of them after the call.
     The clock is read once a chunk: reading it costs as much as a fast model's whole step.
     """
     probas = []
     start = time.process_time()
-    for x, label in chunk:
-        probas.append(model.predict_proba_one(x))
-        model.learn_one(x, label)
+    for sample in chunk:
+        probas.append(model.predict_proba_one(sample[0]))
+        unlabelled.append(sample)
+        if len(unlabelled) > delay:
+            model.learn_one(*unlabelled.popleft())
     return probas, time.process_time() - start
-
-
-def warm_up(factory: Factory, stream: Stream) -> None:
-    """Compile and import on a throw-away model, outside the measured time."""
-    test_then_train(factory(), list(islice(stream.samples(), WARM_UP)))
 
 
 def chunks(stream: Stream) -> Iterator[Chunk]:

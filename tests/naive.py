@@ -508,6 +508,124 @@ def decision(opinions: list[Opinion], reading: int, size: int, centered: bool) -
     return integrated([opinions[k] for k in window])
 
 
+@dataclass
+class Past:
+    """What a filter keeps of a device: all its opinions, and the last label."""
+
+    posterior: Opinion | None = None  # after the last reading that later ones no longer change
+    recent: list[Opinion] = field(default_factory=list)  # the readings since
+    last: Any = None
+
+
+@dataclass
+class Filter:
+    """A forward filter with plain dictionaries; decisions are `delay` readings late."""
+
+    delay: int = 0
+    a: float = 0.0
+    b: float = 1.0
+    curvature: Array = field(default_factory=lambda: np.zeros((2, 2)))
+    changes: float = 10.0
+    pairs: float = 20.0
+    counts: dict[Any, float] = field(default_factory=dict)
+    devices: dict[Any, Past] = field(default_factory=dict)
+
+    def shares(self, labels: list[Any]) -> Opinion:
+        raw = {label: self.counts.get(label, 0.0) + 1.0 for label in labels}
+        return {label: weight / sum(raw.values()) for label, weight in raw.items()}
+
+    def mixed(self, before: Opinion, labels: list[Any]) -> Opinion:
+        """Probabilities after a change that happens with the probability h."""
+        raw = {label: before.get(label, 1 / len(before)) for label in labels}
+        shares, h = self.shares(labels), self.changes / self.pairs
+        return {c: (1 - h) * raw[c] / sum(raw.values()) + h * shares[c] for c in labels}
+
+    def step(self, before: Opinion | None, p: Opinion, labels: list[Any]) -> Opinion:
+        """The posterior of a reading."""
+        p = {c: max(p[c], FLOOR) if c in p else sum(p.values()) / len(p) for c in labels}
+        if before is None:
+            return normalised(p)
+        prior = self.mixed(before, labels)
+        return normalised({c: max(prior[c], FLOOR) ** self.a * p[c] ** self.b for c in labels})
+
+    def posteriors(self, past: Past, opinions: list[Opinion]) -> list[Opinion | None]:
+        """That of the reading before these opinions, then of each of them."""
+        found = [past.posterior]
+        for p in opinions:
+            found.append(self.step(found[-1], p, list(opinions[-1])))
+        return found
+
+    def smoothed(self, past: Past, opinions: list[Opinion], about: int) -> Opinion:
+        """The posterior of one of the opinions, with those after it."""
+        labels = list(opinions[-1])
+        shares = self.shares(labels)
+        odds = dict.fromkeys(labels, 1.0)  # how much likelier the future makes each class
+        for p in reversed(opinions[about + 1 :]):
+            p = {c: max(p[c], FLOOR) if c in p else sum(p.values()) / len(p) for c in labels}
+            seen = normalised({c: p[c] ** self.b * odds[c] ** self.a for c in labels})
+            odds = {c: max(self.mixed(seen, labels)[c], FLOOR) / shares[c] for c in labels}
+        own = self.posteriors(past, opinions)[about + 1]
+        assert own is not None
+        return normalised({c: own[c] * odds[c] ** self.a for c in labels})
+
+    def predict(self, p: Opinion, device: Any = None) -> Opinion | None:
+        past = self.devices.get(device, Past())
+        opinions = [*past.recent, p]
+        if len(opinions) <= self.delay:
+            return None
+        return self.smoothed(past, opinions, len(opinions) - 1 - self.delay)
+
+    def evidence(self, p: Opinion, device: Any = None) -> tuple[Opinion, Opinion] | None:
+        """Prior and opinion of a reading; None if it is the first of its device."""
+        past = self.devices.get(device, Past())
+        before = self.posteriors(past, [*past.recent, p])[-2]
+        if before is None:
+            return None
+        labels = list(p)
+        prior = self.mixed(before, labels)
+        return {c: max(prior[c], FLOOR) for c in labels}, {c: max(p[c], FLOOR) for c in labels}
+
+    def loss(self, evidence: tuple[Opinion, Opinion], y: Any, a: float, b: float) -> float:
+        prior, p = evidence
+        return -math.log(normalised({c: prior[c] ** a * p[c] ** b for c in p})[y])
+
+    def advance(self, p: Opinion, device: Any = None) -> None:
+        past = self.devices.setdefault(device, Past())
+        opinions = [*past.recent, p]
+        if len(opinions) > self.delay:
+            posterior = self.posteriors(past, opinions)[1]
+            assert posterior is not None
+            past.posterior = {c: max(q, FLOOR) for c, q in posterior.items()}
+            # What was unknown then counts as the mean of what was known.
+            opinions = opinions[1:]
+        past.recent = opinions
+
+    def learn(self, evidence: tuple[Opinion, Opinion] | None, y: Any, device: Any = None) -> None:
+        """Newton's method, one step per label, with the curvature of all labels so far."""
+        if evidence is not None and y in evidence[1]:
+            weights = np.array([self.a, self.b])
+            scores = np.log([[each[c] for each in evidence] for c in evidence[1]])
+            share = softmax(scores @ weights)
+            centred = scores - share @ scores
+            self.curvature = 0.999 * self.curvature + centred.T @ (share[:, None] * centred)
+            towards = centred[list(evidence[1]).index(y)]
+            step = np.linalg.solve(self.curvature + np.diag([20.0, 100.0]), towards)
+            self.a, self.b = (float(w) for w in np.clip(weights + step, 0.0, 5.0))
+        past = self.devices.get(device)
+        if past is not None:
+            if past.last is not None:
+                self.changes = 0.999 * self.changes + (past.last != y)
+                self.pairs = 0.999 * self.pairs + 1.0
+            past.last = y
+        self.counts = {label: 0.999 * count for label, count in self.counts.items()}
+        self.counts[y] = self.counts.get(y, 0.0) + 1.0
+
+
+def normalised(weights: dict[Any, float]) -> dict[Any, float]:
+    total = sum(weights.values())
+    return {label: weight / total for label, weight in weights.items()}
+
+
 def rate_threshold(certainties: list[float], rate: float, seen: int) -> float:
     """Rejects this share, rounded down; of equal ones so many that it holds, evenly."""
     wanted = rate * len(certainties)

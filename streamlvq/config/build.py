@@ -39,7 +39,7 @@ def build_classifier(config: Config, model: Any = None) -> Any:
 
     >>> text = '''
     ... model: {type: GLVQ, parameters: {half_life: 5000}}
-    ... integrator: {window: 8}
+    ... integrator: {window: adaptive}
     ... rejector: {target_rate: 0.05}
     ... '''
     >>> classifier = build_classifier(loads(text))

@@ -186,9 +186,9 @@ def json_schema() -> dict[str, Any]:
     >>> from streamlvq.config.documents import json_schema
 
     >>> json_schema()["properties"]["integrator"]["properties"]["window"]
-    {'type': 'integer', 'minimum': 1, 'maximum': 100000, 'default': 5,
-     'description': 'Number of readings that are combined, the current one included.',
-     'examples': [5]}
+    {'anyOf': [{'type': 'integer', 'minimum': 1, 'maximum': 100000}, {'enum': ['adaptive']}],
+     'default': 'adaptive', 'description': 'adaptive: a filter that learns from labels ...',
+     'examples': ['adaptive']}
 
     """
     whole = msgspec.json.schema(Config)

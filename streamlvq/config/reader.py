@@ -223,11 +223,16 @@ class YamlReader:
         return value
 
     def _read_union(self, node: Any, kind: Any, path: KeyPath, default: str) -> Any:
-        """Read None, or the one other type that has the form of the node."""
+        """Read None if that is allowed, or another type that has the form of the node."""
         kinds = [k for k in kind.types if not isinstance(k, inspect.NoneType)]
-        if is_nothing(node):
+        if is_nothing(node) and len(kinds) < len(kind.types):
             return None
         forms = [k for k in kinds if _form(k) == node.id]
+        if len(forms) > 1:  # numbers and words
+            values = [value for k in forms if (value := _read_scalar(node, k)) is not _INVALID]
+            hint = "" if values else _hint(node, default)
+            message = f"expected {expected(kind)}, got {got(node)}{hint}"
+            return values[0] if values else self._add_problem(path, message)
         if forms or len(kinds) == 1:
             return self._read(node, (forms or kinds)[0], path, default)
         wanted = " or ".join(expected(k) for k in kinds)
@@ -348,7 +353,7 @@ def expected(kind: Any) -> str:
         return f"{noun} {_range(kind)}"
     if isinstance(kind, inspect.LiteralType):
         words = [str(value) for value in kind.values]
-        return f"{', '.join(words[:-1])} or {words[-1]}"
+        return " or ".join([*filter(None, [", ".join(words[:-1])]), words[-1]])
     if isinstance(kind, inspect.ListType):
         return "a list of names, such as [one, two]"
     if isinstance(kind, inspect.DictType):

@@ -277,7 +277,10 @@ KEY_DESCRIPTIONS = {
     ),
     # --- integrator ------------------------------------------------------------------------------
     "integrator.window": Description(
-        "Number of readings that are combined, the current one included.", 5
+        "adaptive: a filter that learns from labels how much the past is worth; before the first "
+        "label it counts for nothing. Or the number of readings that are combined, the current one "
+        "included.",
+        "adaptive",
     ),
     "integrator.max_gap": Description(
         "Seconds between two readings of a device after which its window starts afresh. "
@@ -632,7 +635,7 @@ class AdmissionSection(Section, kw_only=True, frozen=True):
 
 
 class IntegratorSection(Section, kw_only=True, frozen=True):
-    window: Annotated[int, Meta(ge=1, le=MAX_VALUES["window"])] = 5
+    window: Annotated[int, Meta(ge=1, le=MAX_VALUES["window"])] | Literal["adaptive"] = "adaptive"
     max_gap: Seconds | None = None
     max_devices: Annotated[int, Meta(ge=1, le=MAX_VALUES["max_devices"])] = 100_000
 

@@ -204,7 +204,7 @@ class KernelModule:
 
 # --- all of them ---------------------------------------------------------------------------------
 
-MODULES = ("distance", "pipeline", "pool", "coupling", "prototypes", "novelty")
+MODULES = ("distance", "pipeline", "filtering", "pool", "coupling", "prototypes", "novelty")
 
 
 def compile_all() -> Iterator[tuple[str, int, int]]:

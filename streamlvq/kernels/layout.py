@@ -103,6 +103,11 @@ BALANCE_RARE, BALANCE_ALL = 1, 2
 PKPD, HT, WLW1, WLW2, VOTE = 0, 1, 2, 3, 4
 COUPLINGS = {"pkpd": PKPD, "ht": HT, "wlw1": WLW1, "wlw2": WLW2, "vote": VOTE}
 
+# --- novelty, see `novelty` -----------------------------------------------------------------------
+CLASS_SCORES = 64  # kept for each class
+SUMS = 500  # kept for all classes together
+STRANGENESS_COUNT = 6  # results for a reading
+
 # --- status codes of kernels ---------------------------------------------------------------------
 DONE = 0
 NEEDS_SLOT = -1  # nothing changed: enlarge the prototype arrays and call again
@@ -126,3 +131,17 @@ def work_size(features: int, classes: int, rank: int, slots: int, pairs: int) ->
 def coupling_scratch(classes: int) -> int:
     """Return the number of floats in `scratch` for coupling."""
     return classes * (classes + 2)
+
+
+# --- forward filter, see `filtering` --------------------------------------------------------------
+
+# What labels teach a filter: the weights a of the past and b of the reading, the curvature of the
+# log loss along them, changes among pairs of successive labels, and from CLASS_COUNTS on how often
+# each class came lately.
+PAST_WEIGHT, READING_WEIGHT = 0, 1
+PAST_CURVATURE, CROSS_CURVATURE, READING_CURVATURE = 2, 3, 4
+LABEL_CHANGES, LABEL_PAIRS = 5, 6
+CLASS_COUNTS = 7
+
+# Before the first label the past counts for nothing, and half of so many labels differ.
+UNFITTED_FILTER = (0.0, 1.0, 0.0, 0.0, 0.0, 10.0, 20.0)

@@ -32,8 +32,6 @@ from streamlvq.kernels.distance import (
 from streamlvq.kernels.internals import borrowed
 from streamlvq.kernels.views import table, vector
 
-CLASS_SCORES = 64  # kept for each class
-SUMS = 500  # kept for all classes together
 ENOUGH_SUMS = 100
 BLOCK = 16  # features between two looks at the bound
 SEARCHED = 256  # stored readings of a class that are compared, evenly spread over time
@@ -43,7 +41,6 @@ BOTH, BORDER_ONLY = 0, 1  # sums
 
 # Results of `measure_novelty`; the last four are for `add_scores`, once the label is known.
 NOVELTY, CLASS, OUT_BORDER, OUT_DISTANCE, OUT_BOTH, OUT_BORDER_ONLY = 0, 1, 2, 3, 4, 5
-RESULTS = 6
 
 TAIL = 4  # power of the squared distance with which its p-value falls beyond all known ones
 MIN_RELSIM = 1e-9
@@ -221,10 +218,10 @@ def measure_novelty(floats, ints, work, scores, sums, counts, out):
     border = 1.0 / max(relsim, MIN_RELSIM)
     first, both = 0.0, 0.0
     if c < scores.shape[0]:  # else none of the class came yet
-        stored = min(counts[c], CLASS_SCORES)
+        stored = min(counts[c], at.CLASS_SCORES)
         first -= log(p_value(scores[c, BORDER], stored, border))
         both = first - log(p_of_distance(scores[c, DISTANCE], stored, distance))
-    summed = min(counts[counts.shape[0] - 1], SUMS)
+    summed = min(counts[counts.shape[0] - 1], at.SUMS)
     if distance == distance:
         p = p_of_sum(sums[BOTH], summed, both)
     else:
@@ -245,12 +242,12 @@ def is_compared(out):
 def add_scores(scores, sums, counts, out, c):
     """Remember what `measure_novelty` said of a reading of class c, which the model knew before."""
     last = counts.shape[0] - 1
-    place = counts[last] % SUMS
+    place = counts[last] % at.SUMS
     sums[BOTH, place] = out[OUT_BOTH]
     sums[BORDER_ONLY, place] = out[OUT_BORDER_ONLY]
     counts[last] += 1
     if int(out[CLASS]) == c:
-        place = counts[c] % CLASS_SCORES
+        place = counts[c] % at.CLASS_SCORES
         scores[c, BORDER, place] = out[OUT_BORDER]
         scores[c, DISTANCE, place] = out[OUT_DISTANCE]
         counts[c] += 1

@@ -201,7 +201,7 @@ FIXED, TARGET_RATE, TARGET_ACCURACY, REJECT_COST = 0, 1, 2, 3
 
 # Columns of the measures.
 OUT_CERTAINTY, OUT_THRESHOLD, OUT_OUTLIER, OUT_NOVELTY = 0, 1, 2, 3
-MEASURES = 9  # from the novelty on as `novelty` has them
+MEASURES = OUT_NOVELTY + at.STRANGENESS_COUNT  # from the novelty on as `novelty` has them
 
 # What says that a reading is an outlier.
 NO_OUTLIER, BY_NOVELTY, BY_BALL = 0, 1, 2
@@ -231,9 +231,15 @@ def likeliest(p, known):
 
 
 @helper
-def opinion(work, ints, logs, place, no_past, windowed, known, out):
+def opinion(
+    work, ints, logs, counts, place, no_past, windowed, known, fitted, evidence, by_filter, out
+):
     """Return the likeliest class, over the window if there is one; probabilities in `out`."""
     p = views.probabilities(work, ints)[:known]
+    if by_filter != 0:
+        past = logs[place] if place >= 0 else no_past
+        count = counts[place] if place >= 0 else 0
+        return call_integer(by_filter, (past, count, fitted, p, evidence, out))
     if windowed:
         return combine(logs[place] if place >= 0 else no_past, p, out)
     for c in range(known):
@@ -243,10 +249,10 @@ def opinion(work, ints, logs, place, no_past, windowed, known, out):
 
 @kernel(
     "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, int64, "
-    "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], float64[::1], float64[::1], "
-    "float64[:, ::1], int64[::1], float64[:, :, ::1], float64[:, ::1], int64[::1], "
-    "float64[::1], int64[::1], int64[::1], int64[::1], float64[:, ::1], float64[:, ::1], "
-    "int64, int64, int64, int64)"
+    "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], int64[::1], float64[::1], "
+    "int64[::1], float64[:, :, ::1], float64[::1], float64[::1], float64[:, ::1], int64[::1], "
+    "float64[:, :, ::1], float64[:, ::1], int64[::1], float64[::1], int64[::1], int64[::1], "
+    "int64[::1], float64[:, ::1], float64[:, ::1], int64, int64, int64, int64, int64, int64, int64)"
 )
 def step_batch(
     floats,
@@ -260,6 +266,10 @@ def step_batch(
     fresh,
     logs,
     counts,
+    last_labels,
+    fitted,
+    label_codes,
+    evidence,
     settings,
     thresholds,
     memory,
@@ -277,6 +287,9 @@ def step_batch(
     learn,
     adapt,
     novelty,
+    by_filter,
+    advance_by_filter,
+    learn_by_filter,
 ):
     """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
 
@@ -284,7 +297,9 @@ def step_batch(
     devices, -1 for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class;
     `memory` and `seen` belong to an adaptive threshold; `scores`, `sums` and `scored` to novelty.
     `predict` and `learn` are the addresses of the model's kernels, `adapt` that of the rule of an
-    adaptive threshold, `novelty` that of `measure_novelty`, or 0 where it is not measured.
+    adaptive threshold, `novelty` that of `measure_novelty`, or 0 where it is not measured, and the
+    last three those of a filter, if the window is one. `last_labels`, `fitted` and `evidence` are
+    the filter's, see `streamlvq.kernels.filtering`; `label_codes` are the labels that it learns.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0
@@ -302,7 +317,20 @@ def step_batch(
             empty = empty and x[i] != x[i]
         call_integer(predict, (floats, ints, work))
         place = -1 if fresh[k] == 1 else places[k]
-        best = opinion(work, ints, logs, place, no_past, windowed, known, probabilities[k])
+        best = opinion(
+            work,
+            ints,
+            logs,
+            counts,
+            place,
+            no_past,
+            windowed,
+            known,
+            fitted,
+            evidence[k if by_filter != 0 else 0],
+            by_filter,
+            probabilities[k],
+        )
         certainty = judge(ints, work, by_relsim, best, probabilities[k])
         verdicts[k] = ACCEPTED if certainty >= 0.0 else NO_MODEL
         if empty and certainty >= 0.0:
@@ -352,8 +380,17 @@ def step_batch(
             if fresh[k] == 1:
                 window[:, :] = 0.0
                 counts[places[k]] = 0
-            advance(window, scratch[:known])
-            counts[places[k]] = min(counts[places[k]] + 1, logs.shape[1] - 1)
+            if by_filter == 0:
+                advance(window, scratch[:known])
+                counts[places[k]] = min(counts[places[k]] + 1, logs.shape[1] - 1)
+            else:
+                if fresh[k] == 1:
+                    last_labels[places[k]] = UNLABELLED
+                own, p = evidence[k], scratch[:known]
+                moved = (window, counts[places[k]], fitted, p, own, probabilities[k])
+                counts[places[k]] = call_integer(advance_by_filter, moved)
+                labelled = (fitted, own, label_codes[k], last_labels, places[k], scratch)
+                call_integer(learn_by_filter, labelled)
         if rule != FIXED and certainty >= 0.0 and (targets[k] >= 0 or rule == TARGET_RATE):
             remember(memory, seen[0], certainty, 1.0 if best == targets[k] else 0.0)
             seen[0] += 1

@@ -272,6 +272,7 @@ Arrays = tuple[npt.NDArray[Any], ...]
 # Placeholders that the kernel never calls or writes to.
 NO_ADDRESS = 0
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
+_NO_FILTER = (np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64), np.zeros((1, 1, 1)))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
 _NO_NOVELTY = (np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros(1, np.int64))
 
@@ -298,6 +299,11 @@ class KernelBatch:
     learn: Any = field(init=False)
     adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
     novelty: Any = NO_ADDRESS  # how strange readings are
+    # Set by an integrator with a filter:
+    combine_by_filter: Any = NO_ADDRESS
+    advance_filter: Any = NO_ADDRESS
+    learn_filter: Any = NO_ADDRESS
+    evidence: Floats = field(init=False)  # see `streamlvq.kernels.filtering`
 
     def __post_init__(self) -> None:
         self.remaining = len(self.readings) - self.start
@@ -335,7 +341,12 @@ class BatchPart(Protocol):
 
 def no_window(rows: int) -> Arrays:
     """Return the window arrays for a chain without a window."""
-    return np.zeros(rows, np.int64), np.zeros(rows, np.int64), *_NO_LOGS
+    return np.zeros(rows, np.int64), np.zeros(rows, np.int64), *_NO_LOGS, *no_filter()
+
+
+def no_filter() -> Arrays:
+    """Return the filter arrays for a fixed window, or none."""
+    return _NO_FILTER
 
 
 def no_rejection(classes: int, threshold: float = 0.0) -> Arrays:

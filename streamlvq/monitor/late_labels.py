@@ -8,8 +8,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from streamlvq.arrays import Rows
+from streamlvq.arrays import Floats, Rows
 from streamlvq.events import Decisions, LateLabel, Readings
+from streamlvq.kernels import kernels
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.monitor.pipeline import Answer, Answers, ServedAnswer
 
@@ -112,6 +113,13 @@ class PendingReadings(LabelMatcher[PendingReading]):
         copy._items = self._items.copy()
         return copy
 
+    def forget_evidence(self, group: str) -> None:
+        """Drop what an integrator would learn from labels of a group: its classes have changed."""
+        for key, reading in self._items.items():
+            if reading.group == group:
+                local = reading.local._replace(evidence=None)
+                self._items[key] = reading._replace(local=local)
+
     # --- files -----------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -139,6 +147,9 @@ class PendingReadings(LabelMatcher[PendingReading]):
             "values": np.concatenate(rows) if rows else np.empty(0),
             "certainty": np.array(certainties, np.float64),
         }
+        evidence = [answer.evidence for answer in _all_answers(list(items.values()))]
+        if any(each is not None for each in evidence):  # only an adaptive window has any
+            arrays |= _flat_evidence(evidence)
         return arrays, extra
 
     def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
@@ -169,9 +180,57 @@ class PendingReadings(LabelMatcher[PendingReading]):
             start += len(features)
             local = _answer(label, certainty)
             items[(device, mark)] = PendingReading(group, features, row, local, fused.get(k))
+        evidence = _evidence_parts(arrays)
+        if evidence:
+            items = _with_evidence(items, evidence)
         self._items = items
         while len(items) > self.room:
             items.popitem(last=False)
+
+
+def _all_answers(readings: Sequence[PendingReading]) -> list[Answer]:
+    """Return the local answers, then those of served models."""
+    fused = [reading.fused.answer for reading in readings if reading.fused is not None]
+    return [*(reading.local for reading in readings), *fused]
+
+
+def _flat_evidence(evidence: Sequence[Floats | None]) -> dict[str, Any]:
+    classes = [0 if each is None else each.shape[1] for each in evidence]
+    values = [each.ravel() for each in evidence if each is not None]
+    return {"evidence": np.concatenate(values), "evidence_classes": np.array(classes, np.int64)}
+
+
+def _evidence_parts(arrays: dict[str, Any]) -> list[Floats | None]:
+    """Return the evidence of each answer; an empty list if there is none."""
+    if "evidence" not in arrays:
+        return []
+    values, classes = arrays["evidence"].astype(np.float64), arrays["evidence_classes"].tolist()
+    lowest = kernels("pipeline").LOG_PROBABILITY_FLOOR
+    if not np.all((values >= lowest) & (values <= 0.0)):
+        raise ValueError("expected logarithms of probabilities as evidence")
+    if min(classes, default=0) < 0 or 2 * sum(classes) != len(values):
+        raise ValueError(f"expected evidence on {sum(classes)} classes, got {len(values)} numbers")
+    parts, start = [], 0
+    for count in classes:
+        end = start + 2 * count
+        parts.append(values[start:end].reshape(2, count).copy() if count else None)
+        start = end
+    return parts
+
+
+def _with_evidence(
+    items: OrderedDict[ReadingKey, PendingReading], evidence: list[Floats | None]
+) -> OrderedDict[ReadingKey, PendingReading]:
+    """Return the readings with the evidence of their answers, in the order of `_all_answers`."""
+    if len(evidence) != len(_all_answers(list(items.values()))):
+        raise ValueError(f"expected evidence for every answer, got {len(evidence)}")
+    done, served = OrderedDict(), iter(evidence[len(items) :])
+    for (key, reading), own in zip(items.items(), evidence, strict=False):
+        fused = reading.fused
+        if fused is not None:
+            fused = fused._replace(answer=fused.answer._replace(evidence=next(served)))
+        done[key] = reading._replace(local=reading.local._replace(evidence=own), fused=fused)
+    return done
 
 
 def _to_number(certainty: float | None) -> float:

@@ -226,10 +226,10 @@ class Monitor:
             for held in admitted.released:
                 outcome.learnt += self._learn_held(reading.group, late.label, held)
             if admitted.reading is None:
-                group.hear_late(reading, late.label)
+                group.hear_late(reading, late.label, late.device)
                 outcome.held = 1
             else:
-                group.learn_late(admitted.reading, late.label)
+                group.learn_late(admitted.reading, late.label, late.device)
                 outcome.learnt += 1
         except Exception as error:
             return Outcome(refused=[_internal_error(late.source, error)])
@@ -390,6 +390,8 @@ class Monitor:
         known, local = self._groups.get(group), Pipeline(classifier)
         self._groups[group] = Group(local, None, 0 if known is None else known.served_models)
         self._admission.probation.forget(group)
+        if self._pending is not None:
+            self._pending.forget_evidence(group)
 
     def checkpoint(self) -> bytes:
         """Return the complete state as bytes; equal state gives equal bytes."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamlvq.arrays import Ints, Label, Rows
+from streamlvq.arrays import Floats, Ints, Label, Rows
 from streamlvq.events import Decisions, Model, Readings
 from streamlvq.kernels import kernels
 from streamlvq.models import LVQCommittee
@@ -29,6 +29,7 @@ class Answer(NamedTuple):
 
     label: Label | None
     certainty: float | None  # None: it knew fewer than two classes
+    evidence: Floats | None = None  # see `TimeIntegrator.last_evidence`
 
 
 class ServedAnswer(NamedTuple):
@@ -58,6 +59,7 @@ class DecisionBuffer:
     versions: Ints
     failures: dict[int, Exception] = field(default_factory=dict)  # by row: an internal error
     answers: dict[int, Answers] = field(default_factory=dict)  # by row, where two models decided
+    evidence: dict[int, Floats] = field(default_factory=dict)  # by row, for labels that come later
 
     @classmethod
     def empty(cls, rows: int, columns: int, classes: tuple[Label, ...] = ()) -> DecisionBuffer:
@@ -103,6 +105,7 @@ class DecisionBuffer:
             merged.versions[positions] = part.versions
             merged.failures |= {positions[k]: error for k, error in part.failures.items()}
             merged.answers |= {positions[k]: said for k, said in part.answers.items()}
+            merged.evidence |= {positions[k]: each for k, each in part.evidence.items()}
             merged.novelties[positions] = part.novelties
             lists = zip(positions, part.reasons, part.outliers_by, part.models, strict=True)
             for k, reason, by, model in lists:
@@ -123,6 +126,7 @@ class DecisionBuffer:
             probabilities=self.probabilities[rows],
             models=[self.models[k] for k in rows],
             versions=self.versions[rows],
+            evidence={new: self.evidence[k] for new, k in enumerate(rows) if k in self.evidence},
         )
 
     def labels(self) -> list[Label | None]:
@@ -133,7 +137,11 @@ class DecisionBuffer:
     def answers_to(self, rows: list[int]) -> list[Answer]:
         """Return the answers for these rows, accepted or not."""
         labels, certainties, reasons = self.labels(), self.certainties.tolist(), self.reasons
-        return [Answer(labels[k], None if reasons[k] in UNJUDGED else certainties[k]) for k in rows]
+        evidence = self.evidence
+        return [
+            Answer(labels[k], None if reasons[k] in UNJUDGED else certainties[k], evidence.get(k))
+            for k in rows
+        ]
 
     def all_answers(self, rows: list[int]) -> list[Answers]:
         """Return the answers of all models that were asked about these rows."""
@@ -209,8 +217,13 @@ class Pipeline:
 
     # --- readings --------------------------------------------------------------------------------
 
-    def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
-        """Decide on each reading, then learn it if it is labelled; duplicates change nothing."""
+    def step(
+        self, readings: Readings, duplicates: Sequence[bool], remember: bool = False
+    ) -> DecisionBuffer:
+        """Decide on each reading, then learn it if it is labelled; duplicates change nothing.
+
+        With `remember` the buffer also holds the evidence for labels that may come later.
+        """
         readings = self._transformed(readings)
         known = self.classes
         new = {y for y in readings.labels if y is not None}.difference(known)
@@ -221,10 +234,13 @@ class Pipeline:
             if ready:
                 batch.take(ready)
                 self._step_rows(buffer, batch)
+                if remember:
+                    self._remember_evidence(buffer, batch)
                 batch.move_on(ready)
             else:
                 try:
-                    self._step_one(buffer, batch.start, readings, duplicates[batch.start])
+                    duplicate = duplicates[batch.start]
+                    self._step_one(buffer, batch.start, readings, duplicate, remember)
                 except Exception as error:  # a bug must not affect the other readings
                     buffer.failures[batch.start] = error
                 batch.move_on(1)
@@ -285,6 +301,9 @@ class Pipeline:
                 batch.learn,
                 batch.adapt,
                 batch.novelty,
+                batch.combine_by_filter,
+                batch.advance_filter,
+                batch.learn_filter,
             )
             model.settle(batch, lent)
         if integrator is not None:
@@ -314,10 +333,20 @@ class Pipeline:
                 buffer.outliers_by[batch.start + k] = by
             buffer.reasons[batch.start + k] = reason
 
+    def _remember_evidence(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
+        """Keep the evidence of rows without a label that have a past."""
+        if self.integrator is None or not self.integrator.learns_weights:
+            return
+        labels, past = batch.readings.labels, batch.evidence[:, 0, 0]
+        for k in np.flatnonzero(past == past).tolist():
+            row = batch.start + k
+            if labels[row] is None and not batch.duplicates[row]:
+                buffer.evidence[row] = batch.evidence[k].copy()
+
     # --- one by one ------------------------------------------------------------------------------
 
     def _step_one(
-        self, buffer: DecisionBuffer, k: int, readings: Readings, duplicate: bool
+        self, buffer: DecisionBuffer, k: int, readings: Readings, duplicate: bool, remember: bool
     ) -> None:
         x = dict(zip(readings.features, readings.rows[k].tolist(), strict=True))
         keywords: dict[str, Any] = {}
@@ -336,10 +365,18 @@ class Pipeline:
         buffer.outliers_by[k] = decision.outlier_by
         buffer.versions[k] = self.model.samples
         if not duplicate:
-            self._learn_one(x, readings.labels[k], decision, keywords)
+            evidence = None if self.integrator is None else self.integrator.last_evidence()
+            if remember and evidence is not None and readings.labels[k] is None:
+                buffer.evidence[k] = evidence
+            self._learn_one(x, readings.labels[k], decision, evidence, keywords)
 
     def _learn_one(
-        self, x: dict[str, float], label: Label | None, decision: Decision, keywords: dict[str, Any]
+        self,
+        x: dict[str, float],
+        label: Label | None,
+        decision: Decision,
+        evidence: Floats | None,
+        keywords: dict[str, Any],
     ) -> None:
         """Learn a reading after its decision; without a label only its window moves on."""
         if self.learns and label is not None:
@@ -347,6 +384,8 @@ class Pipeline:
             return
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
+        if label is not None and self.integrator is not None:
+            self.integrator.record_outcome(evidence, label, keywords["device"])
         if label is not None and self.rejector is not None and decision.reason not in UNJUDGED:
             self.rejector.record_outcome(decision.label, decision.certainty, label)
 
@@ -383,8 +422,13 @@ class Pipeline:
             self.rejector.calibrate_one(x, y)
         self.model.learn_one(x, y)
 
-    def record_outcome(self, answer: Answer, y: Label) -> None:
-        """Tell the thresholds the true label of an earlier decision, by this model or another."""
+    def record_outcome(self, answer: Answer, y: Label, device: str | None) -> None:
+        """Tell integrator and thresholds the true label of an earlier decision.
+
+        The thresholds also take that of another model, the integrator takes evidence of this one.
+        """
+        if self.integrator is not None:
+            self.integrator.record_outcome(answer.evidence, y, device)
         if self.rejector is None or answer.certainty is None:
             return
         if self.rejector.per_class and answer.label not in self.classes:

@@ -105,9 +105,11 @@ class Served:
     version: int  # n for the n-th model served to the group
     score: ServingScore = field(default_factory=ServingScore)
 
-    def step(self, readings: Readings, duplicates: Sequence[bool]) -> DecisionBuffer:
+    def step(
+        self, readings: Readings, duplicates: Sequence[bool], remember: bool
+    ) -> DecisionBuffer:
         """Decide on each reading; the model does not learn."""
-        buffer = self.pipeline.step(readings, duplicates)
+        buffer = self.pipeline.step(readings, duplicates, remember)
         buffer.models = ["fused"] * len(readings)
         buffer.versions[:] = self.version
         return buffer
@@ -134,14 +136,16 @@ class Served:
         better = self.score.follow(len(true_labels), judged)
         return better if mode == "better" else np.full(len(true_labels), mode == "fused")
 
-    def learn_late(self, reading: PendingReading, y: Label) -> None:
-        """Update score and thresholds with the true label of an earlier reading."""
+    def learn_late(self, reading: PendingReading, y: Label, device: str) -> None:
+        """Update score, thresholds and integrator with the true label of an earlier reading."""
         if reading.fused is None:
             return
         fused, version = reading.fused
-        if version == self.version:  # otherwise another model gave the answer
+        if version == self.version:
             self.score.count(reading.local.label == y, fused.label == y)
-        self.pipeline.record_outcome(fused, y)
+        else:  # another model gave the answer
+            fused = fused._replace(evidence=None)
+        self.pipeline.record_outcome(fused, y, device)
 
 
 @dataclass(slots=True)
@@ -178,11 +182,12 @@ class Group:
         answers of both models for readings whose label may come later. `learnable` is what the
         local model sees, without the features and labels that are on probation; None for all.
         """
-        local = self.local.step(readings if learnable is None else learnable, duplicates)
+        seen = readings if learnable is None else learnable
+        local = self.local.step(seen, duplicates, remember)
         if self.served is None:
             return local
         try:
-            fused = self.served.step(readings, duplicates)
+            fused = self.served.step(readings, duplicates, remember)
         except Exception as error:  # what the local model has learnt stays learnt
             return DecisionBuffer.failed(len(readings), error)
         preferred = self.served.preferred(readings.labels, duplicates, local, fused, mode)
@@ -196,22 +201,23 @@ class Group:
             }
         return chosen
 
-    def learn_late(self, reading: PendingReading, y: Label) -> None:
-        """Learn a reading whose label has arrived, and update all thresholds."""
+    def learn_late(self, reading: PendingReading, y: Label, device: str) -> None:
+        """Learn a reading whose label has arrived, and update all thresholds and integrators."""
         self.local.learn_late(reading.features, reading.row, y)
-        self.local.record_outcome(reading.local, y)
+        self.local.record_outcome(reading.local, y, device)
         if self.served is not None:
-            self.served.learn_late(reading, y)
+            self.served.learn_late(reading, y, device)
 
-    def hear_late(self, reading: PendingReading, y: Label) -> None:
+    def hear_late(self, reading: PendingReading, y: Label, device: str) -> None:
         """Tell the served model a late label that the local one does not learn yet."""
         if self.served is not None:
-            self.served.learn_late(reading, y)
+            self.served.learn_late(reading, y, device)
 
     def learn_held(self, reading: PendingReading, y: Label) -> None:
         """Learn a reading whose class has just been admitted; the served model saw its label."""
         self.local.learn_late(reading.features, reading.row, y)
-        self.local.record_outcome(reading.local, y)
+        # Where the device has been since is not compared with a label that comes from before.
+        self.local.record_outcome(reading.local, y, None)
 
     def serve(self, model: Any) -> None:
         """Serve a model from now on, with the windows and thresholds in force.

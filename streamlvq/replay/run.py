@@ -432,7 +432,8 @@ def describe(config: Config) -> str:
     if config.model.per != "all":
         parts[0] += f" per {config.model.per}"
     if config.integrator is not None:
-        parts.append(f"windows of {config.integrator.window}")
+        window = config.integrator.window
+        parts.append("adaptive window" if window == "adaptive" else f"windows of {window}")
     if config.rejector is not None:
         wanted = ("threshold", "target_rate", "target_accuracy", "reject_cost")
         aims = [f"{name}={v!r}" for name in wanted if (v := getattr(config.rejector, name))]

@@ -31,11 +31,10 @@ class NoveltyMemory:
     """
 
     def __init__(self) -> None:
-        kernel = kernels("novelty")
-        self._scores: Floats = np.zeros((0, 2, kernel.CLASS_SCORES))
-        self._sums: Floats = np.zeros((2, kernel.SUMS))
+        self._scores: Floats = np.zeros((0, 2, at.CLASS_SCORES))
+        self._sums: Floats = np.zeros((2, at.SUMS))
         self._counts: Ints = np.zeros(1, np.int64)  # by class, then all
-        self._out: Floats = np.zeros(kernel.RESULTS)
+        self._out: Floats = np.zeros(at.STRANGENESS_COUNT)
 
     def lend(self, classes: int) -> Arrays:
         """Return scores, sums and counts, with room for so many classes."""
@@ -66,7 +65,7 @@ class NoveltyMemory:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._out = np.zeros(kernels("novelty").RESULTS)
+        self._out = np.zeros(at.STRANGENESS_COUNT)
 
     def state(self) -> dict[str, Any]:
         """Return a copy as arrays, without unused capacity."""
@@ -88,8 +87,8 @@ class NoveltyMemory:
             raise ValueError("novelty: expected counts of known classes and of all readings")
         if np.any((counts < 0) | (counts > MAX_SEEN)) or counts[:-1].sum() > counts[-1]:
             raise ValueError("novelty: expected counts of readings that add up")
-        stored = np.minimum(counts[:-1], kernel.CLASS_SCORES)
-        summed = min(int(counts[-1]), kernel.SUMS)
+        stored = np.minimum(counts[:-1], at.CLASS_SCORES)
+        summed = min(int(counts[-1]), at.SUMS)
         if scores.shape != (len(stored), 2, stored.max(initial=0)) or sums.shape != (2, summed):
             raise ValueError(
                 f"novelty: expected {len(stored)} x 2 x {stored.max(initial=0)} scores and "
@@ -124,7 +123,7 @@ class NoveltyMemory:
         """Go on without the distances to stored readings, for a model that has none of them."""
         kernel = kernels("novelty")
         for code, count in enumerate(self._counts[:-1].tolist()):
-            self._scores[code, kernel.DISTANCE, : min(count, kernel.CLASS_SCORES)] = np.nan
+            self._scores[code, kernel.DISTANCE, : min(count, at.CLASS_SCORES)] = np.nan
         self._sums[kernel.BOTH] = self._sums[kernel.BORDER_ONLY]
 
 

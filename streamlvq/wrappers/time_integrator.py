@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import NoneType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_range
-from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker
+from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker, no_filter
 from streamlvq.records import Integrated
 from streamlvq.wrappers.base import (
     ClassifierWrapper,
@@ -29,12 +29,14 @@ from streamlvq.wrappers.base import (
     probability_getter,
     unwrap,
 )
+from streamlvq.wrappers.time_filter import TimeFilter
 
 # --- windows of devices --------------------------------------------------------------------------
 
 Time = Any  # a number, or a datetime together with a timedelta as `max_gap`
 
 NO_WINDOW = -1  # no window
+NO_LABEL = -1  # code of the last label of a device that had none
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +55,25 @@ class Windows:
     """Windows of many devices; the device silent longest is dropped when there are too many.
 
     All windows share one array, so that a kernel can process readings of many devices. Each device
-    has a slot; `logs`, `counts` and `times` have one entry per slot.
+    has a slot; `logs`, `counts`, `times` and `last_labels` (for a filter) have one entry per slot.
     """
 
     def __init__(
-        self, readings: int, times: int, max_gap: float | timedelta | None, max_devices: int
+        self,
+        readings: int,
+        times: int,
+        max_gap: float | timedelta | None,
+        max_devices: int,
+        max_count: int | None = None,
     ) -> None:
         self.readings = readings
         self.kept_times = times
         self.max_gap = max_gap
         self.max_devices = max_devices
+        self.max_count = readings if max_count is None else max_count
         self.logs: Floats = np.zeros((0, readings + 1, 1))
         self.counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.last_labels: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self.times: list[tuple[Time, ...]] = []
         self._slots: OrderedDict[Hashable, int] = OrderedDict()
         self._free: list[int] = []
@@ -138,7 +147,9 @@ class Windows:
         logs[: len(self.logs)] = self.logs
         counts = np.zeros(slots, np.int64)
         counts[: len(self.counts)] = self.counts
-        self.logs, self.counts = logs, counts
+        last_labels = np.full(slots, NO_LABEL)
+        last_labels[: len(self.last_labels)] = self.last_labels
+        self.logs, self.counts, self.last_labels = logs, counts, last_labels
 
     def widen(self, classes: int) -> None:
         """Add columns for new classes, with the values kept for unknown classes."""
@@ -147,15 +158,35 @@ class Windows:
             unknown = np.repeat(self.logs[:, :, -1:], missing, axis=2)
             self.logs = np.concatenate([self.logs, unknown], axis=2)
 
-    def advance(self, device: Hashable, t: Time, found: int, p: Floats) -> None:
-        """Add a reading to its window; start a new segment if `found` is NONE."""
-        self.widen(len(p))
+    def begin(self, device: Hashable, t: Time, found: int, classes: int) -> int:
+        """Make ready for a reading and return its slot; start a new segment if `found` is NONE."""
+        self.widen(classes)
         slot = self.enter(device, t, found)
         if found == NO_WINDOW:
             self.logs[slot] = 0.0
             self.counts[slot] = 0
+            self.last_labels[slot] = NO_LABEL
+        return slot
+
+    def advance(self, device: Hashable, t: Time, found: int, p: Floats) -> None:
+        """Add a reading to its window."""
+        slot = self.begin(device, t, found, len(p))
         kernels("pipeline").advance(self.logs[slot], p)
         self.counts[slot] = min(self.counts[slot] + 1, self.readings)
+
+    def advance_filter(
+        self,
+        time_filter: TimeFilter,
+        device: Hashable,
+        t: Time,
+        found: int,
+        p: Floats,
+        y: Label | None,
+    ) -> None:
+        """Add a reading to the memory of a filter, which then learns its label, if it has one."""
+        slot = self.begin(device, t, found, len(p))
+        self.counts[slot] = time_filter.advance(self.logs[slot], int(self.counts[slot]), p)
+        time_filter.learn(y, self.last_labels, slot)
 
     def enter_many(
         self, devices: Sequence[Hashable], times: Sequence[Time], duplicates: Sequence[bool]
@@ -171,6 +202,10 @@ class Windows:
             slots.append(found if duplicate else enter(device, t, found))
             starts.append(found == NO_WINDOW)
         return np.array(slots, np.int64), np.array(starts, np.int64)
+
+    def slot_of(self, device: Hashable) -> int:
+        """Return the slot of a device, whatever the time; NO_WINDOW if it has none."""
+        return self._slots.get(device, NO_WINDOW)
 
     def forget(self, device: Hashable) -> Window | None:
         """Remove the window of a device and return a copy of it."""
@@ -191,9 +226,14 @@ class Windows:
         unknown = self.logs.shape[2] - 1
         column_of = {label: column for column, label in enumerate(before[:unknown])}
         columns = [column_of.get(label, unknown) for label in after]
-        new = Windows(self.readings, self.kept_times, self.max_gap, self.max_devices)
+        new = Windows(
+            self.readings, self.kept_times, self.max_gap, self.max_devices, self.max_count
+        )
         new.logs = np.ascontiguousarray(self.logs[:, :, [*columns, unknown]])
         new.counts, new.times = self.counts.copy(), self.times.copy()
+        place_of = {label: place for place, label in enumerate(after)}
+        places = [*(place_of.get(label, NO_LABEL) for label in before), NO_LABEL]
+        new.last_labels = np.array(places, np.int64)[self.last_labels]  # the last one for none
         new._slots, new._free = self._slots.copy(), self._free.copy()
         return new
 
@@ -219,6 +259,10 @@ class Windows:
         arrays = {"logs": self.logs[rows], "counts": self.counts[rows], "times": times}
         return arrays, {"devices": devices, "times": others}
 
+    def label_memory(self) -> npt.NDArray[np.int64]:
+        """Return the last label of each device, in the order of `memory`."""
+        return self.last_labels[np.array(list(self._slots.values()), np.int64)]
+
     def restore(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """Restore what `memory` returned; raise ValueError if it does not fit."""
         logs, counts, devices = arrays["logs"], arrays["counts"], extra["devices"]
@@ -230,13 +274,17 @@ class Windows:
             raise ValueError(
                 f"windows: expected {known} windows of {self.readings + 1} rows, got {logs.shape}"
             )
-        if counts.shape != (known,) or np.any(counts < 0) or np.any(counts > self.readings):
-            raise ValueError(f"windows: expected {known} counts up to {self.readings}")
+        if counts.shape != (known,) or np.any(counts < 0) or np.any(counts > self.max_count):
+            raise ValueError(f"windows: expected {known} counts up to {self.max_count}")
+        last_labels = arrays.get("last_labels", np.full(known, NO_LABEL))
+        if last_labels.shape != (known,) or np.any(last_labels < NO_LABEL):
+            raise ValueError(f"windows: expected {known} codes of labels")
         if not np.isfinite(logs).all():
             raise ValueError("windows: expected finite numbers")
         self.times = self._restored_times(arrays["times"], extra["times"], known)
         self.logs = np.array(logs, np.float64, order="C")
         self.counts = np.array(counts, np.int64)
+        self.last_labels = np.array(last_labels, np.int64)
         self._slots = OrderedDict(zip(devices, range(known), strict=True))
         self._free = []
 
@@ -312,19 +360,34 @@ def _from_plain(t: Any) -> Time:
 
 # --- the wrapper ---------------------------------------------------------------------------------
 
+ADAPTIVE_WINDOW: Final = "adaptive"  # the window that is a filter
+MAX_READINGS = 2**62  # of a segment
+MAX_DELAY = 1000
+
 _NO_PAST: Floats = np.zeros((1, 1))
 _NO_KEYWORDS: frozenset[str] = frozenset()
 
 
 class TimeIntegrator(ClassifierWrapper):
-    """Wrapper that decides on the last readings of a device together.
+    """Wrapper that decides on a reading together with those of its device before it.
 
-    The state of a machine lasts longer than one reading. The class probabilities of the last
-    `window` readings of a device are multiplied, so many that agree mildly outweigh a single
-    confident outlier. Probabilities count as at least 1e-6, so that a zero is no veto for as long as
-    it stays in the window.
+    The state of a machine lasts longer than one reading. An *adaptive* window learns from labels how
+    much that is worth. Before a reading, the class is expected with the probability
 
-    Predictions change nothing: they combine the window of the device with the current reading. A
+        prior = (1 - h) * decision on the reading before + h * frequency of the class,
+
+    where h is how often successive labels of a device differ, and with the classifier's
+    probabilities p of the reading the decision is prior^a * p^b, divided by its sum. h, a and b are
+    fitted to every label before it is learnt, with forgetting, and shared by all devices. Before the
+    first label a is 0 and b is 1: without labels the decisions are those of the classifier. The
+    same holds where states do not last. No label enters what is remembered of a device.
+
+    A *fixed* window of n readings multiplies the probabilities of the last n, so many that agree
+    mildly outweigh a single confident outlier. It takes readings for independent and states for
+    constant: it needs no labels, lags at every change and claims too much. Probabilities count as at
+    least 1e-6, so that a zero is no veto for as long as it stays in the window.
+
+    Predictions change nothing: they combine the past of the device with the current reading. A
     reading enters the window of its device when it is learnt (with its probabilities before
     learning) or, if it has no label, when it is passed to `observe_one`. For a class that was unknown
     at the time, an older reading counts with its mean probability, 1 / the number of classes known
@@ -335,9 +398,9 @@ class TimeIntegrator(ClassifierWrapper):
     classifier
         Any classifier with `predict_proba_one`, or a pipeline that ends with one.
     window
-        Number of readings combined, including the current one.
+        "adaptive", or the number of readings combined, including the current one.
     centered
-        Decide on the reading in the middle of the window instead of on the latest, using the
+        For a fixed window: decide on the reading in its middle instead of on the latest, using the
         `delay` readings after it. This is more accurate where states change, but late.
         `integrated_one` tells which reading a decision is about; `finish` returns the outstanding
         decisions at the end.
@@ -348,6 +411,9 @@ class TimeIntegrator(ClassifierWrapper):
         times that are `datetime`. None to ignore time.
     max_devices
         Largest number of windows. Beyond it, the device that has been silent longest is dropped.
+    delay
+        For an adaptive window: decide on the reading so many readings ago, with those after it. What
+        they say is filtered backward in the same way. None for 0, or what `centered` asks for.
 
     Notes
     -----
@@ -356,7 +422,9 @@ class TimeIntegrator(ClassifierWrapper):
     all readings belong to one device.
 
     If the label of a reading arrives late, pass the reading to `observe_one` at once and, later, to
-    `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice.
+    `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice. For an
+    adaptive window keep `last_evidence()` of the prediction, and give it to `record_outcome`
+    together with the label.
 
     Examples
     --------
@@ -373,13 +441,13 @@ class TimeIntegrator(ClassifierWrapper):
     >>> alone = streamlvq.GLVQ()
     >>> evaluate.progressive_val_score((s[:2] for s in stream), alone, metrics.Accuracy()).get()
     0.92
-    >>> together = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5)
+    >>> together = streamlvq.TimeIntegrator(streamlvq.GLVQ())
     >>> evaluate.progressive_val_score(stream, together, metrics.Accuracy()).get()
     0.96
 
-    With a window that also looks ahead, answers are about an earlier reading, and better:
+    Two readings later it is known better:
 
-    >>> model = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=5, centered=True)
+    >>> model = streamlvq.TimeIntegrator(streamlvq.GLVQ(), delay=2)
     >>> accuracy, labels = metrics.Accuracy(), []
     >>> for x, y, keywords in stream:
     ...     labels.append(y)
@@ -403,31 +471,45 @@ class TimeIntegrator(ClassifierWrapper):
     def __init__(
         self,
         classifier: base.Classifier,
-        window: int = 5,
+        window: int | Literal["adaptive"] = ADAPTIVE_WINDOW,
         centered: bool = False,
         max_gap: float | timedelta | None = None,
         max_devices: int = 100_000,
+        delay: int | None = None,
     ) -> None:
         super().__init__(classifier)
         self.window = window
         self.centered = centered
         self.max_gap = max_gap
         self.max_devices = max_devices
+        self._asked_delay = delay
+        self._delay = 0
         self._check()
         self._get_probabilities = probability_getter(classifier)
         self._needs_keywords = self._get_probabilities is not engine_probabilities
         self._labels: Sequence[Label] = ()
         self._scratch: Floats = np.empty(0)
         self._by_label: Callable[..., dict[Label, float]] | None = None
-        self._delay = (window - 1) // 2 if centered else 0
-        self._windows = Windows(window - 1, max(1, self._delay), max_gap, max_devices)
+        self._filter: TimeFilter | None = None
+        max_count: int | None = None
+        if isinstance(window, str):
+            self._delay = delay or 0
+            self._filter = TimeFilter(self._delay)
+            kept, max_count = self._delay, MAX_READINGS
+            self._no_past = np.zeros((kept + 1, 1))
+        else:
+            if centered:
+                self._delay = (window - 1) // 2
+            kept = window - 1
+            self._no_past = _NO_PAST
+        self._windows = Windows(kept, max(1, self._delay), max_gap, max_devices, max_count)
 
     def _check(self) -> None:
         owner = type(self).__name__
-        check_range(owner, "window", self.window, 1, whole=True)
         check_range(owner, "max_devices", self.max_devices, 1, whole=True)
         if not isinstance(self.centered, bool):
             raise ParameterError(owner, "centered", f"expected a bool, got {self.centered!r}")
+        self._check_window(owner)
         if isinstance(self.max_gap, timedelta):
             check_range(owner, "max_gap", self.max_gap.total_seconds(), 0)
         elif self.max_gap is not None:
@@ -441,19 +523,48 @@ class TimeIntegrator(ClassifierWrapper):
                     f"got {link}; put rejectors around the integrator",
                 )
 
+    def _check_window(self, owner: str) -> None:
+        window: Any = self.window
+        delay = self._asked_delay
+        if isinstance(window, str):
+            if window != ADAPTIVE_WINDOW:
+                expected = f"expected {ADAPTIVE_WINDOW!r} or a whole number of at least 1"
+                raise ParameterError(owner, "window", f"{expected}, got {window!r}")
+            if self.centered:
+                expected = "expected a window of some number of readings, which has a middle"
+                raise ParameterError(owner, "centered", f"{expected}, got {window!r}; use delay")
+            if delay is not None:
+                check_range(owner, "delay", delay, 0, MAX_DELAY, whole=True)
+            return
+        check_range(owner, "window", window, 1, whole=True)
+        if delay not in (None, (window - 1) // 2 if self.centered else 0):
+            expected = f"expected window={ADAPTIVE_WINDOW!r}, or centered=True for half a window"
+            raise ParameterError(owner, "delay", f"{expected}, got {delay!r}")
+
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         from streamlvq.models import GLVQ  # noqa: PLC0415
 
         yield {"classifier": GLVQ(rehearsal=2)}
+        yield {"classifier": GLVQ(rehearsal=2), "window": 5}
+
+    def _get_params(self) -> dict[str, Any]:
+        # Clones with another window get another delay, unless it was asked for.
+        params: dict[str, Any] = super()._get_params()
+        return {**params, "delay": self._asked_delay}
 
     def __getstate__(self) -> dict[str, Any]:
         # Rebuilt on demand; predictions must not change the pickle.
         return {**self.__dict__, "_by_label": None, "_scratch": np.empty(0)}
 
     @property
+    def learns_weights(self) -> bool:
+        """Whether the window is adaptive and learns from labels how much the past is worth."""
+        return self._filter is not None
+
+    @property
     def delay(self) -> int:
-        """Readings between the one decided on and the latest; 0 unless centred."""
+        """Readings between the one decided on and the latest."""
         return self._delay
 
     # --- predictions -----------------------------------------------------------------------------
@@ -482,15 +593,29 @@ class TimeIntegrator(ClassifierWrapper):
         """Return labels, probabilities over the window, the index of the best, and the window."""
         window, answer = self._window_and_answer(x, device, t, keywords)
         if answer is None or (self._delay and self._count(window) < self._delay):
+            self._meet(window, answer)
             return None
         labels, p = answer
+        if self._filter is not None:
+            out, best = self._filter.posterior(self._past(window), self._count(window), p)
+            return labels, out, best, window
         out = self._scratch
         if len(out) != len(p):
             out = self._scratch = np.empty(len(p))
-        best = kernels("pipeline").combine(
-            _NO_PAST if window == NO_WINDOW else self._windows.logs[window], p, out
-        )
+        best = kernels("pipeline").combine(self._past(window), p, out)
         return labels, out, best, window
+
+    def _meet(self, window: int, answer: LabelProbabilities | None) -> None:
+        """Keep the evidence of a reading that is not decided on, for `last_evidence`."""
+        if self._filter is None:
+            return
+        if answer is None:
+            self._filter.forget_evidence()
+        else:
+            self._filter.meet(self._past(window), self._count(window), answer[1])
+
+    def _past(self, window: int) -> Floats:
+        return self._no_past if window == NO_WINDOW else self._windows.logs[window]
 
     @exclusive
     def predict_proba_one(
@@ -555,7 +680,7 @@ class TimeIntegrator(ClassifierWrapper):
         """Learn a labelled reading and add it to the window of its device."""
         window, answer = self._before(x, device, t, kwargs)
         self.classifier.learn_one(x, y, **self._inner_keywords("learn_one", device, t, kwargs))
-        self._after(device, t, window, answer)
+        self._after(device, t, window, answer, y)
 
     @exclusive
     def observe_one(
@@ -584,19 +709,66 @@ class TimeIntegrator(ClassifierWrapper):
         return window, None if answer is None else (answer[0], answer[1].copy())
 
     def _after(
-        self, device: Hashable, t: Time, window: int, answer: LabelProbabilities | None
+        self,
+        device: Hashable,
+        t: Time,
+        window: int,
+        answer: LabelProbabilities | None,
+        y: Label | None = None,
     ) -> None:
         """Add a reading to its window, last of all: a refused reading must change nothing."""
         if answer is None:
             return
         labels, p = answer
         self._set_labels(labels)
-        self._windows.advance(device, t, window, p)
+        if self._filter is None:
+            self._windows.advance(device, t, window, p)
+        else:
+            self._windows.advance_filter(self._filter, device, t, window, p, y)
 
     def _set_labels(self, labels: Sequence[Label]) -> None:
         """Set the classes that the columns of the windows stand for."""
         if labels is not self._labels:
             self._labels, self._by_label = labels, None
+            if self._filter is not None:
+                self._filter.set_labels(labels)
+
+    # --- labels that come later ------------------------------------------------------------------
+
+    @exclusive
+    def last_evidence(self) -> Floats | None:
+        """Return what an adaptive window needs to learn the label of the last reading later.
+
+        Call it after a prediction, and `record_outcome` when the label has come. It is about the
+        reading that was given, also where decisions are about an earlier one. None for a fixed
+        window, which learns nothing, and for the first reading of a device, which has no past.
+        """
+        return None if self._filter is None else self._filter.evidence()
+
+    @exclusive
+    def record_outcome(self, evidence: Floats | None, y: Label, device: Hashable = None) -> None:
+        """Fit an adaptive window to the true label of an earlier reading.
+
+        The classifier learns nothing from this. Does nothing for a fixed window.
+
+        Parameters
+        ----------
+        evidence
+            Result of `last_evidence` when the reading was predicted.
+        y
+            True label.
+        device
+            Device that sent the reading.
+
+        """
+        if self._filter is None:
+            return
+        if evidence is None:
+            evidence = np.full((2, 1), np.nan)
+        elif evidence.ndim != 2 or len(evidence) != 2 or not np.isfinite(evidence).all():
+            raise ValueError(f"expected the result of last_evidence, got {evidence!r}")
+        slot = self._windows.slot_of(device)
+        self._filter.learn_late(evidence, y, self._windows.last_labels, slot)
 
     @exclusive
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
@@ -621,6 +793,12 @@ class TimeIntegrator(ClassifierWrapper):
 
     def _outstanding(self, window: Window, ago: int) -> Integrated:
         """Return the decision on the reading `ago` readings before the end of its segment."""
+        if isinstance(self.window, str):
+            assert self._filter is not None
+            classes = len(self._labels)
+            out, best = self._filter.outstanding(window.logs, window.count, ago, classes)
+            p = self._dictionary(self._labels, out)
+            return Integrated(self._labels[best], p, ago, window.times[-1 - ago], window.count)
         count = min(window.count, self.window - self._delay + ago)
         logs = window.logs[-count:].sum(axis=0, keepdims=True)
         out = np.empty(len(self._labels))
@@ -655,10 +833,14 @@ class TimeIntegrator(ClassifierWrapper):
         if not all(duplicates):  # duplicates change nothing
             self._windows.widen(len(batch.classes))
             self._set_labels(batch.classes)
-        return (*entered, self._windows.logs, self._windows.counts)
+        windows = self._windows
+        memory = (*entered, windows.logs, windows.counts)
+        if self._filter is None:
+            return *memory, *no_filter()
+        return *memory, windows.last_labels, *self._filter.lend(batch)
 
     def settle(self, batch: KernelBatch, lent: Arrays) -> None:
-        """Do nothing: the kernel has already updated the windows."""
+        """Do nothing: the kernel has already updated the windows and the filter."""
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -666,6 +848,9 @@ class TimeIntegrator(ClassifierWrapper):
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a copy of the windows: arrays, and values for JSON."""
         arrays, extra = self._windows.memory()
+        if self._filter is not None:
+            arrays["last_labels"] = self._windows.label_memory()
+            arrays["fitted"] = self._filter.fitted.copy()
         return arrays, {**extra, "labels": len(self._labels)}
 
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
@@ -680,6 +865,19 @@ class TimeIntegrator(ClassifierWrapper):
         own = whole and not self._needs_keywords
         self._labels = model.known_labels if own else list(model.classes[:count])
         self._by_label = None
+        if self._filter is not None:
+            self._restore_filter(arrays)
+
+    def _restore_filter(self, arrays: dict[str, Any]) -> None:
+        assert self._filter is not None
+        constants, windows = kernels("pipeline"), self._windows
+        self._filter.restore(arrays["fitted"], len(self._labels))
+        self._filter.set_labels(self._labels)
+        if np.any(windows.last_labels >= len(self._labels)) or np.any(windows.counts < 1):
+            raise ValueError("windows: expected readings and labels of every device")
+        lowest = constants.LOG_PROBABILITY_FLOOR
+        if np.any(windows.logs > 0.0) or np.any(windows.logs[:, :, :-1] < lowest):
+            raise ValueError("windows: expected logarithms of probabilities")
 
     def _move_memory(self, new: Self) -> None:
         model = innermost_model(new.classifier)
@@ -687,3 +885,5 @@ class TimeIntegrator(ClassifierWrapper):
         # The model's own list of labels is compared by identity.
         own = isinstance(model, LVQClassifier)
         new._labels = model.known_labels if own else list(model.classes)
+        if self._filter is not None:
+            new._filter = self._filter.moved_to(list(self._labels), new._labels)

@@ -15,6 +15,7 @@ from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.monitor.admission import DuplicateFilter
 from streamlvq.snapshot import Snapshot, SnapshotError
+from streamlvq.wrappers.base import unwrap
 from support.streams import assert_decides_like, cut, readings, say
 
 TEXT = """
@@ -255,6 +256,105 @@ def test_thresholds_hear_of_late_labels() -> None:
     assert monitor.models()[""]._thresholds.recent(None).seen == before + 20
 
 
+# --- an adaptive window --------------------------------------------------------------------------
+
+ADAPTIVE = {"integrator": "{window: adaptive}", "labels": ""}
+WAITING = '{topic: "labels/{site}/{device}", sequence: seq, wait: 60}'
+
+
+def learnt_by_filter(monitor: Monitor) -> list[float]:
+    *_, integrator, _ = unwrap(monitor.models()[""])
+    numbers: list[float] = integrator.memory_state()[0]["fitted"].tolist()
+    return numbers
+
+
+@pytest.mark.parametrize("model", ["GLVQ", "LVQCommittee"])
+def test_batches_make_no_difference_to_an_adaptive_window(model: str) -> None:
+    """Labels come with readings and later, batches are cut anywhere, and it goes on from files."""
+    changes = {**ADAPTIVE, "labels": WAITING, "model": f"{{type: {model}}}"}
+    if model == "LVQCommittee":
+        changes["rejector"] = ""
+    wanted = config(**changes)
+    stream = readings(300, labelled=0.5, twice=0.1)
+    labels = [k for k, y in enumerate(stream.labels) if y is None]
+    monitors = [Monitor(wanted), Monitor(wanted)]
+    said: list[list[Any]] = [[], []]
+    for first in range(0, 300, 50):
+        part = stream.select(list(range(first, first + 50)))
+        for k, each in enumerate(monitors):
+            said[k] += say(each, part, seed=10 * k + first)
+            for row in [row for row in labels if first - 20 <= row < first + 30]:
+                each.step(late(stream, row, f"class {row % 2}"))
+        monitors[1] = Monitor.restore(wanted, monitors[1].checkpoint())
+    assert said[0] == said[1]
+    assert monitors[0].checkpoint() == monitors[1].checkpoint()
+    a, b, *_ = learnt_by_filter(monitors[0])
+    assert (a, b) != (0.0, 1.0)
+
+
+def test_late_labels_teach_an_adaptive_window_what_wrappers_learn() -> None:
+    """As with `last_evidence` and `record_outcome` around a model that learns them as well."""
+    monitor = Monitor(config(**{**ADAPTIVE, "labels": WAITING, "rejector": ""}))
+    model = streamlvq.TimeIntegrator(streamlvq.GLVQ())
+    stream = readings(200, labelled=0.3)
+    evidence: dict[int, Any] = {}
+    for k in range(200):
+        monitor.step(stream.select([k]))
+        x = dict(zip(stream.features, stream.rows[k].tolist(), strict=True))
+        keywords = {"device": stream.devices[k], "t": stream.times[k]}
+        model.predict_one(x, **keywords)
+        evidence[k] = model.last_evidence()
+        if stream.labels[k] is None:
+            model.observe_one(x, scales=False, **keywords)
+        else:
+            model.learn_one(x, stream.labels[k], **keywords)
+        due = k - 10
+        if due >= 0 and stream.labels[due] is None and model.classes:
+            y = f"class {due % 2}"
+            assert monitor.step(late(stream, due, y)).learnt == 1
+            row = stream.rows[due].tolist()
+            model.classifier.learn_one(dict(zip(stream.features, row, strict=True)), y)
+            model.record_outcome(evidence[due], y, device=stream.devices[due])
+    assert learnt_by_filter(monitor) == model.memory_state()[0]["fitted"].tolist()
+    assert learnt_by_filter(monitor)[0] != 0.0
+
+
+def test_evidence_is_dropped_with_the_model_that_gave_it() -> None:
+    """Another model has its classes in another order."""
+    monitor = Monitor(config(**{**ADAPTIVE, "labels": WAITING, "rejector": ""}))
+    stream = readings(100, labelled=0.5)
+    say(monitor, stream)
+    assert any(reading.local.evidence is not None for _, reading in monitor._pending.items())
+    monitor.set_classifier("", monitor.models()[""])
+    assert all(reading.local.evidence is None for _, reading in monitor._pending.items())
+    k = max(i for i, y in enumerate(stream.labels) if y is None)
+    before = learnt_by_filter(monitor)
+    assert monitor.step(late(stream, k, "class 1")).learnt == 1
+    assert learnt_by_filter(monitor)[:2] == before[:2]
+
+
+FORGED_EVIDENCE: dict[str, Any] = {
+    "too much": lambda a: {**a, "evidence": np.append(a["evidence"], [0.0, 0.0])},
+    "positive": lambda a: {**a, "evidence": a["evidence"] + 30.0},
+    "nan": lambda a: {**a, "evidence": a["evidence"] * np.nan},
+    "too small": lambda a: {**a, "evidence": a["evidence"] - 100.0},
+    "for fewer": lambda a: {**a, "evidence_classes": a["evidence_classes"][1:]},
+    "negative": lambda a: {**a, "evidence_classes": -a["evidence_classes"]},
+    "no classes": lambda a: {n: v for n, v in a.items() if n != "evidence_classes"},
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED_EVIDENCE)
+def test_forged_evidence_is_refused(forgery: str) -> None:
+    wanted = config(**{**ADAPTIVE, "labels": WAITING, "rejector": ""})
+    monitor = Monitor(wanted)
+    say(monitor, readings(100, labelled=0.5))
+    arrays, extra = monitor._pending.state()
+    Monitor(wanted)._pending.restore(arrays, extra)
+    with pytest.raises((ValueError, KeyError)):
+        Monitor(wanted)._pending.restore(FORGED_EVIDENCE[forgery](arrays), extra)
+
+
 # --- groups --------------------------------------------------------------------------------------
 
 
@@ -464,16 +564,19 @@ def test_what_has_no_certainty_is_not_accepted(rejector: str, alone: bool) -> No
     text = README.replace("REJECTOR", REJECTORS[rejector]).replace("MODEL", "LGMLVQ")
     monitor, stream = Monitor(loads(text)), lasting_states(1200)
     parts = [[k] for k in range(1200)] if alone else [slice(k, k + 40) for k in range(0, 1200, 40)]
-    certainties, accepted = [], []
+    certainties, accepted, reasons = [], [], []
     for part in parts:
         decisions = monitor.step(stream.select(part)).decisions
         assert decisions is not None
         certainties += decisions.certainties.tolist()
         accepted += decisions.accepted.tolist()
+        reasons += decisions.reasons
     assert not any(a for c, a in zip(certainties, accepted, strict=True) if c == 0.0)
     if rejector == "rate":  # more than the share have none: these are rejected, and at a time
         # when fewer had none among the last readings, another one
-        zeros, rejected = certainties[200:].count(0.0), accepted[200:].count(False)
+        zeros = certainties[200:].count(0.0)
+        by_certainty = zip(certainties[200:], reasons[200:], strict=True)
+        rejected = sum(c == 0.0 or reason not in (None, "outlier") for c, reason in by_certainty)
         assert zeros > 50 and zeros <= rejected <= zeros + 2
 
 

@@ -157,7 +157,11 @@ def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
         again = whole.keys[k] in seen
         seen.add(whole.keys[k])
         if outer and not again:
+            integrator = next((each for each in outer if hasattr(each, "last_evidence")), None)
+            evidence = None if integrator is None else integrator.last_evidence()
             classifier.observe_one(x, scales=False, **keywords)
+            if integrator is not None and whole.labels[k] is not None:
+                integrator.record_outcome(evidence, whole.labels[k], whole.devices[k])
             if rejects and whole.labels[k] is not None:
                 classifier.record_outcome(decision.label, decision.certainty, whole.labels[k])
 

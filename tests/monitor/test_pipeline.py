@@ -26,6 +26,8 @@ INTEGRATORS: dict[str, dict[str, Any] | None] = {
     "alone": None,
     "window": {"window": 3},
     "gaps": {"window": 4, "max_gap": 8.0, "max_devices": 4},
+    "adaptive": {},
+    "adaptive gaps": {"max_gap": 8.0, "max_devices": 4},
 }
 REJECTORS: dict[str, tuple[type[Rejector], dict[str, Any]] | None] = {
     "none": None,

@@ -26,7 +26,12 @@ labels: {topic: "labels/{site}/{device}", sequence: seq, wait: 500}
 decisions: {topic: "out/{site}/{device}"}
 state: {duplicates: 1000}
 """
-INTEGRATORS = {"alone": "", "window": "{window: 4}", "gaps": "{window: 3, max_gap: 6}"}
+INTEGRATORS = {
+    "alone": "",
+    "window": "{window: 4}",
+    "gaps": "{window: 3, max_gap: 6}",
+    "adaptive": "{max_gap: 9}",
+}
 REJECTORS = {
     "none": "",
     "fixed": "{threshold: 0.3}",

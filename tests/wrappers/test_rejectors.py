@@ -725,7 +725,7 @@ def test_only_classifiers_can_be_wrapped(rejector: Make) -> None:
 
 def test_centred_windows() -> None:
     """Their label is about another reading than the one at hand."""
-    centred = TimeIntegrator(small(), centered=True)
+    centred = TimeIntegrator(small(), window=5, centered=True)
     with pytest.raises(ValueError, match="use ProbabilityRejector, or centered=False"):
         RelSimRejector(centred, threshold=0.5)
     with pytest.raises(ValueError, match="use target_rate, or centered=False"):

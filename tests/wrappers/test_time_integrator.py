@@ -59,10 +59,10 @@ def pipeline() -> Any:
 # --- River ---------------------------------------------------------------------------------------
 
 ESTIMATORS: dict[str, Callable[[], Any]] = {
-    "model": lambda: TimeIntegrator(streamlvq.GLVQ(rehearsal=2)),
-    "behind-scaler": lambda: preprocessing.StandardScaler() | TimeIntegrator(small()),
+    "model": lambda: TimeIntegrator(streamlvq.GLVQ(rehearsal=2), window=5),
+    "behind-scaler": lambda: preprocessing.StandardScaler() | TimeIntegrator(small(), window=5),
     "around-pipeline": lambda: TimeIntegrator(pipeline(), window=3),
-    "around-river": lambda: TimeIntegrator(naive_bayes.GaussianNB()),
+    "around-river": lambda: TimeIntegrator(naive_bayes.GaussianNB(), window=5),
     "around-committee": lambda: TimeIntegrator(streamlvq.LVQCommittee(), window=2),
 }
 
@@ -232,7 +232,7 @@ def test_window_of_one_is_the_classifier_alone() -> None:
 
 
 def test_nothing_learnt_yet() -> None:
-    model = TimeIntegrator(small())
+    model = TimeIntegrator(small(), window=5)
     assert model.predict_proba_one({"a": 1.0}) == {}
     assert model.predict_one({"a": 1.0}) is None
     assert model.integrated_one({"a": 1.0}) is None
@@ -293,7 +293,7 @@ def test_classes_that_a_classifier_stops_mentioning_have_probability_zero() -> N
 
 
 def test_one_window_for_each_device() -> None:
-    model = TimeIntegrator(Parrot())
+    model = TimeIntegrator(Parrot(), window=5)
     model.observe_one({"a": 0.9, "b": 0.1}, device="left")
     model.observe_one({"a": 0.1, "b": 0.9}, device="right")
     even = {"a": 0.5, "b": 0.5}
@@ -308,7 +308,7 @@ def test_one_window_for_each_device() -> None:
 
 def test_labelled_readings_teach_the_classifier_others_are_shown_to_it() -> None:
     for centered in (False, True):
-        model = TimeIntegrator(Parrot(), centered=centered)
+        model = TimeIntegrator(Parrot(), window=5, centered=centered)
         model.learn_one({"a": 1.0}, "a")
         model.observe_one({"a": 0.5, "b": 0.5})
         assert model.classifier.learnt == [({"a": 1.0}, "a", {})]
@@ -317,7 +317,7 @@ def test_labelled_readings_teach_the_classifier_others_are_shown_to_it() -> None
 
 def test_observe_reaches_the_model_behind_a_scaler() -> None:
     X, y = blobs(40, 3, 2, seed=1)
-    model = taught(TimeIntegrator(pipeline()), X, y.tolist())
+    model = taught(TimeIntegrator(pipeline(), window=5), X, y.tolist())
     inner = model.classifier["LGMLVQ"]
     before = frozen(inner)
     model.observe_one({name: 50 * value for name, value in readings(X)[0].items()})
@@ -337,7 +337,7 @@ def test_observe_a_classifier_that_learns_nothing_from_it() -> None:
 
 
 def test_a_gap_empties_the_window() -> None:
-    model = TimeIntegrator(Parrot(), max_gap=60)
+    model = TimeIntegrator(Parrot(), window=5, max_gap=60)
     even = {"a": 0.5, "b": 0.5}
     model.observe_one({"a": 0.9, "b": 0.1}, t=100.0)
     before = frozen(model)
@@ -369,7 +369,7 @@ def test_datetimes() -> None:
 @pytest.mark.parametrize("bad", [math.nan, np.float64("nan"), pd.NaT], ids=str)
 @pytest.mark.parametrize("max_gap", [None, 5])
 def test_times_that_are_missing(bad: Any, max_gap: int | None) -> None:
-    model = TimeIntegrator(Parrot(), max_gap=max_gap)
+    model = TimeIntegrator(Parrot(), window=5, max_gap=max_gap)
     before = frozen(model)
     for act in (
         model.predict_one,
@@ -385,7 +385,7 @@ def test_times_that_are_missing(bad: Any, max_gap: int | None) -> None:
 
 
 def test_time_is_needed_for_gaps() -> None:
-    model = TimeIntegrator(Parrot(), max_gap=5)
+    model = TimeIntegrator(Parrot(), window=5, max_gap=5)
     with pytest.raises(ValueError, match=r"expected the time .* got none: pass t="):
         model.predict_one({"a": 1.0})
     with pytest.raises(ValueError, match="max_gap=5"):
@@ -395,7 +395,7 @@ def test_time_is_needed_for_gaps() -> None:
 
 @pytest.mark.parametrize("t", [dt.datetime(2026, 1, 1), "noon", None])
 def test_times_that_cannot_be_compared(t: Any) -> None:
-    model = TimeIntegrator(Parrot(), max_gap=5)
+    model = TimeIntegrator(Parrot(), window=5, max_gap=5)
     model.observe_one({"a": 1.0}, t=1.0)
     before = frozen(model)
     with pytest.raises(ValueError, match="expected"):
@@ -404,7 +404,7 @@ def test_times_that_cannot_be_compared(t: Any) -> None:
 
 
 def test_infinite_time_is_far_from_everything() -> None:
-    model = TimeIntegrator(Parrot(), max_gap=5)
+    model = TimeIntegrator(Parrot(), window=5, max_gap=5)
     for _ in range(2):
         model.observe_one({"a": 1.0, "b": 0.0}, t=math.inf)
         answer = model.integrated_one({"a": 1.0, "b": 0.0}, t=math.inf)
@@ -430,7 +430,7 @@ ASK: dict[str, Callable[[Any, Any], Any]] = {
 def test_predictions_are_pure(ask: str, centered: bool, make: Callable[[], Any]) -> None:
     if ask == "explain_one" and make is naive_bayes.GaussianNB:
         pytest.skip("has no explanations")
-    model = TimeIntegrator(make(), centered=centered)
+    model = TimeIntegrator(make(), window=5, centered=centered)
     for x, y in image_segments(40):
         model.learn_one(x, y, device="x")
     before = frozen(model)
@@ -442,7 +442,7 @@ def test_predictions_are_pure(ask: str, centered: bool, make: Callable[[], Any])
 @pytest.mark.parametrize("value", [math.inf, "text"])
 @pytest.mark.parametrize("make", [small, streamlvq.LVQCommittee])
 def test_a_refused_reading_leaves_no_trace(value: Any, make: Callable[[], Any]) -> None:
-    model = TimeIntegrator(make())
+    model = TimeIntegrator(make(), window=5)
     for x, y in image_segments(40):
         model.learn_one(x, y)
     before = frozen(model)
@@ -458,7 +458,7 @@ def test_a_refused_reading_leaves_no_trace(value: Any, make: Callable[[], Any]) 
 
 def test_a_refused_label_leaves_no_trace() -> None:
     X, y = blobs(20, 3, 2)
-    for model in (TimeIntegrator(small()), TimeIntegrator(Parrot())):
+    for model in (TimeIntegrator(small(), window=5), TimeIntegrator(Parrot(), window=5)):
         taught(model, X[:10], y[:10].tolist())
         before = frozen(model)
         with pytest.raises(ValueError, match="expected a label"):
@@ -467,7 +467,7 @@ def test_a_refused_label_leaves_no_trace() -> None:
 
 
 def test_a_device_that_cannot_be_a_key_leaves_no_trace() -> None:
-    model = TimeIntegrator(Parrot())
+    model = TimeIntegrator(Parrot(), window=5)
     with pytest.raises(TypeError, match="unhashable"):
         model.learn_one({"a": 1.0}, "a", device=["x"])
     assert model.classifier.learnt == []
@@ -482,7 +482,7 @@ def test_copies_go_on_where_it_stopped(
     copied: Callable[[Any], Any], make: Callable[[], Any]
 ) -> None:
     samples = image_segments(120)
-    model = TimeIntegrator(make(), centered=True, max_gap=10)
+    model = TimeIntegrator(make(), window=5, centered=True, max_gap=10)
     for t, (x, y) in enumerate(samples[:60]):
         model.learn_one(x, y, device=t % 2, t=t)
     twin = copied(model)
@@ -521,7 +521,7 @@ def test_clones_with_attributes_are_copies() -> None:
 
 
 def test_the_device_silent_longest_is_forgotten() -> None:
-    model = TimeIntegrator(Parrot(), max_devices=2)
+    model = TimeIntegrator(Parrot(), window=5, max_devices=2)
     strong, even = {"a": 0.9, "b": 0.1}, {"a": 0.5, "b": 0.5}
     for device in ("x", "y", "x", "z"):
         model.observe_one(strong, device=device)
@@ -531,7 +531,7 @@ def test_the_device_silent_longest_is_forgotten() -> None:
 
 
 def test_a_gap_counts_as_speaking() -> None:
-    model = TimeIntegrator(Parrot(), max_devices=2, max_gap=1)
+    model = TimeIntegrator(Parrot(), window=5, max_devices=2, max_gap=1)
     for device, t in (("x", 0), ("y", 0), ("x", 9), ("z", 9)):
         model.observe_one({"a": 0.9, "b": 0.1}, device=device, t=t)
     assert model.starts_segment("y", 0)
@@ -542,7 +542,7 @@ def test_memory_is_bounded() -> None:
     """A hundred thousand devices with a window of 5 and 10 classes fit into 200 MB."""
     classes = [f"class {c}" for c in range(10)]
     opinion = dict.fromkeys(classes, 0.1)
-    model, devices = TimeIntegrator(Parrot(), max_devices=5000), 5000
+    model, devices = TimeIntegrator(Parrot(), window=5, max_devices=5000), 5000
     names = [f"device {k}" for k in range(2 * devices)]
     model.observe_one(opinion, device="warm")
     model.reset("warm")
@@ -596,14 +596,14 @@ class Weighted(Parrot):
 
 def test_keywords_go_to_those_who_name_them() -> None:
     x = {"a": 1.0}
-    model = TimeIntegrator(Weighted())
+    model = TimeIntegrator(Weighted(), window=5)
     model.learn_one(x, "a", device="d", t=5, w=2.0, colour="red")
     assert model.classifier.learnt == [(x, "a", {"w": 2.0, "t": 5})]
-    anything = TimeIntegrator(Parrot())
+    anything = TimeIntegrator(Parrot(), window=5)
     anything.learn_one(x, "a", device="d", w=2.0)
     assert anything.classifier.learnt == [(x, "a", {"device": "d", "w": 2.0})]
     for classifier in (small(), pipeline(), streamlvq.LVQCommittee(), naive_bayes.GaussianNB()):
-        nothing = TimeIntegrator(classifier)
+        nothing = TimeIntegrator(classifier, window=5)
         for label in ("a", "b"):
             nothing.learn_one(x, label, device="d", t=1, w=2.0)
         nothing.observe_one(x, device="d", t=1, w=2.0)
@@ -613,7 +613,7 @@ def test_keywords_go_to_those_who_name_them() -> None:
 def test_keywords_do_not_get_stuck_in_rivers_wrappers() -> None:
     """They hand on whatever they are given, to models that know nothing of devices."""
     balanced = imblearn.RandomUnderSampler(small(), {0: 0.5, 1: 0.5}, seed=1)
-    model = TimeIntegrator(preprocessing.StandardScaler() | balanced)
+    model = TimeIntegrator(preprocessing.StandardScaler() | balanced, window=5)
     X, y = blobs(50, 3, 2, seed=3)
     for t, (x, c) in enumerate(zip(readings(X), y.tolist(), strict=True)):
         model.predict_one(x, device="d", t=t)
@@ -626,14 +626,14 @@ def test_progressive_validation_passes_keywords() -> None:
     stream = [
         (x, y, {"device": k % 2, "t": k, "w": 1.0}) for k, (x, y) in enumerate(image_segments(80))
     ]
-    model = TimeIntegrator(small(), max_gap=100)
+    model = TimeIntegrator(small(), window=5, max_gap=100)
     evaluate.progressive_val_score(stream, model, metrics.Accuracy())
     assert not model.starts_segment(0, 80)
     assert not model.starts_segment(1, 80)
 
 
 def test_explanations_are_those_of_the_model_inside() -> None:
-    model = TimeIntegrator(pipeline())
+    model = TimeIntegrator(pipeline(), window=5)
     for x, y in image_segments(60):
         model.learn_one(x, y)
     scaled = model.classifier.transform_one(x)
@@ -695,7 +695,7 @@ def test_integration_pays_where_states_last() -> None:
 
 
 def test_a_time_of_the_wrong_kind_does_not_lock_a_device_out() -> None:
-    model = TimeIntegrator(streamlvq.GLVQ(), max_gap=5)
+    model = TimeIntegrator(streamlvq.GLVQ(), window=5, max_gap=5)
     for t, y in enumerate("xyxy"):
         model.learn_one({"a": float(y == "y")}, y, device="p", t=t)
     for wrong in (dt.datetime(2024, 1, 1), "noon", [1.0]):
