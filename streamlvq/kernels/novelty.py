@@ -153,10 +153,8 @@ def nearest_stored(floats, ints, work, c):
             value = scale * squared_deviations(x, rows, p, inverse, nearest / scale)
         if value != value:
             value = distance_by_shared(x, rows[p], inverse, varies, varying)
-        if value > MAX_DISTANCE:
-            value = MAX_DISTANCE
-        if value < nearest:
-            nearest = value
+        if value == value:
+            nearest = min(nearest, value, MAX_DISTANCE)
     return nearest if nearest < inf else nan
 
 

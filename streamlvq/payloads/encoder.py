@@ -31,9 +31,9 @@ MAX_PAYLOAD_BYTES = 16_384  # bytes of a refused payload that are passed on
 class Encoder:
     """Encoder of decisions into messages.
 
-    Probabilities, certainties and novelties are rounded to six decimal places. A threshold that is not finite
-    (nothing is certain enough, or there is none) becomes null. Classes that the model did not know
-    yet are left out of the probabilities.
+    Probabilities, certainties and novelties are rounded to six decimal places. A threshold that is
+    not finite (nothing is certain enough, or there is none) becomes null. Classes that the model
+    did not know yet are left out of the probabilities.
 
     With `when: change`, only decisions are sent whose label, acceptance or reason differs from the
     previous decision for that device. The previous decisions are kept in this object only: after a

@@ -161,4 +161,6 @@ def is_beyond_ball(model: LVQClassifier) -> bool:
 def has_stored_readings(model: LVQClassifier) -> bool:
     """Return True if a model keeps readings that others can be compared with."""
     engine = model.engine
-    return engine is not None and min(engine.state.size(at.STORED), engine.state.size(at.BUFFER)) > 0
+    return (
+        engine is not None and min(engine.state.size(at.STORED), engine.state.size(at.BUFFER)) > 0
+    )
