@@ -278,8 +278,10 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     label: Label | None  # also if not accepted; None if nothing has been learnt yet
     accepted: bool
     reason: str | None  # why not: ambiguous, outlier, no_feature, no_model
+    outlier_by: str | None  # what says that it is an outlier: novelty, ball
     certainty: float
     threshold: float | None  # None if nothing is certain enough yet
+    novelty: float | None  # None where it was not measured
     probabilities: dict[str, float]
     t: float | None
     sequence: int | None
@@ -306,6 +308,8 @@ class Decisions:
     thresholds: npt.NDArray[np.float64]
     accepted: npt.NDArray[np.bool_]
     reasons: list[str | None]
+    novelties: npt.NDArray[np.float64]  # NaN where it was not measured
+    outliers_by: list[str | None]  # what says that it is an outlier: novelty, ball
     probabilities: Rows  # a column for each of `classes`; NaN for a class still unknown
     models: list[Model]
     versions: npt.NDArray[np.int64]  # see `DecisionRecord`
@@ -343,8 +347,10 @@ class Decisions:
             self.labels(),
             self.accepted.tolist(),
             self.reasons,
+            self.outliers_by,
             self.certainties.tolist(),
             self.thresholds.tolist(),
+            self.novelties.tolist(),
             self.probabilities.tolist(),
             self.times,
             self.sequences,
@@ -359,8 +365,10 @@ class Decisions:
                 label=label,
                 accepted=accepted,
                 reason=reason,
+                outlier_by=outlier_by,
                 certainty=certainty,
                 threshold=threshold if math.isfinite(threshold) else None,
+                novelty=None if math.isnan(novelty) else novelty,
                 probabilities={n: p for n, p in zip(names, row, strict=True) if p == p},
                 t=t,
                 sequence=sequence,
@@ -373,8 +381,10 @@ class Decisions:
                 label,
                 accepted,
                 reason,
+                outlier_by,
                 certainty,
                 threshold,
+                novelty,
                 row,
                 t,
                 sequence,

@@ -141,9 +141,9 @@ class Decision(NamedTuple):
     accepted
         Whether the label is to be trusted.
     reason
-        Why not: `"ambiguous"` (another class is about as likely), `"outlier"` (far from
-        everything that was learnt), `"no_feature"` (it has no feature that the model knows),
-        `"no_model"` (too few classes learnt yet to compare any); None if accepted.
+        Why not: `"ambiguous"` (another class is about as likely), `"outlier"` (unlike everything
+        that was learnt, see `outlier_by`), `"no_feature"` (it has no feature that the model
+        knows), `"no_model"` (too few classes learnt yet to compare any); None if accepted.
     threshold
         The certainty that was asked for.
     winner
@@ -156,6 +156,15 @@ class Decision(NamedTuple):
         Squared distance to the runner-up; None where certainty is a probability.
     probabilities
         The probability of every class.
+    novelty
+        Share of earlier readings of known classes that were less strange: 0 like what is known,
+        towards 1 unlike anything learnt. Of known readings a share of at most about r has a
+        novelty of 1 - r or more. None where nothing was compared: unknown features only, fewer
+        than two classes, no model of streamlvq, or `novelty_rate=None`.
+    outlier_by
+        What says that it is an outlier: `"novelty"` if that is at least 1 - `novelty_rate`; where
+        there is no stored reading to compare it with, `"ball"` if RelSim is low and the reading
+        more than 4.4 times as far from the winner as the runner-up is. None otherwise.
 
     """
 
@@ -169,3 +178,5 @@ class Decision(NamedTuple):
     distance: float | None
     runner_up_distance: float | None
     probabilities: dict[Hashable, float]
+    novelty: float | None = None
+    outlier_by: str | None = None

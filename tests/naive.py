@@ -680,6 +680,68 @@ def cost_of(decisions: list[tuple[float, bool]], threshold: float, cost: float) 
     )
 
 
+# --- novelty -------------------------------------------------------------------------------------
+
+
+@dataclass
+class NaiveNovelty:
+    """How strange readings of known classes were, the latest last."""
+
+    border: dict[int, list[float]] = field(default_factory=dict)
+    distance: dict[int, list[float]] = field(default_factory=dict)
+    both: list[float] = field(default_factory=list)
+    border_only: list[float] = field(default_factory=list)
+
+    def measure(
+        self, relsim: float, c: int, x: Array, stored: list[tuple[Array, int]], inverse: Array
+    ) -> tuple[float, list[float]]:
+        """Return the novelty, and the scores and sums to remember.
+
+        `stored` are the readings in the buffer by position, `inverse` is 0 for constant features.
+        """
+        near = nearest_of_class(x, c, stored, inverse)
+        scores = [1.0 / max(relsim, 1e-9), near]
+        first = -math.log(share_above(self.border.get(c, [])[-64:], scores[0]))
+        distances = [d for d in self.distance.get(c, [])[-64:] if not math.isnan(d)]
+        p = 1.0
+        if not math.isnan(near):
+            top = max([0.01, *distances])
+            p = share_above(distances, near)
+            if distances and near > top:
+                p *= (top / near) ** 4
+        both = first - math.log(max(p, 1e-9))
+        sums, value = (self.border_only, first) if math.isnan(near) else (self.both, both)
+        p = share_above(sums[-500:], value)
+        if len(sums) >= 100 and value > max(sums[-500:]):
+            p *= math.exp(max(sums[-500:]) - value)
+        return 1.0 - max(p, 1e-6), [*scores, both, first]
+
+    def add(self, said: list[float], winner: int, c: int) -> None:
+        """Remember what was measured of a reading of a known class."""
+        self.both.append(said[2])
+        self.border_only.append(said[3])
+        if winner == c:
+            self.border.setdefault(c, []).append(said[0])
+            self.distance.setdefault(c, []).append(said[1])
+
+
+def share_above(scores: list[float], score: float) -> float:
+    return (1 + sum(other >= score for other in scores)) / (1 + len(scores))
+
+
+def nearest_of_class(x: Array, c: int, stored: list[tuple[Array, int]], inverse: Array) -> float:
+    """Return the mean squared deviation to the nearest of up to 256 stored readings of a class."""
+    own = [reading for reading, label in stored if label == c]
+    best = math.nan
+    for reading in own[:: len(own) // 256 + 1]:
+        z = (x - reading) * inverse
+        shared = ~np.isnan(z) & ((inverse > 0.0) | (not inverse.any()))
+        if shared.any():
+            value = float(np.sum(z[shared] ** 2) / shared.sum())
+            best = value if math.isnan(best) else min(best, value)
+    return best
+
+
 # --- the model -----------------------------------------------------------------------------------
 
 

@@ -172,6 +172,7 @@ def _build_rejector(classifier: Any, section: RejectorSection) -> Any:
             reject_cost=section.reject_cost,
             memory=section.memory,
             per_class=section.per_class,
+            novelty_rate=section.novelty_rate,
         )
     except ValueError as error:
         raise _config_error(error, ("rejector",)) from error

@@ -321,6 +321,11 @@ KEY_DESCRIPTIONS = {
     "rejector.per_class": Description(
         "Whether to adapt a separate threshold for each predicted label.", True
     ),
+    "rejector.novelty_rate": Description(
+        "The share of readings of known classes that may be taken for outliers, readings unlike "
+        "everything learnt. null: do not measure how new readings are.",
+        0.01,
+    ),
     # --- decisions -------------------------------------------------------------------------------
     "decisions.topic": Description(
         "The topic to publish decisions to, with placeholders as in readings.topic. null: do "
@@ -643,6 +648,7 @@ class RejectorSection(Section, kw_only=True, frozen=True):
     reject_cost: Share | None = None
     memory: Annotated[int, Meta(ge=1, le=MAX_VALUES["memory"])] = 1000
     per_class: bool = False
+    novelty_rate: Share | None = 0.01
 
 
 class DecisionsSection(Section, kw_only=True, frozen=True):

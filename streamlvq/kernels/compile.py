@@ -204,7 +204,17 @@ class KernelModule:
 
 # --- all of them ---------------------------------------------------------------------------------
 
-MODULES = ("distance", "pipeline", "filtering", "pool", "coupling", "prototypes", "forest", "bins")
+MODULES = (
+    "distance",
+    "pipeline",
+    "filtering",
+    "novelty",
+    "pool",
+    "coupling",
+    "prototypes",
+    "forest",
+    "bins",
+)
 
 
 def compile_all() -> Iterator[tuple[str, int, int]]:

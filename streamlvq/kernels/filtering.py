@@ -12,10 +12,10 @@ The weights a and b tell how much past and reading are worth: successive reading
 other, so that neither counts in full. `fitted` holds what labels teach, all of it before the
 reading is learnt. The first reading of a device has no past: its posterior is p.
 
-`logs` is the memory of a device, with a column per class and at least one more for classes that were
-unknown then, which get the mean. Row 0 is the log posterior of the last reading that is not among
-the others, which are the logs of p of the newest readings, newest last: so many as decisions are
-late. `count` is the number of readings since its segment began.
+`logs` is the memory of a device, with a column per class and at least one more for classes that
+were unknown then, which get the mean. Row 0 is the log posterior of the last reading that is not
+among the others, which are the logs of p of the newest readings, newest last: so many as decisions
+are late. `count` is the number of readings since its segment began.
 
 `evidence` is what a label is compared with: the logs of prior (NaN without a past) and of p.
 """

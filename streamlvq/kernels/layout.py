@@ -116,6 +116,11 @@ def pool_work_shape(members: int, classes: int) -> tuple[int, int]:
     return members + POOLS + 3, max(members, classes)
 
 
+# --- novelty, see `novelty` -----------------------------------------------------------------------
+CLASS_SCORES = 64  # kept for each class
+SUMS = 500  # kept for all classes together
+STRANGENESS_COUNT = 6  # results for a reading
+
 # --- status codes of kernels ---------------------------------------------------------------------
 DONE = 0
 NEEDS_SLOT = -1  # nothing changed: enlarge the prototype arrays and call again

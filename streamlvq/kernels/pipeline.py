@@ -13,15 +13,16 @@ mean probability, 1 / the number of classes known then.
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf, log, nan
 
 import numpy as np
 
 from streamlvq.kernels import layout as at
 from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper, kernel
-from streamlvq.kernels.distance import closest_two, relative_difference, separation
+from streamlvq.kernels.distance import closest_two, relative_difference
 from streamlvq.kernels.internals import call_float, call_integer
+from streamlvq.kernels.novelty import add_scores, beyond_ball, is_compared
 
 # --- windows -------------------------------------------------------------------------------------
 
@@ -192,37 +193,31 @@ def cheapest_threshold(memory, stored, cost, seen):
 # Targets that are not class numbers.
 UNLABELLED, DUPLICATE = -1, -2
 
-# Settings: kind of certainty, and rule of the threshold.
-CERTAINTY, RULE, TARGET, WINDOWED = 0, 1, 2, 3
+# Settings: kind of certainty, rule of the threshold, and novelty of an outlier.
+CERTAINTY, RULE, TARGET, WINDOWED, NOVELTY_LIMIT = 0, 1, 2, 3, 4
 PROBABILITY, RELSIM = 0, 1
 FIXED, TARGET_RATE, TARGET_ACCURACY, REJECT_COST = 0, 1, 2, 3
 
 # Columns of the measures.
-OUT_CERTAINTY, OUT_THRESHOLD, OUT_RELSIM, OUT_DISTANCE, OUT_SEPARATION = 0, 1, 2, 3, 4
-MEASURES = 5
+OUT_CERTAINTY, OUT_THRESHOLD, OUT_OUTLIER, OUT_NOVELTY = 0, 1, 2, 3
+MEASURES = OUT_NOVELTY + at.STRANGENESS_COUNT  # from the novelty on as `novelty` has them
+
+# What says that a reading is an outlier.
+NO_OUTLIER, BY_NOVELTY, BY_BALL = 0, 1, 2
 
 # Verdicts.
 ACCEPTED, REJECTED, NO_MODEL, NO_FEATURE = 0, 1, 2, 3
 
 
 @helper
-def judge(ints, work, by_relsim, best, p, measures):
+def judge(ints, work, by_relsim, best, p):
     """Return the certainty of a label; -1 before two classes are known."""
     if not by_relsim:
         return p[best]
     near, other, winner, runner_up = closest_two(ints, work)
     if runner_up < 0:
         return -1.0
-    relsim = relative_difference(near, other)
-    measures[OUT_RELSIM], measures[OUT_DISTANCE] = relsim, near
-    return relsim if winner == best else 0.0
-
-
-@helper
-def separate(floats, ints, work, measures):
-    """Measure the distance between the two closest prototypes; needed only for rejections."""
-    _, _, winner, runner_up = closest_two(ints, work)
-    measures[OUT_SEPARATION] = separation(floats, ints, work, winner, runner_up)
+    return relative_difference(near, other) if winner == best else 0.0
 
 
 @helper
@@ -255,8 +250,8 @@ def opinion(
     "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, int64, "
     "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], int64[::1], float64[::1], "
     "int64[::1], float64[:, :, ::1], float64[::1], float64[::1], float64[:, ::1], int64[::1], "
-    "float64[::1], int64[::1], int64[::1], int64[::1], float64[:, ::1], float64[:, ::1], "
-    "int64, int64, int64, int64, int64)"
+    "float64[:, :, ::1], float64[:, ::1], int64[::1], float64[::1], int64[::1], int64[::1], "
+    "int64[::1], float64[:, ::1], float64[:, ::1], int64, int64, int64, int64, int64, int64)"
 )
 def step_batch(
     floats,
@@ -278,6 +273,9 @@ def step_batch(
     thresholds,
     memory,
     seen,
+    scores,
+    sums,
+    scored,
     scratch,
     codes,
     verdicts,
@@ -287,6 +285,7 @@ def step_batch(
     predict,
     learn,
     adapt,
+    novelty,
     by_filter,
     learn_by_filter,
 ):
@@ -294,14 +293,16 @@ def step_batch(
 
     `targets` are class numbers, UNLABELLED or DUPLICATE. `places` are the window slots of the
     devices, -1 for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class;
-    `memory` and `seen` belong to an adaptive threshold. `predict` and `learn` are the addresses of
-    the model's kernels, `adapt` that of the rule of an adaptive threshold, and the last two those
-    of a filter, if the window is one. `last_labels`, `fitted` and `evidence` are the filter's, see
-    `streamlvq.kernels.filtering`; `label_codes` are the labels that it learns.
+    `memory` and `seen` belong to an adaptive threshold; `scores`, `sums` and `scored` to novelty.
+    `predict` and `learn` are the addresses of the model's kernels, `adapt` that of the rule of an
+    adaptive threshold, `novelty` that of `measure_novelty`, or 0 where it is not measured, and the
+    last two those of a filter, if the window is one. `last_labels`, `fitted` and `evidence` are
+    the filter's, see `streamlvq.kernels.filtering`; `label_codes` are the labels that it learns.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0
     rule = int(settings[RULE])
+    measured = novelty != 0
     moving = inf
     no_past = np.zeros((1, 1))
     stale = True
@@ -328,7 +329,7 @@ def step_batch(
             by_filter,
             probabilities[k],
         )
-        certainty = judge(ints, work, by_relsim, best, probabilities[k], measures[k])
+        certainty = judge(ints, work, by_relsim, best, probabilities[k])
         verdicts[k] = ACCEPTED if certainty >= 0.0 else NO_MODEL
         if empty and certainty >= 0.0:
             verdicts[k] = NO_FEATURE
@@ -345,10 +346,22 @@ def step_batch(
         versions[k] = ints[at.SAMPLES]
         measures[k, OUT_CERTAINTY] = max(certainty, 0.0)
         measures[k, OUT_THRESHOLD] = threshold
-        if verdicts[k] == ACCEPTED and not (certainty >= threshold and certainty > 0.0):
-            verdicts[k] = REJECTED
-            if by_relsim:
-                separate(floats, ints, work, measures[k])
+        strange = measures[k, OUT_NOVELTY:]
+        strange[0] = nan
+        if verdicts[k] == ACCEPTED:
+            if not (certainty >= threshold and certainty > 0.0):
+                verdicts[k] = REJECTED
+            if measured:
+                call_float(novelty, (floats, ints, work, scores, sums, scored, strange))
+            outlier = NO_OUTLIER
+            new = measured and strange[0] >= settings[NOVELTY_LIMIT]
+            if is_compared(strange):
+                outlier = BY_NOVELTY if new else NO_OUTLIER
+            elif new or (verdicts[k] == REJECTED and (by_relsim or measured)):
+                outlier = BY_BALL if beyond_ball(floats, ints, work) == 1 else NO_OUTLIER
+            measures[k, OUT_OUTLIER] = outlier
+            if outlier != NO_OUTLIER:
+                verdicts[k] = REJECTED
         if targets[k] == DUPLICATE:
             continue
         p = views.probabilities(work, ints)
@@ -358,6 +371,8 @@ def step_batch(
             status = call_integer(learn, (floats, ints, work, targets[k]))
             if status == at.NEEDS_SLOT:
                 return k
+            if strange[0] == strange[0]:
+                add_scores(scores, sums, scored, strange, targets[k])
         if windowed:
             window = logs[places[k]]
             if fresh[k] == 1:

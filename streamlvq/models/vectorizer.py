@@ -286,6 +286,7 @@ NO_ADDRESS = 0
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
 _NO_FILTER = (np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64), np.zeros((1, 1, 1)))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
+_NO_NOVELTY = (np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros(1, np.int64))
 
 
 @dataclass(slots=True)
@@ -309,6 +310,7 @@ class KernelBatch:
     predict: Any = field(init=False)
     learn: Any = field(init=False)
     adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
+    novelty: Any = NO_ADDRESS  # how strange readings are
     # Set by an integrator with a filter:
     filter_reading: Any = NO_ADDRESS
     learn_filter: Any = NO_ADDRESS
@@ -341,7 +343,7 @@ class BatchPart(Protocol):
     def lend(self, batch: KernelBatch) -> Arrays:
         """Prepare for the rows and return the arrays that the kernel reads and writes.
 
-        A model also sets `batch.predict` and `batch.learn`, an adaptive rejector `batch.adapt`.
+        A model also sets `batch.predict` and `batch.learn`, a rejector `batch.adapt` and `batch.novelty`.
         """
 
     def settle(self, batch: KernelBatch, lent: Arrays) -> None:
@@ -360,4 +362,4 @@ def no_filter() -> Arrays:
 
 def no_rejection(classes: int, threshold: float = 0.0) -> Arrays:
     """Return the rejection arrays for one fixed threshold for all classes."""
-    return np.zeros(4), np.full(classes, threshold), *_NO_CERTAINTIES
+    return np.zeros(5), np.full(classes, threshold), *_NO_CERTAINTIES, *_NO_NOVELTY

@@ -52,6 +52,8 @@ class DecisionBuffer:
     thresholds: npt.NDArray[np.float64]
     accepted: npt.NDArray[np.bool_]
     reasons: list[str | None]
+    novelties: npt.NDArray[np.float64]
+    outliers_by: list[str | None]
     probabilities: Rows
     models: list[Model]
     versions: Ints
@@ -72,6 +74,8 @@ class DecisionBuffer:
             thresholds=np.zeros(rows),
             accepted=np.zeros(rows, np.bool_),
             reasons=[None] * rows,
+            novelties=np.full(rows, np.nan),
+            outliers_by=[None] * rows,
             probabilities=probabilities,
             models=["local"] * rows,
             versions=np.zeros(rows, np.int64),
@@ -102,8 +106,10 @@ class DecisionBuffer:
             merged.failures |= {positions[k]: error for k, error in part.failures.items()}
             merged.answers |= {positions[k]: said for k, said in part.answers.items()}
             merged.evidence |= {positions[k]: each for k, each in part.evidence.items()}
-            for k, reason, model in zip(positions, part.reasons, part.models, strict=True):
-                merged.reasons[k], merged.models[k] = reason, model
+            merged.novelties[positions] = part.novelties
+            lists = zip(positions, part.reasons, part.outliers_by, part.models, strict=True)
+            for k, reason, by, model in lists:
+                merged.reasons[k], merged.outliers_by[k], merged.models[k] = reason, by, model
         return merged
 
     def select(self, rows: list[int]) -> DecisionBuffer:
@@ -115,6 +121,8 @@ class DecisionBuffer:
             thresholds=self.thresholds[rows],
             accepted=self.accepted[rows],
             reasons=[self.reasons[k] for k in rows],
+            novelties=self.novelties[rows],
+            outliers_by=[self.outliers_by[k] for k in rows],
             probabilities=self.probabilities[rows],
             models=[self.models[k] for k in rows],
             versions=self.versions[rows],
@@ -156,6 +164,8 @@ class DecisionBuffer:
             thresholds=self.thresholds,
             accepted=self.accepted,
             reasons=self.reasons,
+            novelties=self.novelties,
+            outliers_by=self.outliers_by,
             probabilities=self.probabilities,
             models=self.models,
             versions=self.versions,
@@ -290,6 +300,7 @@ class Pipeline:
                 batch.predict,
                 batch.learn,
                 batch.adapt,
+                batch.novelty,
                 batch.filter_reading,
                 batch.learn_filter,
             )
@@ -306,16 +317,19 @@ class Pipeline:
         buffer.certainties[rows] = batch.measures[:, kernel.OUT_CERTAINTY]
         buffer.thresholds[rows] = batch.measures[:, kernel.OUT_THRESHOLD]
         buffer.accepted[rows] = verdicts == kernel.ACCEPTED
+        buffer.novelties[rows] = batch.measures[:, kernel.OUT_NOVELTY]
+        outliers = batch.measures[:, kernel.OUT_OUTLIER]
         for k in verdicts.nonzero()[0].tolist():
             if verdicts[k] == kernel.NO_MODEL:
                 reason = "no_model"
             elif verdicts[k] == kernel.NO_FEATURE:
                 reason = "no_feature"
-            elif self.rejector is None:
+            elif outliers[k] == kernel.NO_OUTLIER:
                 reason = "ambiguous"
             else:
-                _, *measures = batch.measures[k].tolist()
-                reason = self.rejector.reason_for(*measures)
+                reason = "outlier"
+                by = "novelty" if outliers[k] == kernel.BY_NOVELTY else "ball"
+                buffer.outliers_by[batch.start + k] = by
             buffer.reasons[batch.start + k] = reason
 
     def _remember_evidence(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
@@ -346,6 +360,8 @@ class Pipeline:
         buffer.thresholds[k] = decision.threshold
         buffer.accepted[k] = decision.accepted
         buffer.reasons[k] = decision.reason
+        buffer.novelties[k] = np.nan if decision.novelty is None else decision.novelty
+        buffer.outliers_by[k] = decision.outlier_by
         buffer.versions[k] = self.model.samples
         if not duplicate:
             evidence = None if self.integrator is None else self.integrator.last_evidence()
@@ -401,6 +417,8 @@ class Pipeline:
         x: Any = dict(zip(features, row.tolist(), strict=True))
         if self.transform is not None:
             x = self.transform.transform_one(x)
+        if self.rejector is not None:
+            self.rejector.calibrate_one(x, y)
         self.model.learn_one(x, y)
 
     def record_outcome(self, answer: Answer, y: Label, device: str | None) -> None:

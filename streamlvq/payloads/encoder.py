@@ -31,9 +31,9 @@ MAX_PAYLOAD_BYTES = 16_384  # bytes of a refused payload that are passed on
 class Encoder:
     """Encoder of decisions into messages.
 
-    Probabilities and certainties are rounded to six decimal places. A threshold that is not finite
-    (nothing is certain enough, or there is none) becomes null. Classes that the model did not know
-    yet are left out of the probabilities.
+    Probabilities, certainties and novelties are rounded to six decimal places. A threshold that is
+    not finite (nothing is certain enough, or there is none) becomes null. Classes that the model
+    did not know yet are left out of the probabilities.
 
     With `when: change`, only decisions are sent whose label, acceptance or reason differs from the
     previous decision for that device. The previous decisions are kept in this object only: after a
@@ -50,6 +50,7 @@ class Encoder:
     ...     classes=("ok", "worn"), devices=["pump7"], groups=[""], times=[1700000000.0],
     ...     sequences=[41], true_labels=[None], codes=np.array([1]), certainties=np.array([0.75]),
     ...     thresholds=np.array([0.5]), accepted=np.array([True]), reasons=[None],
+    ...     novelties=np.array([0.25]), outliers_by=[None],
     ...     probabilities=np.array([[0.125, 0.875]]), models=["local"], versions=np.array([3]),
     ...     duplicates=[False], sources=[0],
     ... )
@@ -57,7 +58,7 @@ class Encoder:
     >>> message.topic
     'sensors/pump7/decision'
     >>> print(message.payload.decode())
-    {"device":"pump7","label":"worn","accepted":true,"reason":null,"certainty":0.75,...}
+    {"device":"pump7","label":"worn","accepted":true,"reason":null,"outlier_by":null,...}
 
     """
 
@@ -161,8 +162,10 @@ class _Record(msgspec.Struct, gc=False):
     label: Any
     accepted: bool
     reason: str | None
+    outlier_by: str | None
     certainty: float
     threshold: float | None
+    novelty: float | None
     probabilities: Any
     t: float | None
     sequence: int | None
@@ -177,8 +180,10 @@ def _records(decisions: Decisions) -> list[_Record]:
         decisions.labels(),
         decisions.accepted.tolist(),
         decisions.reasons,
+        decisions.outliers_by,
         np.round(np.nan_to_num(decisions.certainties), DIGITS).tolist(),
-        _thresholds(decisions.thresholds),
+        _rounded(decisions.thresholds),
+        _rounded(decisions.novelties),
         _probabilities(decisions.classes, decisions.probabilities),
         decisions.times,
         decisions.sequences,
@@ -190,8 +195,9 @@ def _records(decisions: Decisions) -> list[_Record]:
     return [_Record(*values) for values in columns]
 
 
-def _thresholds(thresholds: Rows) -> list[float | None]:
-    rounded = np.round(thresholds, DIGITS)
+def _rounded(numbers: Rows) -> list[float | None]:
+    """Return numbers as they are written, None for those that are not finite."""
+    rounded = np.round(numbers, DIGITS)
     values: list[float | None] = rounded.tolist()
     for i in np.flatnonzero(~np.isfinite(rounded)).tolist():
         values[i] = None

@@ -127,6 +127,7 @@ class Report(msgspec.Struct, kw_only=True):
     accuracy_of_accepted: float | None
     reject_rate: float | None
     reasons: dict[str, int]
+    outliers_by: dict[str, int]
     classes: list[ClassRow]
     confusion: Confusion
     curve: Curve | None
@@ -177,6 +178,7 @@ def make_report(statistics: Statistics, **about: Any) -> Report:
         accuracy_of_accepted=statistics.accuracy_of_accepted,
         reject_rate=share(statistics.readings - statistics.accepted, statistics.readings),
         reasons=dict(statistics.reasons.most_common()),
+        outliers_by=dict(statistics.outliers_by.most_common()),
         classes=_classes(names, counts),
         confusion=_confusion(names, counts),
         curve=_curve(statistics),
@@ -426,6 +428,8 @@ def _quality(report: Report) -> list[str]:
             for reason, count in report.reasons.items()
         )
         lines.append(entry("rejected", f"{percent(report.reject_rate)}: {why}"))
+        if novel := report.outliers_by.get("novelty"):
+            lines.append(entry("novel", f"{plural(novel, 'reading')} unlike anything learnt"))
         if report.accuracy_of_accepted is not None:
             lines.append(entry("accepted", f"{percent(report.accuracy_of_accepted)} right"))
     if report.curve is not None and (points := attainable(report.curve)):

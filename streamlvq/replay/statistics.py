@@ -240,6 +240,7 @@ class Statistics:
         self.labels, self.devices = IndexMap(MAX_LABELS), IndexMap(MAX_DEVICES)
         self.readings = self.duplicates = self.learnt = self.late = 0
         self.reasons: Counter[str] = Counter()
+        self.outliers_by: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.hints: Counter[Hint] = Counter()
         self.examples: list[str] = []
@@ -270,6 +271,7 @@ class Statistics:
         if not decisions.accepted.all():
             self.reasons.update(decisions.reasons)  # type: ignore[arg-type]
             del self.reasons[None]
+            self.outliers_by.update(by for by in decisions.outliers_by if by is not None)
         self._count_devices(devices, D_READINGS)
         self._count_devices(devices[judged.accepted], D_ACCEPTED)
         known = judged.true_labels >= 0

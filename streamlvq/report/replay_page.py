@@ -335,6 +335,8 @@ def _tiles(report: Report) -> str:
     ]
     if report.calibration is not None:
         shown.append((percent(report.calibration.error), "calibration error", ""))
+    if novel := report.outliers_by.get("novelty"):
+        shown.append((number(novel), "novel", "unlike anything learnt"))
     if report.refused:
         shown.append((number(sum(report.refused.values())), "refused", "see below"))
     return tiles(shown)

@@ -81,6 +81,9 @@ class ServiceMetrics(Collector):
             "Decisions, by whether they were accepted and why not.",
             ("accepted", "reason"),
         )
+        self.outliers = counter(
+            "outliers_total", "Decisions rejected as outliers, by what says so.", ("by",)
+        )
         self.duplicates = counter(
             "duplicates_total", "Readings and labels that came again, without effect."
         )
@@ -144,6 +147,9 @@ class ServiceMetrics(Collector):
                 accepted = "false" if reason else "true"
                 child = self._by_reason[reason] = self.decisions.labels(accepted, reason or "")
             child.inc(times)
+        for by, times in Tally(decisions.outliers_by).items():
+            if by is not None:
+                self.outliers.labels(by).inc(times)
         for device, reason in zip(decisions.devices, decisions.reasons, strict=True):
             counts = self._by_device.get(device) or self._counts_of(device)
             counts.readings += 1

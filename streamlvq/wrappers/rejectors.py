@@ -19,9 +19,16 @@ from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
 from streamlvq.records import Decision
-from streamlvq.robustness import is_beyond
 from streamlvq.wrappers.base import ClassifierWrapper, innermost, is_pipeline, unwrap
 from streamlvq.wrappers.feature_transform import FeatureTransform
+from streamlvq.wrappers.novelty import (
+    NoveltyMemory,
+    Strangeness,
+    answering_engine,
+    has_stored_readings,
+    is_beyond_ball,
+    prototype_model,
+)
 from streamlvq.wrappers.thresholds import (
     Adaptive,
     Chow,
@@ -69,6 +76,12 @@ documented_rejector = functools.partial(
             "Separate threshold and memory for each predicted label. Only for adaptive thresholds; "
             "for fixed ones use a mapping."
         ),
+        "novelty_rate": (
+            "The share of readings of known classes that may be taken for outliers. A reading whose "
+            "`Decision.novelty` is at least 1 - novelty_rate is rejected as one, however certain the "
+            "model is, and so is one far outside the space between its closest prototypes. None "
+            "measures no novelty and rejects by certainty alone."
+        ),
     },
 )
 
@@ -88,6 +101,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         reject_cost: float | None = None,
         memory: int = 1000,
         per_class: bool = False,
+        novelty_rate: float | None = 0.01,
     ) -> None:
         super().__init__(classifier)
         self.threshold = threshold
@@ -96,8 +110,14 @@ class Rejector(ClassifierWrapper, abc.ABC):
         self.reject_cost = reject_cost
         self.memory = memory
         self.per_class = per_class
+        self.novelty_rate = novelty_rate
         self._check()
-        self._check_chain(list(unwrap(classifier)))
+        chain = list(unwrap(classifier))
+        self._check_chain(chain)
+        # Another wrapper may replace the model inside, and with it the order of its classes.
+        self._prototypes = None if _is_delayed(chain) else prototype_model(_asked_directly(chain))
+        measures = novelty_rate is not None and self._prototypes is not None
+        self._novelty = NoveltyMemory() if measures else None
         self._thresholds = self._make_thresholds(self._target_name())
 
     # --- parameters ------------------------------------------------------------------------------
@@ -118,6 +138,8 @@ class Rejector(ClassifierWrapper, abc.ABC):
         check_range(owner, "memory", self.memory, 1, whole=True)
         if not isinstance(self.per_class, bool):
             raise ParameterError(owner, "per_class", f"expected a bool, got {self.per_class!r}")
+        if self.novelty_rate is not None:
+            check_range(owner, "novelty_rate", self.novelty_rate, 0, 1)
         value = getattr(self, target)
         if target != "threshold" or not isinstance(value, Mapping):
             check_range(owner, target, value, 0, 1)
@@ -202,7 +224,9 @@ class Rejector(ClassifierWrapper, abc.ABC):
     def predict_one(self, x: Reading, **kwargs: Any) -> Label | None:
         """Return the most probable class; None if it is rejected."""
         label, certainty = self._judge(x, kwargs)
-        return label if certainty >= self._thresholds.find(label) and certainty > 0.0 else None
+        if not (certainty >= self._thresholds.find(label) and certainty > 0.0):
+            return None
+        return None if self._outlier_by(x, self._strangeness(), False) else label
 
     def predict_proba_one(self, x: Reading, **kwargs: Any) -> dict[Label, float]:
         """Return the classifier's probabilities, also for rejected readings."""
@@ -210,17 +234,89 @@ class Rejector(ClassifierWrapper, abc.ABC):
         probabilities: dict[Label, float] = self.classifier.predict_proba_one(x, **keywords)
         return probabilities
 
+    # --- outliers --------------------------------------------------------------------------------
+
+    def _strangeness(self) -> Strangeness | None:
+        """Return how strange the reading just predicted is; None if that is not measured."""
+        if self._novelty is None or self._prototypes is None or self.novelty_rate is None:
+            return None
+        engine = answering_engine(self._prototypes)
+        return None if engine is None else self._novelty.measure(engine)
+
+    def _outlier_by(self, x: Reading, strange: Strangeness | None, rejected: bool) -> str | None:
+        """Return what says that the reading just predicted is an outlier."""
+        new = (
+            strange is not None
+            and self.novelty_rate is not None
+            and strange.novelty >= 1.0 - self.novelty_rate
+        )
+        if strange is not None and strange.compared:
+            return "novelty" if new else None
+        return "ball" if (new or rejected) and self._is_far(x) else None
+
+    def _is_far(self, x: Reading) -> bool:
+        """Return True if the reading just predicted is beyond the ball."""
+        model = None if self._novelty is None else self._prototypes
+        return model is not None and is_beyond_ball(model)
+
+    def _judged(self, x: Reading, certainty: float, threshold: float) -> dict[str, Any]:
+        """Return what a decision says of whether and why the reading just predicted is rejected."""
+        strange = self._strangeness()
+        rejected = not (certainty >= threshold and certainty > 0.0)
+        outlier_by = self._outlier_by(x, strange, rejected)
+        reason = "outlier" if outlier_by else "ambiguous" if rejected else None
+        return {
+            "accepted": reason is None,
+            "reason": reason,
+            "novelty": None if strange is None else strange.novelty,
+            "outlier_by": outlier_by,
+        }
+
     # --- learning --------------------------------------------------------------------------------
 
     @exclusive
     def learn_one(self, x: Reading, y: Label, **kwargs: Any) -> None:
-        """Update the thresholds with the certainty of a labelled reading, then learn it."""
-        label, certainty = (
-            self._judge(x, kwargs) if self._thresholds.learns else (None, NO_CERTAINTY)
-        )
+        """Update thresholds and novelty with a labelled reading, then learn it."""
+        judges = self._thresholds.learns
+        label, certainty = self._judge(x, kwargs) if judges else (None, NO_CERTAINTY)
+        code = self._measured_before(x, y, asked=judges)
         self.classifier.learn_one(x, y, **self._chosen("learn_one", kwargs))
+        if self._novelty is not None and code >= 0:
+            self._novelty.add(code)
         if certainty >= 0.0:
             self._thresholds.remember(label, certainty, label == y)
+
+    def _measured_before(self, x: Reading, y: Label, asked: bool) -> int:
+        """Measure how strange a labelled reading is; return its class, -1 if it does not count."""
+        if self._novelty is None or self._prototypes is None:
+            return -1
+        code = self._prototypes.class_number(y)
+        if code < 0:
+            return -1
+        if not asked:
+            _, x = innermost(self.classifier, x)
+            self._prototypes.predict_labels_one(x)
+        engine = answering_engine(self._prototypes)
+        if engine is None:
+            return -1
+        self._novelty.measure(engine)
+        return code
+
+    @exclusive
+    def calibrate_one(self, x: Reading, y: Label) -> None:
+        """Update novelty with a labelled reading that the model learns next, on another way.
+
+        Parameters
+        ----------
+        x
+            The reading, as the wrapped classifier gets it.
+        y
+            Its label.
+
+        """
+        code = self._measured_before(x, y, asked=False)
+        if self._novelty is not None and code >= 0:
+            self._novelty.add(code)
 
     @exclusive
     def record_outcome(self, label: Label | None, certainty: float, y: Label) -> None:
@@ -278,7 +374,11 @@ class Rejector(ClassifierWrapper, abc.ABC):
             lent = self._thresholds.lend(batch)
         constants = kernels("pipeline")
         lent[0][constants.CERTAINTY] = getattr(constants, self._certainty)
-        return lent
+        if self._novelty is None or self.novelty_rate is None:
+            return lent
+        lent[0][constants.NOVELTY_LIMIT] = 1.0 - self.novelty_rate
+        batch.novelty = kernels("novelty").address("measure_novelty")
+        return *lent[:4], *self._novelty.lend(len(batch.classes))
 
     def settle(self, batch: KernelBatch, lent: Arrays) -> None:
         """Update the thresholds after the kernel call, or apply them if it could not."""
@@ -304,27 +404,39 @@ class Rejector(ClassifierWrapper, abc.ABC):
         batch.measures[:, constants.OUT_THRESHOLD] = current
         certain = batch.measures[:, constants.OUT_CERTAINTY]
         kept = (certain >= np.array(current)) & (certain > 0.0)
+        if self._novelty is not None:
+            kept &= batch.measures[:, constants.OUT_OUTLIER] == constants.NO_OUTLIER
         batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
-
-    def reason_for(
-        self, threshold: float, relsim: float, distance: float, separation: float
-    ) -> str:
-        """Return the reason of a rejection: "ambiguous" or "outlier"."""
-        return "ambiguous"
 
     # --- state -----------------------------------------------------------------------------------
 
     @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a copy of the memory of the thresholds, as arrays."""
-        return self._thresholds.memory(self.classes), {}
+        """Return a copy of the memory of thresholds and novelty, as arrays."""
+        arrays = self._thresholds.memory(self.classes)
+        if self._novelty is not None:
+            arrays |= self._novelty.state()
+        return arrays, {}
 
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Restore what `memory_state` returned; raise ValueError if it does not fit."""
+        """Restore what `memory_state` returned; raise ValueError if it does not fit.
+
+        Without stored readings, as in a published model, the distances to them are left out.
+        """
+        if self._novelty is not None and self._prototypes is not None:
+            names = self._novelty.state().keys()
+            self._novelty.restore(self.classes, {name: arrays[name] for name in names})
+            arrays = {name: array for name, array in arrays.items() if name not in names}
+            if not has_stored_readings(self._prototypes):
+                self._novelty.forget_distances()
         self._thresholds.restore(self.classes, arrays)
 
     def _move_memory(self, new: Self) -> None:
         new._thresholds = self._thresholds.moved_to(new.classes)
+        if self._novelty is not None and new._novelty is not None:
+            new._novelty = self._novelty.moved(self.classes, new.classes)
+            if new._prototypes is not None and not has_stored_readings(new._prototypes):
+                new._novelty.forget_distances()
 
 
 def likeliest(probabilities: dict[Label, float]) -> Label | None:
@@ -341,6 +453,11 @@ def _asked_directly(chain: list[Any]) -> Any:
     *wrappers, model = chain
     direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
     return model if direct and issubclass(type(model), ArrayClassifier) else None
+
+
+def _is_delayed(chain: list[Any]) -> bool:
+    """Return True if decisions are about earlier readings than the one just predicted."""
+    return any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
 
 
 def unjudged(
@@ -435,7 +552,7 @@ class RelSimRejector(Rejector):
                 f"expected a model of streamlvq with prototypes, got {model}, which has no RelSim",
                 instead="ProbabilityRejector",
             )
-        if any(issubclass(type(link), TimeIntegrator) and link.delay for link in wrappers):
+        if _is_delayed(wrappers):
             raise ParameterError(
                 "RelSimRejector",
                 "classifier",
@@ -482,30 +599,21 @@ class RelSimRejector(Rejector):
         labels = model.known_labels
         winner = labels[pair.winner]
         certainty = pair.relsim if winner == label else 0.0
-        reason = None
-        if not (certainty >= threshold and certainty > 0.0):
-            separation = model.last_separation(pair)
-            reason = self.reason_for(threshold, pair.relsim, pair.distance, separation)
         return Decision(
             label=label,
             certainty=certainty,
-            accepted=reason is None,
-            reason=reason,
             threshold=threshold,
             winner=winner,
             runner_up=labels[pair.runner_up],
             distance=pair.distance,
             runner_up_distance=pair.runner_up_distance,
             probabilities=probabilities,
+            **self._judged(x, certainty, threshold),
         )
 
-    def reason_for(
-        self, threshold: float, relsim: float, distance: float, separation: float
-    ) -> str:
-        """Return the reason of a rejection: "ambiguous" or "outlier"."""
-        # A threshold above 1 rejects every reading, near or far.
-        beyond = relsim < threshold <= 1.0 and is_beyond(threshold, distance, separation)
-        return "outlier" if beyond else "ambiguous"
+    def _is_far(self, x: Reading) -> bool:
+        model = prototype_model(self._predicted_model(x))
+        return model is not None and is_beyond_ball(model)
 
 
 @documented_rejector
@@ -561,8 +669,7 @@ class ProbabilityRejector(Rejector):
                 "classifier",
                 f"expected a classifier with predict_proba_one, got {model}, which has none",
             )
-        delayed = any(issubclass(type(link), TimeIntegrator) and link.delay for link in chain)
-        if delayed and self.target_accuracy is not None:
+        if _is_delayed(chain) and self.target_accuracy is not None:
             raise ParameterError(
                 "ProbabilityRejector",
                 "target_accuracy",
@@ -593,16 +700,14 @@ class ProbabilityRejector(Rejector):
         if self._was_empty():
             return unjudged("no_feature", label, threshold, probabilities)
         certainty = probabilities[label]
-        accepted = certainty >= threshold and certainty > 0.0
         return Decision(
             label=label,
             certainty=certainty,
-            accepted=accepted,
-            reason=None if accepted else "ambiguous",
             threshold=threshold,
             winner=label,
             runner_up=likeliest({k: p for k, p in probabilities.items() if k != label}),
             distance=None,
             runner_up_distance=None,
             probabilities=probabilities,
+            **self._judged(x, certainty, threshold),
         )

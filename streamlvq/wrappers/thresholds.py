@@ -238,11 +238,11 @@ class Adaptive(Thresholds):
         """Return the certainties of all classes together for the batch kernel."""
         constants, recent = kernels("pipeline"), self.recent(None)
         batch.adapt = constants.address(self.rule.kernel)
-        settings = np.zeros(4)
+        settings, thresholds, _, _, *unused = no_rejection(len(batch.classes))
         settings[constants.RULE] = getattr(constants, self.rule.kernel_rule)
         settings[constants.TARGET] = self.rule.target
         seen = np.array([recent.seen], np.int64)
-        return settings, np.zeros(len(batch.classes)), recent.memory, seen
+        return settings, thresholds, recent.memory, seen, *unused
 
     def settle(self, seen: int) -> None:
         """Record how many certainties the kernel has seen in total."""

@@ -601,16 +601,19 @@ def test_what_has_no_certainty_is_not_accepted(rejector: str, alone: bool) -> No
     text = README.replace("REJECTOR", REJECTORS[rejector]).replace("MODEL", "LGMLVQ")
     monitor, stream = Monitor(loads(text)), lasting_states(1200)
     parts = [[k] for k in range(1200)] if alone else [slice(k, k + 40) for k in range(0, 1200, 40)]
-    certainties, accepted = [], []
+    certainties, accepted, reasons = [], [], []
     for part in parts:
         decisions = monitor.step(stream.select(part)).decisions
         assert decisions is not None
         certainties += decisions.certainties.tolist()
         accepted += decisions.accepted.tolist()
+        reasons += decisions.reasons
     assert not any(a for c, a in zip(certainties, accepted, strict=True) if c == 0.0)
     if rejector == "rate":  # more than the share have none: these are rejected, and at a time
         # when fewer had none among the last readings, another one
-        zeros, rejected = certainties[200:].count(0.0), accepted[200:].count(False)
+        zeros = certainties[200:].count(0.0)
+        by_certainty = zip(certainties[200:], reasons[200:], strict=True)
+        rejected = sum(c == 0.0 or reason not in (None, "outlier") for c, reason in by_certainty)
         assert zeros > 50 and zeros <= rejected <= zeros + 2
 
 

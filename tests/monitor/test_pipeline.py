@@ -59,9 +59,11 @@ def slow(pipeline: Pipeline) -> Pipeline:
 
 
 def assert_same(a: DecisionBuffer, b: DecisionBuffer) -> None:
-    for name in ("codes", "certainties", "thresholds", "accepted", "probabilities", "versions"):
+    columns = ("codes", "certainties", "thresholds", "accepted", "probabilities", "versions")
+    for name in (*columns, "novelties"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
     assert a.reasons == b.reasons
+    assert a.outliers_by == b.outliers_by
 
 
 def step(pipeline: Pipeline, part: Any, again: list[bool]) -> DecisionBuffer:

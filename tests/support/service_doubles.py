@@ -131,6 +131,8 @@ def decisions(devices: list[str], reasons: list[str | None] | None = None) -> De
         thresholds=np.full(n, 0.25),
         accepted=np.array([reason is None for reason in reasons]),
         reasons=reasons,
+        novelties=np.full(n, np.nan),
+        outliers_by=["novelty" if reason == "outlier" else None for reason in reasons],
         probabilities=np.full((n, 2), 0.5),
         models=["local"] * n,
         versions=np.arange(n),

@@ -84,7 +84,9 @@ def assert_decides_like(said: list[tuple[Any, ...]], model: Any, whole: Readings
         x = dict(zip(whole.features, row, strict=True))
         keywords = {"device": whole.devices[k], "t": whole.times[k]}
         decision = model.decide_one(x, **keywords)
-        assert said[k][1:5] == decision[:1] + decision[2:4] + decision[1:2]
+        label, certainty, accepted, reason = decision[:4]
+        assert said[k][1:6] == (label, accepted, reason, decision.outlier_by, certainty)
+        assert said[k][NAMES.index("novelty")] == decision.novelty
         if whole.labels[k] is None:
             model.observe_one(x, scales=False, **keywords)
         else:

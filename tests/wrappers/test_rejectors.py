@@ -196,7 +196,7 @@ def test_certainty_is_the_relsim_of_the_innermost_model_for_this_reading(chain: 
 def test_label_and_probabilities_are_those_of_the_wrapped_classifier(
     chain: Make, rejector: Make
 ) -> None:
-    model = learnt(rejector(chain(), threshold=0.0), device="d")
+    model = learnt(rejector(chain(), threshold=0.0, novelty_rate=None), device="d")
     for x, _ in stream()[:30]:
         p = model.classifier.predict_proba_one(x)
         decision = model.decide_one(x)
@@ -241,7 +241,10 @@ def test_accepted_means_certain_enough(rejector: Make, chain: Make, threshold: f
     for x, _ in stream()[:40]:
         decision = model.decide_one(x)
         assert decision.threshold == threshold == model.threshold_for(decision.label)
-        assert decision.accepted == (0.0 < decision.certainty >= threshold)
+        assert decision.novelty is None or 0.0 <= decision.novelty < 1.0
+        certain = 0.0 < decision.certainty >= threshold
+        assert decision.accepted == (certain and decision.outlier_by is None)
+        assert (decision.reason == "outlier") == (decision.outlier_by is not None)
         assert (decision.reason is None) == decision.accepted
         assert model.predict_one(x) == (decision.label if decision.accepted else None)
 
@@ -307,13 +310,18 @@ def reason(threshold: float, **x: float) -> str | None:
 
 
 def test_outlier_or_ambiguous() -> None:
-    """With k = 1/3 the ball reaches from 1 towards the rival to 2 away from it."""
+    """With k = 1/3 the accepted ball reaches from 1 towards the rival to 2 away from it.
+
+    An outlier is beyond the ball of RelSim 0.2, whatever the threshold: here 17.8 away.
+    """
     threshold = 0.8
     assert math.sqrt((1 - threshold) / (1 + threshold)) == pytest.approx(1 / 3)
     assert reason(threshold, a=0.99, b=0.0) is None
     assert reason(threshold, a=1.01, b=0.0) == "ambiguous"
     assert reason(threshold, a=-1.99, b=0.0) is None
-    assert reason(threshold, a=-2.01, b=0.0) == "outlier"
+    assert reason(threshold, a=-2.01, b=0.0) == "ambiguous"
+    assert reason(threshold, a=-17.7, b=0.0) == "ambiguous"
+    assert reason(threshold, a=-17.9, b=0.0) == "outlier"
     assert reason(threshold, a=0.0, b=50.0) == "outlier"
     assert reason(threshold, a=0.0, b=1.9) == "ambiguous"
 
@@ -321,9 +329,11 @@ def test_outlier_or_ambiguous() -> None:
 def test_extreme_thresholds() -> None:
     assert reason(0.0, a=1e6, b=0.0) is None  # everything is accepted
     assert reason(1.0, a=0.0, b=0.0) is None  # only the prototype itself is
-    assert reason(1.0, a=0.1, b=0.0) == "outlier"
+    assert reason(1.0, a=0.1, b=0.0) == "ambiguous"
     nothing_seen = RelSimRejector(two_prototypes(), target_accuracy=0.9)
     decision = nothing_seen.decide_one({"a": 1e6, "b": 0.0})
+    assert (decision.threshold, decision.reason) == (math.inf, "outlier")
+    decision = nothing_seen.decide_one({"a": 0.0, "b": 0.0})
     assert (decision.threshold, decision.reason) == (math.inf, "ambiguous")
 
 
@@ -332,7 +342,8 @@ def test_outlier_along_the_features_that_are_there(missing: float | None) -> Non
     """In `a` alone the prototypes differ, in `b` they do not."""
     rejector = RelSimRejector(two_prototypes(), threshold=0.8)
     assert rejector.decide_one({"a": -1.99, "b": missing}).reason is None
-    assert rejector.decide_one({"a": -2.01, "b": missing}).reason == "outlier"
+    assert rejector.decide_one({"a": -2.01, "b": missing}).reason == "ambiguous"
+    assert rejector.decide_one({"a": -17.9, "b": missing}).reason == "outlier"
     assert rejector.decide_one({"a": 1.5, "b": missing}).reason == "ambiguous"
     same = rejector.decide_one({"b": 0.5})  # both prototypes are the same there
     assert (same.certainty, same.reason) == (0.0, "ambiguous")
@@ -352,12 +363,12 @@ def test_outlier_along_the_features_that_are_there(missing: float | None) -> Non
 def test_outliers_are_beyond_the_ball(
     name: str, seed: int, threshold: float, missing: float
 ) -> None:
-    """Recomputed from prototypes and metric; and with one metric nothing accepted is beyond it."""
+    """Recomputed from prototypes and metric; with one metric RelSim is low beyond it anyway."""
     model = MODELS[name](rehearsal=0)
     samples = stream(60, seed)
     for x, y in samples:
         model.learn_one(x, y)
-    rejector = RelSimRejector(model, threshold=threshold)
+    rejector = RelSimRejector(model, threshold=threshold, novelty_rate=None)
     scale = model._engine.state["inverse"]
     for x, _ in stream(30, seed + 1, missing):
         decision = rejector.decide_one(x)
@@ -373,18 +384,21 @@ def test_outliers_are_beyond_the_ball(
         metric = model.metric(winner.index, raw=False)
         way = difference(model, runner_up.values, winner) * scale
         way[np.isnan(difference(model, x, winner))] = np.nan
-        k = math.sqrt((1 - threshold) / (1 + threshold))
+        k = math.sqrt((1 - 0.2) / (1 + 0.2))
         farthest = k / (1 - k) * math.sqrt(naive.distance(metric, way))
         assert decision.distance is not None
         length = math.sqrt(decision.distance)
+        other = decision.runner_up_distance
+        assert other is not None
+        relsim = (other - decision.distance) / (other + decision.distance)
         if np.isnan(way).all():
             assert decision.reason == "ambiguous"
         elif abs(length - farthest) > 1e-9:
             beyond = length > farthest
-            expected = "outlier" if beyond else "ambiguous"
+            expected = "outlier" if beyond and relsim < 0.2 else "ambiguous"
             assert decision.reason == (None if decision.accepted else expected)
             if not model._local and not missing:
-                assert not (decision.accepted and beyond)
+                assert not beyond or relsim < 0.2
 
 
 def difference(model: Any, x: dict[str, float], prototype: Any) -> Any:
@@ -429,7 +443,7 @@ def test_thresholds_follow_decisions_before_they_are_learnt(
 
 def test_rate_is_kept(rejector: Make) -> None:
     """On a model that changes no more, this share is rejected; also when no labels come."""
-    model = learnt(rejector(small(), target_rate=0.2, memory=300), n=400)
+    model = learnt(rejector(small(), target_rate=0.2, memory=300, novelty_rate=None), n=400)
     for x, _ in stream(400, seed=6):
         model.observe_one(x)
     rejected = [model.predict_one(x) is None for x, _ in stream(400, seed=6)[100:]]
@@ -904,7 +918,7 @@ def test_a_label_unknown_to_the_model_inside_is_not_certain() -> None:
 
 @pytest.mark.parametrize("memory", [1, 5, 1000])
 def test_nothing_is_rejected_at_a_rate_of_zero(rejector: Make, memory: int) -> None:
-    model = rejector(small(), target_rate=0.0, memory=memory)
+    model = rejector(small(), target_rate=0.0, memory=memory, novelty_rate=None)
     for k, (x, y) in enumerate(stream()):
         assert model.predict_one(x) is not None or k < 10
         model.learn_one(x, y)
