@@ -45,8 +45,8 @@ for x, y in SAMPLES:
 """
 COLD = {
     "LGMLVQ, predict and learn": (DATA + STREAM.format(model="LGMLVQ"), 10.0),
-    "monitor with window and rejector": (DATA + MONITOR, 11.0),
-    "LVQCommittee, predict and learn": (DATA + STREAM.format(model="LVQCommittee"), 14.0),
+    "monitor with window and rejector": (DATA + MONITOR, 12.0),
+    "LVQCommittee, predict and learn": (DATA + STREAM.format(model="LVQCommittee"), 20.0),
 }
 WARM = {
     "import streamlvq": ("import streamlvq", 0.5),

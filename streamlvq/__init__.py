@@ -18,8 +18,10 @@ from streamlvq.models import (
     MRSLVQ,
     OLVQ1,
     RSLVQ,
+    BinnedNaiveBayes,
     LVQCommittee,
     PairwiseLVQ,
+    WindowForest,
 )
 from streamlvq.records import Decision, Integrated
 from streamlvq.registry import MODELS
@@ -46,6 +48,7 @@ __all__ = [
     "MRSLVQ",
     "OLVQ1",
     "RSLVQ",
+    "BinnedNaiveBayes",
     "Decision",
     "FeatureTransform",
     "Integrated",
@@ -56,6 +59,7 @@ __all__ = [
     "RelSimRejector",
     "Snapshot",
     "TimeIntegrator",
+    "WindowForest",
     "fuse",
 ]
 

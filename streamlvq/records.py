@@ -68,6 +68,9 @@ class Explanation:
         strongest first. The contributions add up to `runner_up_distance - distance`.
     reading
         The values that were explained; NaN where one was missing.
+    decision
+        What the committee decided, if the model that explains it is a member and would have decided
+        otherwise; else None.
 
     """
 
@@ -79,11 +82,13 @@ class Explanation:
     relsim: float
     features: dict[Hashable, float]
     reading: dict[Hashable, float]
+    decision: Hashable = None
 
     def __str__(self) -> str:
         if self.runner_up is None:
             return f"{self.label!r}: the only class learnt so far"
-        lines = [
+        lines = [] if self.decision is None else [f"decided otherwise: {self.decision!r}"]
+        lines += [
             f"{self.label!r} rather than {self.runner_up.label!r} "
             f"(distance {self.distance:.3g} against {self.runner_up_distance:.3g}, "
             f"RelSim {self.relsim:.2f})"

@@ -202,11 +202,13 @@ MODELS: Registry[Any] = Registry(
         "MRSLVQ": ("streamlvq.models:MRSLVQ", "RSLVQ with one matrix for all prototypes"),
         "OLVQ1": ("streamlvq.models:OLVQ1", "LVQ1 with a learning rate for each prototype"),
         "RSLVQ": ("streamlvq.models:RSLVQ", "robust soft LVQ"),
+        "BinnedNaiveBayes": ("streamlvq.models:BinnedNaiveBayes", "class frequencies in bins"),
         "LVQCommittee": (
             "streamlvq.models:LVQCommittee",
-            "a metric learner and a drift follower, combined",
+            "models with and without prototypes, combined",
         ),
         "PairwiseLVQ": ("streamlvq.models:PairwiseLVQ", "a GMLVQ for each pair of classes"),
+        "WindowForest": ("streamlvq.models:WindowForest", "randomised trees on recent samples"),
     },
 )
 
@@ -225,5 +227,18 @@ FORMATS: Registry[Any] = Registry(
             "streamlvq.payloads.formats:float32_reader",
             "raw little-endian numbers, named by columns",
         ),
+    },
+)
+
+# Members that a committee knows by name: functions of `absent` (what a feature means that a reading
+# does not mention) that return an untrained `streamlvq.models.committee.CommitteeMember`.
+MEMBERS: Registry[Any] = Registry(
+    "member",
+    {
+        "learner": ("streamlvq.models.committee:default_learner", "learns metrics"),
+        "follower": ("streamlvq.models.committee:default_follower", "keeps up with change"),
+        "forest": ("streamlvq.models:WindowForest", "rules on recent samples"),
+        "bins": ("streamlvq.models:BinnedNaiveBayes", "many noisy features, each on its own"),
+        "pairs": ("streamlvq.models:PairwiseLVQ", "tells each pair of classes apart"),
     },
 )

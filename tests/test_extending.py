@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import yaml
 
 import streamlvq
 from streamlvq import registry
@@ -32,7 +31,7 @@ from streamlvq.fusion import FusionError, fuse
 from streamlvq.fusion.aggregators import Median, get_aggregator
 from streamlvq.fusion.corrections import NoCorrection, get_correction
 from streamlvq.payloads import Decoder
-from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS, MODELS, Registry
+from streamlvq.registry import AGGREGATORS, CORRECTIONS, FORMATS, MEMBERS, MODELS, Registry
 from streamlvq.report.fusion_page import fusion_html
 from streamlvq.snapshot import Snapshot
 from support import ROOT
@@ -77,12 +76,12 @@ def example(heading: str) -> Example:
 
 REGISTERED = {
     "A model": MODELS,
+    "A committee member": MEMBERS,
     "An aggregator": AGGREGATORS,
     "A drift correction": CORRECTIONS,
     "A payload format": FORMATS,
 }
 INSTALLED = ("A link", "A log")
-MEMBER = example("A committee member")
 
 
 def write(folder: Path, part: Example) -> None:
@@ -246,47 +245,49 @@ def test_a_model_can_be_fused() -> None:
 
 
 def test_a_committee_member() -> None:
-    space: dict[str, Any] = {}
-    exec(compile(MEMBER.source, MEMBER.path, "exec"), space)
-    committee = space["committee"]
-    (section,) = MEMBER.more
-    configured = build_classifier(loads(section))
+    committee = streamlvq.LVQCommittee(members=["learner", "follower", "slow"])
+    model = "{type: LVQCommittee, parameters: {members: [learner, follower, slow]}}"
+    configured = build_classifier(loads(f"model: {model}"))
     X, y = blobs(200, d=4, classes=3)
     for model in (committee, configured):
         taught(model, X, y.tolist())
-        assert list(model.weights) == ["learner", "follower", "relevances"]
-        assert type(model.parts["relevances"]) is MODELS["RRSLVQ"]
-        assert model.parts["relevances"].half_life == 1000
+        assert list(model.weights) == ["learner", "follower", "slow"]
+        assert model.parts["slow"].half_life == 5000
     assert configured.state().same_as(committee.state())
     twin = Snapshot.from_bytes(Snapshot.of(committee).to_bytes()).classifier()
     assert twin.state().same_as(committee.state())
-    alone = taught(MODELS["RRSLVQ"](half_life=1000), X, y.tolist())
-    assert alone.state().same_as(committee.parts["relevances"].state())
+    alone = taught(streamlvq.GRLVQ(half_life=5000), X, y.tolist())
+    assert alone.state().same_as(committee.parts["slow"].state())
     # Its opinion counts, and the members of a committee without it are the same.
-    default = taught(streamlvq.LVQCommittee(), X, y.tolist())
+    default = taught(streamlvq.LVQCommittee(members=["learner", "follower"]), X, y.tolist())
     for name, member in default.parts.items():
         assert member.state().same_as(committee.parts[name].state())
     assert not np.array_equal(default.predict_proba_array(X), committee.predict_proba_array(X))
 
 
+def test_a_model_without_a_name_can_be_a_member() -> None:
+    members = {"learner": None, "mine": MODELS["RRSLVQ"]()}
+    committee = streamlvq.LVQCommittee(members=members)
+    X, y = blobs(100, d=4, classes=3)
+    taught(committee, X, y.tolist())
+    alone = taught(MODELS["RRSLVQ"](), X, y.tolist())
+    assert alone.state().same_as(committee.parts["mine"].state())
+
+
 @pytest.mark.parametrize(
-    ("others", "message"),
+    ("members", "message"),
     [
-        ("{a: {type: RRSLV}}", r"model.parameters.others.a.type: .*did you mean 'RRSLVQ'"),
-        ("{a: RRSLVQ}", r"model.parameters.others.a: expected a model such as"),
-        ("{learner: {type: GLVQ}}", r"model.parameters.others: expected names"),
-        ("[GLVQ]", r"model.parameters.others: expected a mapping"),
+        ("{a: {type: RRSLV}}", r"model.parameters.members.a.type: .*did you mean 'RRSLVQ'"),
+        ("{a: RRSLVQ}", r"model.parameters.members.a: expected a model such as"),
+        ("{a: }", r"model.parameters.members: member: expected one of learner.* got 'a'"),
+        ("[GLVQ]", r"model.parameters.members: member: expected one of .*slow, got 'GLVQ'"),
+        ("learner", r"model.parameters.members: expected names of members, or a mapping"),
     ],
 )
-def test_wrong_members_in_a_configuration(others: str, message: str) -> None:
-    config = f"model: {{type: LVQCommittee, parameters: {{others: {others}}}}}"
+def test_wrong_members_in_a_configuration(members: str, message: str) -> None:
+    config = f"model: {{type: LVQCommittee, parameters: {{members: {members}}}}}"
     with pytest.raises(ConfigError, match=message):
         build_classifier(loads(config))
-
-
-def test_the_section_of_the_committee_is_yaml() -> None:
-    (section,) = MEMBER.more
-    assert yaml.safe_load(section)["model"]["type"] == "LVQCommittee"
 
 
 # --- fusion ---------------------------------------------------------------------------------------

@@ -225,7 +225,10 @@ def classifiers() -> dict[str, Callable[[], Any]]:
         "PairwiseLVQ-rank": lambda: s.PairwiseLVQ(rank=2, **SMALL),
         "LVQCommittee": s.LVQCommittee,
         "LVQCommittee-own": lambda: s.LVQCommittee(
-            learner=s.GMLVQ(**SMALL), follower=s.GLVQ(half_life=40, buffer_size=20)
+            members={
+                "learner": s.GMLVQ(**SMALL),
+                "follower": s.GLVQ(half_life=40, buffer_size=20),
+            }
         ),
         "FeatureTransform": lambda: s.FeatureTransform(s.GLVQ(**SMALL)),
         "FeatureTransform-some": lambda: s.FeatureTransform(

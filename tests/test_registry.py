@@ -16,6 +16,7 @@ from streamlvq.registry import (
     AGGREGATORS,
     CORRECTIONS,
     FORMATS,
+    MEMBERS,
     MODELS,
     DuplicateNameError,
     Registry,
@@ -113,7 +114,7 @@ def test_a_target_names_module_and_attribute(target: str) -> None:
         Registry("number", {"decimal": (target, "a decimal number")})
 
 
-REGISTRIES = [CORRECTIONS, AGGREGATORS, MODELS, FORMATS]
+REGISTRIES = [CORRECTIONS, AGGREGATORS, MODELS, MEMBERS, FORMATS]
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda each: each.kind)

@@ -14,8 +14,7 @@ from streamlvq.registry import MODELS
 from streamlvq.text import suggestion
 
 _TYPE_OF = {"ProbabilityRejector": "probability"}  # of the section `rejector`
-_MEMBERS = ("learner", "follower")  # parameters that are models themselves
-_MORE_MEMBERS = "others"  # the parameter that is a mapping from names to models
+_MEMBERS = "members"  # the parameter that may be a mapping from names to models
 _MAX_INTEGER = 2**31 - 1
 _BOOLEANS = {"true": True, "false": False}
 
@@ -123,9 +122,7 @@ def _refuse_huge(section: ModelSection, path: KeyPath) -> None:
 
 def _with_members(name: str, value: Any, path: KeyPath) -> Any:
     """Return a parameter, with models built where it holds some."""
-    if name in _MEMBERS:
-        return _member(value, path)
-    if name == _MORE_MEMBERS and isinstance(value, Mapping):
+    if name == _MEMBERS and isinstance(value, Mapping):
         return {each: _member(model, (*path, str(each))) for each, model in value.items()}
     return value
 

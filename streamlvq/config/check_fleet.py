@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamlvq.config.errors import Problem
-from streamlvq.config.schema import Config
+from streamlvq.config.build import build_model
+from streamlvq.config.errors import ConfigError, Problem
+from streamlvq.config.schema import Config, ModelSection
 from streamlvq.config.topics import FleetTopics, own_name
 from streamlvq.topics import Template, TemplateError
 
@@ -71,12 +72,25 @@ def model(config: Config) -> Iterator[Problem]:
     fleet = config.fleet
     if fleet is None or fleet.role == "hub":  # it has none
         return
+    if not _is_shareable(config.model):
+        yield Problem(
+            ("model", "type"),
+            f"expected a model that a fleet can share, got {config.model.type}, which is made of "
+            "readings; as a member of an LVQCommittee beside others it stays on its node",
+        )
     if config.model.per != "all":
         yield Problem(
             ("model", "per"),
             f"expected all: a node of a fleet shares one model, got {config.model.per!r}; run a "
             f"daemon for each model, or leave the section 'fleet:' out",
         )
+
+
+def _is_shareable(section: ModelSection) -> bool:
+    try:
+        return bool(build_model(section).shareable)
+    except ConfigError:  # another check says what is wrong with it
+        return True
 
 
 def times(config: Config) -> Iterator[Problem]:

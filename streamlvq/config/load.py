@@ -305,7 +305,7 @@ _RULES = (
     _Rule(_shard, ("shard",)),
     _Rule(check_fleet.names, ("fleet", "broker.client_id")),
     _Rule(check_fleet.trust, ("fleet",)),
-    _Rule(check_fleet.model, ("fleet", "model.per")),
+    _Rule(check_fleet.model, ("fleet", "model.type", "model.parameters", "model.per")),
     _Rule(check_fleet.times, ("fleet",)),
     _Rule(
         check_fleet.topics,

@@ -293,7 +293,7 @@ KEY_DESCRIPTIONS = {
     "rejector.type": Description(
         "relsim: certainty is how much closer a reading is to one class than to the next. "
         "probability: certainty is the probability of the class, for models without RelSim "
-        "(PairwiseLVQ, LVQCommittee).",
+        "(PairwiseLVQ, WindowForest, BinnedNaiveBayes).",
         "probability",
     ),
     "rejector.threshold": Description(
@@ -532,7 +532,7 @@ MAX_VALUES = {
     "window": 100_000,
     "max_devices": 100_000_000,
 }
-MAX_MODELS = 10_000  # the format of snapshots has room for the names of so many models' arrays
+MAX_MODELS = 8_000  # the format of snapshots has room for the names of so many models' arrays
 
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]

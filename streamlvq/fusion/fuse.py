@@ -353,7 +353,7 @@ class FusionRun:
             return None
         if not nodes.any():
             return np.asarray(self.nodes[0].fitted)
-        return weighted_mean(np.array([node.fitted for node in self.nodes]), nodes[:, None])
+        return weighted_mean(np.array([node.fitted for node in self.nodes]), nodes[:, None, None])
 
     # --- placing nodes ---------------------------------------------------------------------------
 

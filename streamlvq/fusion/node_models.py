@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamlvq.arrays import Array, Label
-from streamlvq.errors import StreamLVQError
+from streamlvq.errors import SnapshotError, StreamLVQError
 from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.kernels import layout as at
+from streamlvq.models.committee import shared_state
 from streamlvq.models.engine import ARRAY_SECTIONS
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.state import COMMITTEE
@@ -60,7 +61,7 @@ class NodeModel:
     node: str
     models: dict[str, Model]
     committee: EstimatorState | None
-    fitted: Any  # the weights of its members
+    fitted: Any  # the weights of its members, in each of its pools
     transform: EstimatorState | None  # what the readings went through before
 
     @property
@@ -103,13 +104,21 @@ def unpack(snapshots: Iterable[Snapshot]) -> list[NodeModel]:
 
 def _unpack(snapshot: Snapshot) -> NodeModel:
     outermost = snapshot.estimator_state()
-    inside = outermost.innermost
-    models = {name: _model(state) for name, state in snapshot.node_models().items()}
-    committee = inside if inside.kind == COMMITTEE else None
+    committee = _shared(snapshot) if outermost.innermost.kind == COMMITTEE else None
+    states = {"": outermost.innermost} if committee is None else committee.parts
+    models = {name: _model(state) for name, state in states.items()}
     fitted = None if committee is None else committee.arrays["fitted"]
     # A transform is the outermost wrapper; windows and thresholds are not fused.
     transform = outermost if outermost.kind == TRANSFORM else None
     return NodeModel(snapshot.node, models, committee, fitted, transform)
+
+
+def _shared(snapshot: Snapshot) -> EstimatorState:
+    """Return the state of a committee without the members that nodes keep to themselves."""
+    try:
+        return shared_state(snapshot.estimator_state().innermost)
+    except SnapshotError as error:
+        raise FusionError(f"node {snapshot.node!r}: {error}") from error
 
 
 def _model(state: EstimatorState) -> Model:
@@ -147,6 +156,13 @@ def check_compatible(nodes: list[NodeModel]) -> None:
     """Raise unless all nodes have models of the same kind."""
     if not nodes:
         raise FusionError("expected at least one snapshot, got none")
+    for node in nodes:
+        for model in node.models.values():
+            if not estimator_class(model.type).shareable:
+                raise FusionError(
+                    f"node {node.node!r}: expected models of prototypes, which have means and "
+                    f"metrics to combine, got a {model.type}"
+                )
     first = nodes[0]
     for other in nodes[1:]:
         if other.kind != first.kind:

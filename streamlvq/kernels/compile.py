@@ -204,7 +204,7 @@ class KernelModule:
 
 # --- all of them ---------------------------------------------------------------------------------
 
-MODULES = ("distance", "pipeline", "pool", "coupling", "prototypes")
+MODULES = ("distance", "pipeline", "pool", "coupling", "prototypes", "forest", "bins")
 
 
 def compile_all() -> Iterator[tuple[str, int, int]]:

@@ -103,6 +103,16 @@ BALANCE_RARE, BALANCE_ALL = 1, 2
 PKPD, HT, WLW1, WLW2, VOTE = 0, 1, 2, 3, 4
 COUPLINGS = {"pkpd": PKPD, "ht": HT, "wlw1": WLW1, "wlw2": WLW2, "vote": VOTE}
 
+# --- pools of members' probabilities -------------------------------------------------------------
+POOLS = 4  # at three speeds, and one of the core members alone
+LARGEST_WEIGHT = 10.0
+
+
+def pool_work_shape(members: int, classes: int) -> tuple[int, int]:
+    """Return the shape of the array `work` of `kernels.pool`."""
+    return members + POOLS + 3, max(members, classes)
+
+
 # --- status codes of kernels ---------------------------------------------------------------------
 DONE = 0
 NEEDS_SLOT = -1  # nothing changed: enlarge the prototype arrays and call again

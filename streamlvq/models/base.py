@@ -1,4 +1,4 @@
-"""`LVQClassifier`, the base of all models: River's interfaces and states on an engine."""
+"""`LVQClassifier`, the base of models with prototypes, on what all compiled models share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import secrets
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from river import base
 
-from streamlvq.arrays import Label, Reading, Rows
+from streamlvq.arrays import Array, Floats, Ints, Label, Reading, Rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
     """River's mini-batch interface for classifiers that learn and predict arrays."""
+
+    shareable: ClassVar[bool] = True  # False if it is made of readings, which no fleet may see
 
     @property
     def _multiclass(self) -> bool:
@@ -124,9 +126,6 @@ class ArrayClassifier(base.MiniBatchClassifier):  # type: ignore[misc]
 
 # --- the base of all models ----------------------------------------------------------------------
 
-# Rules whose prediction is the label of the closest prototype.
-BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
-
 SPARSE_MIN_READINGS = 200  # learnt before a model says that they look sparse
 SPARSE_WARNING = (
     "{0}: most readings have less than half of the features, and a feature that a reading does not "
@@ -135,35 +134,83 @@ SPARSE_WARNING = (
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LVQClassifier(ArrayClassifier):
-    """Base class of the models.
+class CompiledEngine(Protocol):
+    """Arrays of a model and the kernels that work on them, as `CompiledClassifier` uses them.
 
-    A subclass chooses the learning rule, the kind of metric, and whether each prototype has its own
-    metric. Parameters are dataclass fields, so a subclass declares only what it adds or changes.
+    `buffer` starts with the reading; `work` is a view of it. Kernels take `memory` (and the class
+    to learn) and return 0, or 1 + the index of a feature beyond `LARGEST_VALUE`.
     """
 
-    _rule: ClassVar[int]
-    _kind: ClassVar[int] = at.EUCLIDEAN
-    _local: ClassVar[bool] = False
-    _start_temperature: ClassVar[float] = 2.0
-    has_relsim: ClassVar[bool] = True  # False if no single prototype decides
+    buffer: bytearray
+    work: Floats
+    memory: tuple[Any, ...]
+    probabilities: Floats
+    learn_kernel: Any
+    predict_kernel: Any
 
-    prototypes_per_class: int = 1
-    max_prototypes_per_class: int = 8
-    learning_rate: float = 0.02
-    absent: str = "missing"
-    standardize: bool = True
-    scale_floor: float = 0.4
-    rehearsal: int = 8
-    buffer_size: int = 2000
-    half_life: float | None = None
-    class_weight: str | Mapping[Label, float] | None = "auto"
-    seed: int | None = 1
+    @property
+    def known(self) -> int:
+        """Number of classes learnt."""
+
+    @property
+    def samples(self) -> int:
+        """Number of labelled samples learnt."""
+
+    @property
+    def class_capacity(self) -> int:
+        """Number of classes that the arrays have room for."""
+
+    def add_features(self, count: int) -> None:
+        """Add columns for new features, which were missing so far."""
+
+    def count_as_zero(self, first: int) -> None:
+        """Let the features from column `first` on, just added, have been 0 in all readings so far."""
+
+    def make_room_for_classes(self, count: int) -> None:
+        """Enlarge the arrays until they hold this many classes."""
+
+    def classes_changed(self) -> None:
+        """Refresh `probabilities`; call it after a class was added."""
+
+    def weigh(self, weight: float) -> None:
+        """Let the next samples count with this weight."""
+
+    def learn(self, c: int) -> int:
+        """Learn the reading in `buffer`; return a status."""
+
+    def observe(self) -> int:
+        """Take notice of the unlabelled reading in `buffer`; return a status."""
+
+    def learn_rows(
+        self,
+        rows: Rows,
+        classes: Ints,
+        before: Rows | None = None,
+        weights: Floats | None = None,
+    ) -> None:
+        """Learn rows in order; `before` receives the probabilities of each before it is learnt."""
+
+    def predict_rows(self, rows: Rows) -> Rows:
+        """Return class probabilities, one row per reading."""
+
+
+E = TypeVar("E", bound=CompiledEngine)
+
+
+class CompiledClassifier(ArrayClassifier, Generic[E]):
+    """Base of classifiers on an engine: readings to vectors, labels to codes, states by name.
+
+    A subclass is a dataclass with the parameter `absent`. It says how its engine is made, checked,
+    saved and restored.
+    """
+
+    absent: str
+    has_relsim: ClassVar[bool] = False  # True if a single prototype decides
+    _sizes: ClassVar[type[msgspec.Struct]]  # of the engine, in a state
 
     def __post_init__(self) -> None:
         self._lock = ModelLock()
-        self._engine: Engine | None = None
+        self._engine: E | None = None
         self._check()
         self._vectorizer = Vectorizer((), ABSENT_VALUES[self.absent])
         self._sparse_readings: int | None = 0  # learnt with few features; None: the user was told
@@ -172,29 +219,40 @@ class LVQClassifier(ArrayClassifier):
         self._by_label: Callable[..., dict[Label, float]] | None = None
         self._column_names: list[Hashable] | None = None
 
-    # --- parameters ------------------------------------------------------------------------------
+    # --- what a subclass adds --------------------------------------------------------------------
 
+    @abc.abstractmethod
     def _check(self) -> None:
         """Raise `ParameterError` for parameters out of range."""
-        owner = type(self).__name__
-        check_range(owner, "prototypes_per_class", self.prototypes_per_class, 1, whole=True)
-        check_range(owner, "max_prototypes_per_class", self.max_prototypes_per_class, 1, whole=True)
-        check_range(owner, "learning_rate", self.learning_rate, 0)
-        check_choice(owner, "absent", self.absent, tuple(ABSENT_VALUES))
-        check_range(owner, "scale_floor", self.scale_floor, 0, 1)
-        check_range(owner, "rehearsal", self.rehearsal, 0, whole=True)
-        check_range(owner, "buffer_size", self.buffer_size, 1, whole=True)
-        if self.seed is not None:
-            check_range(owner, "seed", self.seed, 0, whole=True)
-        if not isinstance(self.standardize, bool):
-            raise ParameterError(owner, "standardize", f"expected a bool, got {self.standardize!r}")
-        if self.half_life is not None:
-            check_range(owner, "half_life", self.half_life, 1)
-        check_class_weight(owner, self.class_weight)
 
     @property
-    def _mutable_attributes(self) -> set[str]:
-        return {"max_prototypes_per_class", "learning_rate", "rehearsal", "half_life"}
+    @abc.abstractmethod
+    def _mutable_attributes(self) -> set[str]: ...
+
+    @abc.abstractmethod
+    def _new_engine(self, features: int) -> E:
+        """Return the engine of a model that has learnt nothing."""
+
+    @abc.abstractmethod
+    def _apply_parameters(self) -> None:
+        """Let changed parameters take effect; raises before anything has changed."""
+
+    @abc.abstractmethod
+    def _save_engine(self, engine: E, readings: bool, limits: StateLimits) -> tuple[Any, Any]:
+        """Return copies of the arrays, and their sizes."""
+
+    @abc.abstractmethod
+    def _check_engine(self, sizes: Any, arrays: Mapping[str, Array], limits: StateLimits) -> object:
+        """Raise `SnapshotError` unless `_restore_engine` would succeed."""
+
+    @abc.abstractmethod
+    def _restore_engine(self, sizes: Any, arrays: Mapping[str, Array], limits: StateLimits) -> E:
+        """Validate the arrays of a state and return an engine with them."""
+
+    def _weigh_classes(self, engine: E) -> None:
+        """Give the classes the weights that the user asked for, if any."""
+
+    # --- parameters ------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; mutable parameters take effect at once, invalid values change nothing."""
@@ -209,66 +267,10 @@ class LVQClassifier(ArrayClassifier):
         object.__setattr__(self, name, value)
         try:
             self._check()
-            parameters, switches = self._parameters(), self._switches()
+            self._apply_parameters()
         except Exception:
             object.__setattr__(self, name, before)
             raise
-        if self._engine is not None:
-            self._engine.make_room_for_rehearsal(self._buffer())
-            self._engine.set_parameters(parameters, switches)
-
-    def _parameters(self) -> dict[int, float]:
-        """Return the real-valued kernel parameters by their position in `layout`."""
-        forget = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
-        return {
-            at.LEARNING_RATE: self.learning_rate,
-            at.SCALE_FLOOR: 0.0 if self.absent == "zero" else self.scale_floor,
-            at.FORGET: forget,
-            at.STEP_DECAY: 1.0,
-            at.SAMPLE_WEIGHT: 1.0,
-        }
-
-    def _switches(self) -> dict[int, int]:
-        """Return the integer kernel parameters by their position in `layout`."""
-        return {
-            at.PROTOTYPE_LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
-            at.REHEARSAL: self.rehearsal,
-            # Samples older than one half-life are not worth rehearsing.
-            at.REACH: self.buffer_size
-            if self.half_life is None
-            else min(self.buffer_size, int(self.half_life)),
-            at.RENEW: int(self.half_life is not None and self._grows()),
-            at.BALANCE: self._balance(),
-        }
-
-    def _balance(self) -> int:
-        if self.class_weight == "auto":  # likelihoods and pairs find rare classes as it is
-            return at.BALANCE_RARE if self._rule == at.RULE_GLVQ else 0
-        return at.BALANCE_ALL if self.class_weight == "balanced" else 0
-
-    def _grows(self) -> bool:
-        return self.max_prototypes_per_class > self.prototypes_per_class
-
-    def _buffer(self) -> int:
-        return self.buffer_size if self.rehearsal else 0
-
-    def _rank(self) -> int | None:
-        return None
-
-    def spec(self) -> ModelSpec:
-        """Return the fixed properties of the model; draws a seed if none was given."""
-        seed = secrets.randbits(31) if self.seed is None else self.seed
-        return ModelSpec(
-            rule=self._rule,
-            kind=self._kind,
-            local=self._local,
-            rank=self._rank(),
-            standardize=self.standardize,
-            buffer=self._buffer(),
-            initial=self.prototypes_per_class,
-            seed=seed,
-            sparse=self.absent == "zero",
-        )
 
     # --- features and classes --------------------------------------------------------------------
 
@@ -285,7 +287,11 @@ class LVQClassifier(ArrayClassifier):
     @property
     def samples(self) -> int:
         """Number of labelled samples learnt so far."""
-        return 0 if self._engine is None else self._engine.state.size(at.SAMPLES)
+        return 0 if self._engine is None else self._engine.samples
+
+    def summary(self) -> str:
+        """Return in a few words what has been learnt."""
+        return f"{self.samples} samples"
 
     @property
     def known_labels(self) -> list[Label]:
@@ -293,30 +299,14 @@ class LVQClassifier(ArrayClassifier):
         return self._labels
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> E | None:
         """Arrays of the model and the kernels that work on them; None before the first reading."""
         return self._engine
 
-    @classmethod
-    def decides_by_distance(cls) -> bool:
-        """Return True if the closest prototype alone decides the label."""
-        return cls._rule in BY_DISTANCE
-
-    @classmethod
-    def metric_kind(cls) -> int:
-        """Return the kind of metric, one of the constants in `layout`."""
-        return cls._kind
-
-    @classmethod
-    def has_local_metrics(cls) -> bool:
-        """Return True if each prototype has its own metric."""
-        return cls._local
-
-    def _admit(self, names: Sequence[Hashable]) -> Engine:
+    def _admit(self, names: Sequence[Hashable]) -> E:
         """Add new features; build the engine at the first reading."""
         if self._engine is None:
-            self._engine = Engine(self.spec(), len(names), self._start_temperature)
-            self._engine.set_parameters(self._parameters(), self._switches())
+            self._engine = self._new_engine(len(names))
             self._vectorizer = Vectorizer(names, ABSENT_VALUES[self.absent])
         elif names:
             self._engine.add_features(len(names))
@@ -325,14 +315,7 @@ class LVQClassifier(ArrayClassifier):
             self._vectorizer = Vectorizer((*self.features, *names), ABSENT_VALUES[self.absent])
         return self._engine
 
-    def _weigh_classes(self, engine: Engine) -> None:
-        """Give the classes the weights that the user asked for."""
-        if isinstance(self.class_weight, Mapping):
-            factors = engine.state["class_factor"]
-            for label, code in self._codes.items():
-                factors[code] = self.class_weight.get(label, 1.0)
-
-    def _classes_changed(self, engine: Engine) -> None:
+    def _classes_changed(self, engine: E) -> None:
         self._labels = list(self._codes)[: engine.known]
         self._codes = {label: code for code, label in enumerate(self._labels)}
         self._by_label = None  # rebuilt on demand: many classes may follow
@@ -345,7 +328,7 @@ class LVQClassifier(ArrayClassifier):
         self.__dict__.update(state)
         self._by_label = None
 
-    def _prepare(self, x: Reading) -> Engine:
+    def _prepare(self, x: Reading) -> E:
         """Copy a reading into the engine; add its new features once its values have been checked."""
         engine = self._engine
         self._vectorizer.check_mapping(x)
@@ -356,15 +339,15 @@ class LVQClassifier(ArrayClassifier):
             engine = self._admit(new)
         self._vectorizer.fill(engine.buffer, x)
         if self._sparse_readings is not None and 2 * len(x) < self._vectorizer.width:
-            self._note_sparse_reading(engine)
+            self._note_sparse_reading()
         return engine
 
-    def _note_sparse_reading(self, engine: Engine) -> None:
+    def _note_sparse_reading(self) -> None:
         """Warn once if most readings lack most features, which usually means that they are sparse."""
         if self.absent == "zero" or self._sparse_readings is None:
             return
         self._sparse_readings += 1
-        readings = engine.state.size(at.SAMPLES)
+        readings = self.samples
         if readings >= SPARSE_MIN_READINGS and 2 * self._sparse_readings > readings:
             self._sparse_readings = None
             warnings.warn(SPARSE_WARNING.format(type(self).__name__), stacklevel=4)
@@ -424,7 +407,7 @@ class LVQClassifier(ArrayClassifier):
         if w == 0.0:
             return
         if w != 1.0:
-            self._prepare(x).floats[at.SAMPLE_WEIGHT] = w
+            self._prepare(x).weigh(w)
         try:
             if y in self._codes:
                 self.learn_one(x, y)
@@ -432,14 +415,14 @@ class LVQClassifier(ArrayClassifier):
                 self._learn_new_class(x, y)
         finally:
             if self._engine is not None:
-                self._engine.floats[at.SAMPLE_WEIGHT] = 1.0
+                self._engine.weigh(1.0)
 
     def _learn_new_class(self, x: Reading, y: Label) -> None:
         if isinstance(x, Mapping):
             _refuse_bad_reading(x)
         code = len(self._labels)
         engine = self._prepare(x)
-        if code >= engine.state.size(at.CLASS_CAPACITY):
+        if code >= engine.class_capacity:
             engine.make_room_for_classes(code + 1)
             self._vectorizer.fill(engine.buffer, x)
         status = engine.learn(code)
@@ -462,7 +445,7 @@ class LVQClassifier(ArrayClassifier):
         value = engine.work[status - 1] if engine else float("inf")
         return ValueError(f"feature {name!r}: {EXPECTED_NUMBER}, got {value}")
 
-    def _answer(self, x: Reading) -> Engine | None:
+    def _answer(self, x: Reading) -> E | None:
         """Compute the probabilities of a reading in the engine; None before anything is learnt."""
         engine, vectorizer = self._engine, self._vectorizer
         if engine is None or not self._labels:
@@ -544,7 +527,7 @@ class LVQClassifier(ArrayClassifier):
             )
         return list(self.features)
 
-    def _admit_rows(self, X: Any, features: Sequence[Hashable] | None) -> tuple[Engine, Rows]:
+    def _admit_rows(self, X: Any, features: Sequence[Hashable] | None) -> tuple[E, Rows]:
         rows, given = to_rows(X, features, ABSENT_VALUES[self.absent])
         names = self.column_names(rows.shape[1], given)
         refuse_infinities(rows, names)
@@ -557,7 +540,7 @@ class LVQClassifier(ArrayClassifier):
 
     def _admit_samples(
         self, X: Any, y: Any, features: Sequence[Hashable] | None
-    ) -> tuple[Engine, Rows, npt.NDArray[np.int64]]:
+    ) -> tuple[E, Rows, npt.NDArray[np.int64]]:
         """Check labelled rows, add their features and classes; return engine, rows and codes.
 
         Changes nothing unless all labels and values are valid.
@@ -642,6 +625,320 @@ class LVQClassifier(ArrayClassifier):
         if self._engine is None or not self._labels:
             return np.empty((len(rows), 0))
         return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
+
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the model's features.
+
+        With `absent="zero"` a reading of unknown features only is empty, one of no features at all
+        is a reading of zeros.
+        """
+        engine, width = self._engine, self._vectorizer.width
+        if engine is None or (width and engine.work[0] == engine.work[0]):
+            return False
+        return bool(np.isnan(engine.work[:width]).all())
+
+    @exclusive
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 1,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Learn a recorded set once, in random order.
+
+        Parameters
+        ----------
+        X
+            A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
+        y
+            Labels, one per row.
+        epochs
+            Accepted as other models do: what has been counted once is not counted again.
+        seed
+            Seed of the order; None for a different one each time.
+        features
+            Names of an array's columns.
+        progress
+            Accepted as other models do: one pass needs no progress bar.
+
+        """
+        check_range(type(self).__name__, "epochs", epochs, 1, whole=True)
+        engine, rows, codes = self._admit_samples(X, y, features)
+        order = np.random.default_rng(seed).permutation(len(rows))
+        # The first sample of each class comes first, because classes are numbered as they come.
+        first = np.unique(codes, return_index=True)[1]
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+        try:
+            engine.learn_rows(np.ascontiguousarray(rows[order]), codes[order])
+        finally:
+            self._classes_changed(engine)
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def blank_state(self) -> EstimatorState:
+        """Return the state of an untrained model with these parameters."""
+        check_ours(self)
+        return EstimatorState(type(self).__name__, parameters_of(self))
+
+    @exclusive
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of parameters and learnt arrays, see `EstimatorState`.
+
+        Parameters
+        ----------
+        readings
+            Include the readings kept for rehearsal. Without them, unused capacity is left out
+            as well.
+        limits
+            Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
+
+        """
+        blank, columns = self.blank_state(), self._column_names
+        extra: dict[str, Any] = {
+            "features": [without_numpy(name) for name in self.features],
+            "classes": [without_numpy(label) for label in self._labels],
+            "columns": None if columns is None else [without_numpy(name) for name in columns],
+            "sizes": None,
+        }
+        if self._engine is None:
+            return EstimatorState(blank.kind, blank.parameters, {}, extra)
+        arrays, sizes = self._save_engine(self._engine, readings, limits)
+        extra["sizes"] = msgspec.structs.asdict(sizes)
+        return EstimatorState(blank.kind, blank.parameters, arrays, extra)
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate a state, then rebuild the model bit for bit.
+
+        Parameters
+        ----------
+        state
+            A state returned by `state`; raises `SnapshotError` if no model could have this state.
+        limits
+            Upper bound on what may be allocated.
+
+        """
+        model, sizes = cls._from_names(state)
+        if sizes is not None:
+            model._engine = model._restore_engine(sizes, state.arrays, limits)
+            model._weigh_classes(model._engine)
+        return model
+
+    @classmethod
+    def check_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> None:
+        """Raise `SnapshotError` unless `from_state` would succeed, without allocating a model."""
+        model, sizes = cls._from_names(state)
+        if sizes is not None:
+            model._check_engine(sizes, state.arrays, limits)
+
+    @classmethod
+    def from_blank(cls, state: EstimatorState) -> Self:
+        """Return an untrained model with the parameters of a state."""
+        if state.kind != cls.__name__:
+            raise SnapshotError(f"expected the state of a {cls.__name__}, got {state.kind[:80]!r}")
+        model: Self = construct(cls, state.parameters)
+        return model
+
+    @classmethod
+    def _from_names(cls, state: EstimatorState) -> tuple[Self, Any]:
+        """Return a model with features and classes but no engine, and the sizes for one."""
+        model = cls.from_blank(state)
+        if state.extra.keys() != {"features", "classes", "columns", "sizes"} or state.parts:
+            raise SnapshotError(
+                f"{cls.__name__}: expected the state of a model, got {sorted(state.extra)[:9]}"
+            )
+        names, labels, columns, sizes = (
+            state.extra[key] for key in ("features", "classes", "columns", "sizes")
+        )
+        if sizes is None:
+            if names or labels or columns or state.arrays:
+                raise SnapshotError("expected sizes for a state with features or labels, got none")
+            return model, None
+        check_distinct(names, "feature")
+        check_distinct(labels, "label")
+        if None in labels:
+            raise SnapshotError("label: expected a value other than None, which means unlabelled")
+        if columns is not None:
+            check_distinct(columns, "column")
+            if not set(columns) <= set(names):
+                raise SnapshotError(f"columns: expected known features, got {str(columns)[:80]}")
+        model._vectorizer = Vectorizer(names, ABSENT_VALUES[model.absent])
+        model._labels = list(labels)
+        model._codes = {label: code for code, label in enumerate(labels)}
+        model._column_names = None if columns is None else list(columns)
+        try:
+            return model, msgspec.convert(sizes, cls._sizes)
+        except (msgspec.ValidationError, OverflowError) as error:
+            raise SnapshotError(f"sizes: {error}") from error
+
+    def moved_to(self, model: Any) -> Any:
+        """Return the other model unchanged: a model has no wrappers to move."""
+        return model
+
+
+# --- the base of models with prototypes ------------------------------------------------------------
+
+# Rules whose prediction is the label of the closest prototype.
+BY_DISTANCE = (at.RULE_LVQ1, at.RULE_OLVQ1, at.RULE_LVQ21, at.RULE_LVQ3, at.RULE_GLVQ)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LVQClassifier(CompiledClassifier[Engine]):
+    """Base class of the models with prototypes.
+
+    A subclass chooses the learning rule, the kind of metric, and whether each prototype has its own
+    metric. Parameters are dataclass fields, so a subclass declares only what it adds or changes.
+    """
+
+    _rule: ClassVar[int]
+    _kind: ClassVar[int] = at.EUCLIDEAN
+    _local: ClassVar[bool] = False
+    _start_temperature: ClassVar[float] = 2.0
+    _sizes = StateSizes
+    has_relsim: ClassVar[bool] = True  # False if no single prototype decides
+
+    prototypes_per_class: int = 1
+    max_prototypes_per_class: int = 8
+    learning_rate: float = 0.02
+    absent: str = "missing"
+    standardize: bool = True
+    scale_floor: float = 0.4
+    rehearsal: int = 8
+    buffer_size: int = 2000
+    half_life: float | None = None
+    class_weight: str | Mapping[Label, float] | None = "auto"
+    seed: int | None = 1
+
+    # --- parameters ------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Raise `ParameterError` for parameters out of range."""
+        owner = type(self).__name__
+        check_range(owner, "prototypes_per_class", self.prototypes_per_class, 1, whole=True)
+        check_range(owner, "max_prototypes_per_class", self.max_prototypes_per_class, 1, whole=True)
+        check_range(owner, "learning_rate", self.learning_rate, 0)
+        check_choice(owner, "absent", self.absent, tuple(ABSENT_VALUES))
+        check_range(owner, "scale_floor", self.scale_floor, 0, 1)
+        check_range(owner, "rehearsal", self.rehearsal, 0, whole=True)
+        check_range(owner, "buffer_size", self.buffer_size, 1, whole=True)
+        if self.seed is not None:
+            check_range(owner, "seed", self.seed, 0, whole=True)
+        if not isinstance(self.standardize, bool):
+            raise ParameterError(owner, "standardize", f"expected a bool, got {self.standardize!r}")
+        if self.half_life is not None:
+            check_range(owner, "half_life", self.half_life, 1)
+        check_class_weight(owner, self.class_weight)
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {"max_prototypes_per_class", "learning_rate", "rehearsal", "half_life"}
+
+    def _parameters(self) -> dict[int, float]:
+        """Return the real-valued kernel parameters by their position in `layout`."""
+        forget = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
+        return {
+            at.LEARNING_RATE: self.learning_rate,
+            at.SCALE_FLOOR: 0.0 if self.absent == "zero" else self.scale_floor,
+            at.FORGET: forget,
+            at.STEP_DECAY: 1.0,
+            at.SAMPLE_WEIGHT: 1.0,
+        }
+
+    def _switches(self) -> dict[int, int]:
+        """Return the integer kernel parameters by their position in `layout`."""
+        return {
+            at.PROTOTYPE_LIMIT: max(self.prototypes_per_class, self.max_prototypes_per_class),
+            at.REHEARSAL: self.rehearsal,
+            # Samples older than one half-life are not worth rehearsing.
+            at.REACH: self.buffer_size
+            if self.half_life is None
+            else min(self.buffer_size, int(self.half_life)),
+            at.RENEW: int(self.half_life is not None and self._grows()),
+            at.BALANCE: self._balance(),
+        }
+
+    def _balance(self) -> int:
+        if self.class_weight == "auto":  # likelihoods and pairs find rare classes as it is
+            return at.BALANCE_RARE if self._rule == at.RULE_GLVQ else 0
+        return at.BALANCE_ALL if self.class_weight == "balanced" else 0
+
+    def _grows(self) -> bool:
+        return self.max_prototypes_per_class > self.prototypes_per_class
+
+    def _buffer(self) -> int:
+        return self.buffer_size if self.rehearsal else 0
+
+    def _rank(self) -> int | None:
+        return None
+
+    def spec(self) -> ModelSpec:
+        """Return the fixed properties of the model; draws a seed if none was given."""
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        return ModelSpec(
+            rule=self._rule,
+            kind=self._kind,
+            local=self._local,
+            rank=self._rank(),
+            standardize=self.standardize,
+            buffer=self._buffer(),
+            initial=self.prototypes_per_class,
+            seed=seed,
+            sparse=self.absent == "zero",
+        )
+
+    def _apply_parameters(self) -> None:
+        parameters, switches = self._parameters(), self._switches()
+        if self._engine is not None:
+            self._engine.make_room_for_rehearsal(self._buffer())
+            self._engine.set_parameters(parameters, switches)
+
+    def _new_engine(self, features: int) -> Engine:
+        engine = Engine(self.spec(), features, self._start_temperature)
+        engine.set_parameters(self._parameters(), self._switches())
+        return engine
+
+    def _save_engine(
+        self, engine: Engine, readings: bool, limits: StateLimits
+    ) -> tuple[dict[str, Array], StateSizes]:
+        return save_engine(self, engine, readings, limits)
+
+    def _check_engine(
+        self, sizes: StateSizes, arrays: Mapping[str, Array], limits: StateLimits
+    ) -> object:
+        return check_engine(self, sizes, arrays, limits)
+
+    def _restore_engine(
+        self, sizes: StateSizes, arrays: Mapping[str, Array], limits: StateLimits
+    ) -> Engine:
+        return restore_engine(self, sizes, arrays, limits)
+
+    def _weigh_classes(self, engine: Engine) -> None:
+        """Give the classes the weights that the user asked for."""
+        if isinstance(self.class_weight, Mapping):
+            factors = engine.state["class_factor"]
+            for label, code in self._codes.items():
+                factors[code] = self.class_weight.get(label, 1.0)
+
+    @classmethod
+    def decides_by_distance(cls) -> bool:
+        """Return True if the closest prototype alone decides the label."""
+        return cls._rule in BY_DISTANCE
+
+    @classmethod
+    def metric_kind(cls) -> int:
+        """Return the kind of metric, one of the constants in `layout`."""
+        return cls._kind
+
+    @classmethod
+    def has_local_metrics(cls) -> bool:
+        """Return True if each prototype has its own metric."""
+        return cls._local
 
     # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` ----------------
 
@@ -731,110 +1028,6 @@ class LVQClassifier(ArrayClassifier):
         finally:
             self._classes_changed(engine)
 
-    # --- state -----------------------------------------------------------------------------------
-
-    def blank_state(self) -> EstimatorState:
-        """Return the state of an untrained model with these parameters."""
-        check_ours(self)
-        return EstimatorState(type(self).__name__, parameters_of(self))
-
-    @exclusive
-    def state(
-        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
-    ) -> EstimatorState:
-        """Return a copy of parameters and learnt arrays, see `EstimatorState`.
-
-        Parameters
-        ----------
-        readings
-            Include the readings kept for rehearsal. Without them, unused capacity is left out
-            as well.
-        limits
-            Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
-
-        """
-        blank, columns = self.blank_state(), self._column_names
-        extra: dict[str, Any] = {
-            "features": [without_numpy(name) for name in self.features],
-            "classes": [without_numpy(label) for label in self._labels],
-            "columns": None if columns is None else [without_numpy(name) for name in columns],
-            "sizes": None,
-        }
-        if self._engine is None:
-            return EstimatorState(blank.kind, blank.parameters, {}, extra)
-        arrays, sizes = save_engine(self, self._engine, readings, limits)
-        extra["sizes"] = msgspec.structs.asdict(sizes)
-        return EstimatorState(blank.kind, blank.parameters, arrays, extra)
-
-    @classmethod
-    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
-        """Validate a state, then rebuild the model bit for bit.
-
-        Parameters
-        ----------
-        state
-            A state returned by `state`; raises `SnapshotError` if no model could have this state.
-        limits
-            Upper bound on what may be allocated.
-
-        """
-        model, sizes = cls._from_names(state)
-        if sizes is not None:
-            model._engine = restore_engine(model, sizes, state.arrays, limits)
-            model._weigh_classes(model._engine)
-        return model
-
-    @classmethod
-    def check_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> None:
-        """Raise `SnapshotError` unless `from_state` would succeed, without allocating a model."""
-        model, sizes = cls._from_names(state)
-        if sizes is not None:
-            check_engine(model, sizes, state.arrays, limits)
-
-    @classmethod
-    def from_blank(cls, state: EstimatorState) -> Self:
-        """Return an untrained model with the parameters of a state."""
-        if state.kind != cls.__name__:
-            raise SnapshotError(f"expected the state of a {cls.__name__}, got {state.kind[:80]!r}")
-        model: Self = construct(cls, state.parameters)
-        return model
-
-    @classmethod
-    def _from_names(cls, state: EstimatorState) -> tuple[Self, StateSizes | None]:
-        """Return a model with features and classes but no engine, and the sizes for one."""
-        model = cls.from_blank(state)
-        if state.extra.keys() != {"features", "classes", "columns", "sizes"} or state.parts:
-            raise SnapshotError(
-                f"{cls.__name__}: expected the state of a model, got {sorted(state.extra)[:9]}"
-            )
-        names, labels, columns, sizes = (
-            state.extra[key] for key in ("features", "classes", "columns", "sizes")
-        )
-        if sizes is None:
-            if names or labels or columns or state.arrays:
-                raise SnapshotError("expected sizes for a state with features or labels, got none")
-            return model, None
-        check_distinct(names, "feature")
-        check_distinct(labels, "label")
-        if None in labels:
-            raise SnapshotError("label: expected a value other than None, which means unlabelled")
-        if columns is not None:
-            check_distinct(columns, "column")
-            if not set(columns) <= set(names):
-                raise SnapshotError(f"columns: expected known features, got {str(columns)[:80]}")
-        model._vectorizer = Vectorizer(names, ABSENT_VALUES[model.absent])
-        model._labels = list(labels)
-        model._codes = {label: code for code, label in enumerate(labels)}
-        model._column_names = None if columns is None else list(columns)
-        try:
-            return model, msgspec.convert(sizes, StateSizes)
-        except (msgspec.ValidationError, OverflowError) as error:
-            raise SnapshotError(f"sizes: {error}") from error
-
-    def moved_to(self, model: Any) -> Any:
-        """Return the other model unchanged: a model has no wrappers to move."""
-        return model
-
     # --- insight ---------------------------------------------------------------------------------
 
     def prototypes(self) -> list[Prototype]:
@@ -899,17 +1092,6 @@ class LVQClassifier(ArrayClassifier):
         code = -1 if label is None else self._codes.get(label, len(self._labels))
         relsim: float = kernels("distance").relsim(engine.ints, engine.work, code)
         return relsim
-
-    def last_was_empty(self) -> bool:
-        """Return True if the last predicted reading had none of the model's features.
-
-        With `absent="zero"` a reading of unknown features only is empty, one of no features at all
-        is a reading of zeros.
-        """
-        engine, width = self._engine, self._vectorizer.width
-        if engine is None or (width and engine.work[0] == engine.work[0]):
-            return False
-        return bool(np.isnan(engine.work[:width]).all())
 
     def last_closest(self) -> insight.Closest | None:
         """Return the two classes closest to the last predicted reading; None before two are known."""

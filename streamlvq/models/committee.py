@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from streamlvq.arrays import Array, Label, Reading, Rows
+from streamlvq.arrays import Array, Floats, Ints, Label, Reading, Rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
@@ -22,24 +22,127 @@ from streamlvq.estimator import (
     exclusive,
 )
 from streamlvq.kernels import kernels
-from streamlvq.models.base import ArrayClassifier, LVQClassifier
+from streamlvq.kernels import layout as at
+from streamlvq.models.base import ArrayClassifier, CompiledClassifier, LVQClassifier
 from streamlvq.models.glvq import GLVQ, GRLVQ, LGMLVQ
+from streamlvq.models.insight import Closest
 from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
 from streamlvq.models.vectorizer import dictionary_maker, to_rows
-from streamlvq.records import Explanation
+from streamlvq.records import Explanation, Prototype
+from streamlvq.registry import MEMBERS, UnknownNameError
 
-LEARNER, FOLLOWER = "learner", "follower"
-MAX_WEIGHT = 10.0
+MAX_MEMBERS = 32  # the pools fit a curvature for each pair of members
+# Sparse readings have thousands of features, which trees and bins are not made for.
+DEFAULT_MEMBERS = {
+    "missing": ("learner", "follower", "forest", "bins"),
+    "zero": ("learner", "follower"),
+}
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-def _default_learner(absent: str) -> LVQClassifier:
+class CommitteeMember(Protocol):
+    """What a committee asks of a member; every model of streamlvq but the committee is one.
+
+    Members get the same samples in the same order, so the classes of all have the same numbers.
+    """
+
+    @property
+    def shareable(self) -> bool:
+        """False for a member that is made of readings, which stays on its node."""
+
+    @property
+    def absent(self) -> str:
+        """What a feature means that a reading does not mention, see `ABSENT_VALUES`."""
+
+    @property
+    def features(self) -> tuple[Hashable, ...]:
+        """Features seen so far, in the order of the columns."""
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """Labels seen so far, in order of first appearance."""
+
+    @property
+    def samples(self) -> int:
+        """Number of labelled samples learnt so far."""
+
+    @property
+    def known_labels(self) -> list[Label]:
+        """The member's own list of classes; replaced by a new one when a class is added."""
+
+    def class_number(self, label: Label) -> int:
+        """Return the index of a label in `classes`; -1 if it is unknown."""
+
+    def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
+        """Learn a labelled reading with weight w."""
+
+    def last_probabilities(self) -> Rows:
+        """Return the last predicted probabilities; after `learn_one`, those before learning."""
+
+    def observe_one(self, x: Reading) -> None:
+        """Take note of an unlabelled reading."""
+
+    def predict_labels_one(self, x: Reading) -> tuple[list[Label], Rows] | None:
+        """Return labels and an array of their probabilities; None before anything is learnt."""
+
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the member's features."""
+
+    def learn_array_watched(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
+    ) -> tuple[Rows, Ints]:
+        """Learn rows in order; return the probabilities before each was learnt, and its class.
+
+        Probabilities are -1 for classes not yet known at that row.
+        """
+
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Return class probabilities: one row per reading, one column per entry of `classes`."""
+
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 30,
+        seed: int | None = 1,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Train on a recorded set, see `LVQClassifier.train`."""
+
+    def clone(self, new_params: dict[str, Any] | None = None) -> Self:
+        """Return an untrained copy, with some parameters changed."""
+
+    def blank_state(self) -> EstimatorState:
+        """Return the state of an untrained member with these parameters."""
+
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of parameters and what was learnt."""
+
+    @classmethod
+    def from_blank(cls, state: EstimatorState) -> Self:
+        """Return an untrained member with the parameters of a state."""
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate a state, then rebuild the member bit for bit."""
+
+
+# --- members that a committee knows by name ------------------------------------------------------
+
+
+def default_learner(absent: str) -> LVQClassifier:
+    """Return the member that learns metrics and forgets nothing."""
     if absent == "zero":  # a matrix over all pairs of words would be huge
         return GRLVQ(absent=absent)
     return LGMLVQ(absent=absent)
 
 
-def _default_follower(absent: str) -> LVQClassifier:
+def default_follower(absent: str) -> LVQClassifier:
+    """Return the member that keeps up with change: many short-lived prototypes."""
     return GLVQ(
         absent=absent,
         max_prototypes_per_class=16,
@@ -52,14 +155,45 @@ def _default_follower(absent: str) -> LVQClassifier:
     )
 
 
-# Members that every committee has, with their default models.
-DEFAULTS = {LEARNER: _default_learner, FOLLOWER: _default_follower}
+def _members(given: Any, absent: str) -> dict[str, CommitteeMember]:
+    """Return untrained members by name from the parameter `members`, those that are shared first."""
+    if given is None:
+        given = DEFAULT_MEMBERS[absent]
+    if isinstance(given, str) or not isinstance(given, (Mapping, Sequence)):
+        raise _refused(
+            f"expected names of members, or a mapping from names to models, got {given!r}"
+        )
+    if not isinstance(given, Mapping):
+        if len(set(given)) < len(given):
+            raise _refused(f"expected names that differ, got {given!r}")
+        given = dict.fromkeys(given)
+    if not 1 <= len(given) <= MAX_MEMBERS:
+        raise _refused(f"expected 1 to {MAX_MEMBERS} members, got {len(given)}")
+    members = {name: _member(name, model, absent) for name, model in given.items()}
+    return dict(sorted(members.items(), key=lambda item: not item[1].shareable))
 
 
-def member_order(names: Iterable[str]) -> list[str]:
-    """Return member names in order: the default members first, the others sorted."""
-    found = set(names)
-    return [*(name for name in DEFAULTS if name in found), *sorted(found - DEFAULTS.keys())]
+def _member(name: Any, model: Any, absent: str) -> CommitteeMember:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _refused(f"expected names of letters, digits and _, got {name!r}")
+    if model is None:
+        try:
+            member: CommitteeMember = MEMBERS[name](absent=absent)
+        except UnknownNameError as error:
+            raise _refused(f"{error}; or a mapping with a model of that name") from error
+        return member
+    if not isinstance(model, CompiledClassifier):
+        raise _refused(f"{name}: expected a model of streamlvq, got {model!r}")
+    # An untrained copy: members must see the same classes from the start.
+    copy: CompiledClassifier[Any] = model.clone({"absent": "zero"} if absent == "zero" else None)
+    return copy
+
+
+def _refused(message: str) -> ParameterError:
+    return ParameterError("LVQCommittee", "members", message)
+
+
+# --- the committee -------------------------------------------------------------------------------
 
 
 class _Scratch:
@@ -68,7 +202,9 @@ class _Scratch:
     def __init__(self, members: int, labels: list[Label]) -> None:
         self.labels = labels
         self.opinions = np.empty((members, 1, len(labels)))
+        self.work = np.empty(at.pool_work_shape(members, len(labels)))
         self.pooled = np.empty((1, len(labels)))
+        self.row = self.pooled[0]
         self.known = np.array([len(labels)], np.int64)
         self.code = np.empty(1, np.int64)
 
@@ -81,11 +217,15 @@ class _Scratch:
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class LVQCommittee(ArrayClassifier):
-    """Committee of models: one that learns metrics, one that adapts quickly, and any others.
+    """Committee of models whose probabilities are pooled.
 
     All members learn every sample. Their probabilities are pooled log-linearly; the weights are
-    fitted on each sample before it is learnt, so more reliable members count more. Choose it when
-    you do not know whether your stream drifts.
+    fitted on each sample before it is learnt, at several speeds, so reliable members count more,
+    and one that does not help costs no accuracy. Choose it when you do not know what your stream is
+    like.
+
+    What a committee says about itself (`relevances`, `prototypes`, `relsim_one`, `explain_one`)
+    comes from its first member with prototypes, the learner.
 
     Parameters
     ----------
@@ -100,66 +240,45 @@ class LVQCommittee(ArrayClassifier):
     >>> model = streamlvq.LVQCommittee()
     >>> score = evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy())
     >>> score.get()
-    0.94
+    0.95
 
-    A third member:
+    Other members, by name or as models:
 
-    >>> model = streamlvq.LVQCommittee(others={"pairs": streamlvq.PairwiseLVQ()})
+    >>> model = streamlvq.LVQCommittee(members=["learner", "follower", "pairs"])
     >>> list(model.parts), model.weights["pairs"]
     (['learner', 'follower', 'pairs'], 0.3)
+    >>> model = streamlvq.LVQCommittee(members={"learner": streamlvq.LGMLVQ(rank=8), "follower": None})
+    >>> model.parts["learner"].rank
+    8
+
+    References
+    ----------
+    - Heskes, T. (1998). Selecting weighting factors in logarithmic opinion pools. Advances in Neural Information Processing Systems 10, 266-272.
 
     """
 
-    learner: LVQClassifier | None = None
-    follower: LVQClassifier | None = None
-    others: Mapping[str, LVQClassifier] | None = None
+    members: Sequence[str] | Mapping[str, CommitteeMember | None] | None = None
     absent: str = "missing"
 
     def __post_init__(self) -> None:
         check_choice("LVQCommittee", "absent", self.absent, tuple(ABSENT_VALUES))
-        given = {LEARNER: self.learner, FOLLOWER: self.follower, **self._checked_others()}
-        for name, member in given.items():
-            if member is None and name in DEFAULTS:
-                continue
-            if not isinstance(member, LVQClassifier):
-                raise ParameterError(
-                    "LVQCommittee", name, f"expected a model of streamlvq, got {member!r}"
-                )
-        # Untrained copies: members must see the same classes from the start.
-        self._parts: dict[str, LVQClassifier] = {
-            name: DEFAULTS[name](self.absent)
-            if (member := given[name]) is None
-            else member.clone({"absent": "zero"} if self.absent == "zero" else None)
-            for name in member_order(given)
-        }
-        self._members = tuple(self._parts.values())
-        # Weights, then the curvature of the log loss along each of them.
-        count = len(self._members)
-        self._fitted = np.array([1.0 / count] * count + [0.0] * count)
+        self._set_parts(_members(self.members, self.absent))
+        self._fitted = start_weights(len(self._parts), self._core)
         self._scratch: _Scratch | None = None
         self._lock = ModelLock()
+
+    def _set_parts(self, parts: dict[str, CommitteeMember]) -> None:
+        self._parts = parts
+        self._members = tuple(parts.values())
+        self._core = sum(member.shareable for member in self._members) or len(parts)
+        speakers = [member for member in self._members if isinstance(member, LVQClassifier)]
+        # Prototypes of pairs decide together and have no RelSim.
+        speakers.sort(key=lambda member: not member.has_relsim)
+        self._speaker: LVQClassifier | None = speakers[0] if speakers else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Made anew when it is needed; predictions must leave no trace in a pickle.
         return {**self.__dict__, "_scratch": None}
-
-    def _checked_others(self) -> Mapping[str, Any]:
-        others = {} if self.others is None else self.others
-        if not isinstance(others, Mapping):
-            raise ParameterError(
-                "LVQCommittee",
-                "others",
-                f"expected a mapping from names to models, got {self.others!r}",
-            )
-        for name in others:
-            if name in DEFAULTS or not isinstance(name, str) or not _NAME.fullmatch(name):
-                raise ParameterError(
-                    "LVQCommittee",
-                    "others",
-                    "expected names of letters, digits and _ other than "
-                    f"{LEARNER} and {FOLLOWER}, got {name!r}",
-                )
-        return others
 
     @property
     def features(self) -> tuple[Hashable, ...]:
@@ -172,24 +291,37 @@ class LVQCommittee(ArrayClassifier):
         return self._members[0].classes
 
     @property
+    def known_labels(self) -> list[Label]:
+        """The model's own list of classes; replaced by a new list object when a class is added."""
+        return self._members[0].known_labels
+
+    @property
     def samples(self) -> int:
         """Number of labelled samples learnt so far."""
         return self._members[0].samples
 
     @property
-    def parts(self) -> dict[str, LVQClassifier]:
-        """Members by name; learner and follower come first."""
+    def parts(self) -> dict[str, CommitteeMember]:
+        """Members by name; those that a fleet shares, with prototypes, come first."""
         return dict(self._parts)
 
     @property
-    def members(self) -> tuple[LVQClassifier, ...]:
-        """Members in the order of `parts`."""
-        return self._members
+    def shareable(self) -> bool:  # type: ignore[override]
+        """Whether there is a member that a fleet may see."""
+        return any(member.shareable for member in self._members)
+
+    @property
+    def core(self) -> int:
+        """How many members, the first ones, are in the pool of those that a fleet shares."""
+        return self._core
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each member in the pooled probabilities."""
-        return dict(zip(self._parts, self._fitted[: len(self._parts)].tolist(), strict=True))
+        """Weight of each member in the pooled probabilities, averaged over the pools."""
+        credit, count = self._fitted[:, 0], len(self._parts)
+        share = np.exp(credit - credit.max())
+        mean = (share / share.sum()) @ self._fitted[:, 1 : 1 + count]
+        return dict(zip(self._parts, mean.tolist(), strict=True))
 
     @exclusive
     def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
@@ -205,7 +337,7 @@ class LVQCommittee(ArrayClassifier):
             for m, member in enumerate(self._members):
                 scratch.opinions[m, 0] = member.last_probabilities()
             scratch.code[0] = code
-            self._fit(scratch.opinions, scratch.known, scratch.code, scratch.pooled)
+            self._fit(scratch.opinions, scratch.known, scratch.code, scratch.work)
 
     def _scratch_for(self, labels: list[Label]) -> _Scratch:
         """Arrays for the model's own list of labels, which is recognised by its identity."""
@@ -214,9 +346,9 @@ class LVQCommittee(ArrayClassifier):
             scratch = self._scratch = _Scratch(len(self._members), labels)
         return scratch
 
-    def _fit(self, opinions: Array, known: Array, codes: Array, pooled: Array) -> None:
+    def _fit(self, opinions: Array, known: Array, codes: Array, work: Array) -> None:
         """Update the weights with labelled rows; opinions are members x rows x classes."""
-        kernels("pool").fit(opinions, known, codes, self._fitted, pooled)
+        kernels("pool").fit(opinions, known, codes, self._fitted, self._core, work)
 
     @exclusive
     def observe_one(self, x: Reading) -> None:
@@ -224,24 +356,44 @@ class LVQCommittee(ArrayClassifier):
         for member in self._members:
             member.observe_one(x)
 
-    @exclusive
-    def predict_proba_one(self, x: Reading) -> dict[Label, float]:
-        """Return the probability of every class learnt so far."""
+    def _answer(self, x: Reading) -> _Scratch | None:
+        """Pool the members' probabilities of a reading; None before anything is learnt."""
         scratch = self._scratch_for(self._members[0].known_labels)
         for m, member in enumerate(self._members):
             answer = member.predict_labels_one(x)
             if answer is None:
-                return {}
+                return None
             scratch.opinions[m, 0] = answer[1]
-        self._pool(scratch.opinions, scratch.pooled)
-        return scratch.by_label(*scratch.pooled.tolist()[0])
+        self._pool(scratch.opinions, scratch.work, scratch.pooled)
+        return scratch
 
-    def _pool(self, opinions: Array, pooled: Array) -> None:
+    def _pool(self, opinions: Array, work: Array, pooled: Array) -> None:
         """Make one opinion about each row of opinions that are members x rows x classes."""
         if opinions.shape[2] < 2:
             pooled[:] = opinions[0]
         else:
-            kernels("pool").pool(opinions, self._fitted, pooled)
+            kernels("pool").pool(opinions, self._fitted, self._core, work, pooled)
+
+    @exclusive
+    def predict_labels_one(self, x: Reading) -> tuple[list[Label], Rows] | None:
+        """Return labels and an array of their probabilities; None before anything is learnt.
+
+        A faster `predict_proba_one`. Both belong to the model and are valid until its next call.
+        """
+        scratch = self._answer(x)
+        return None if scratch is None else (scratch.labels, scratch.row)
+
+    @exclusive
+    def predict_proba_one(self, x: Reading) -> dict[Label, float]:
+        """Return the probability of every class learnt so far."""
+        scratch = self._answer(x)
+        return {} if scratch is None else scratch.by_label(*scratch.row.tolist())
+
+    @exclusive
+    def predict_one(self, x: Reading) -> Label | None:
+        """Return the most probable class; None before anything is learnt."""
+        scratch = self._answer(x)
+        return None if scratch is None else scratch.labels[int(scratch.row.argmax())]
 
     @exclusive
     def learn_array(
@@ -252,15 +404,19 @@ class LVQCommittee(ArrayClassifier):
         opinions, codes = np.array([each for each, _ in before]), before[0][1]
         # A row is judged by the classes that were known when it came: those with an opinion.
         known = (opinions[0] >= 0.0).sum(axis=1)
-        self._fit(opinions, known, codes, np.empty(opinions.shape[1:]))
+        self._fit(opinions, known, codes, self._work_for(opinions))
 
     @exclusive
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
         opinions = np.array([each.predict_proba_array(X, features) for each in self._members])
         pooled = np.empty(opinions.shape[1:])
-        self._pool(opinions, pooled)
+        self._pool(opinions, self._work_for(opinions), pooled)
         return pooled
+
+    @staticmethod
+    def _work_for(opinions: Array) -> Array:
+        return np.empty(at.pool_work_shape(opinions.shape[0], opinions.shape[2]))
 
     @exclusive
     def train(self, X: Any, y: Any, **options: Any) -> None:
@@ -272,17 +428,85 @@ class LVQCommittee(ArrayClassifier):
         for member in self._members:
             member.train(rows, y, features=names, **options)
 
+    def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
+        """Return the feature names of an array's columns, see `LVQClassifier.column_names`."""
+        speaker = self._speaker
+        if speaker is not None:
+            return speaker.column_names(width, names)
+        return list(names if names is not None else self.features or range(width))
+
     def last_was_empty(self) -> bool:
         """Return True if the last predicted reading had none of the members' features."""
         return all(member.last_was_empty() for member in self._members)
 
+    # --- insight, from the first member with prototypes ------------------------------------------
+
+    @property
+    def speaker(self) -> LVQClassifier | None:
+        """The member that relevances, prototypes, RelSim and explanations come from.
+
+        The first with RelSim, else the first with prototypes; None if there is none.
+        """
+        return self._speaker
+
+    def _ask_speaker(self) -> LVQClassifier:
+        """Return the speaker; ValueError if there is none."""
+        if self._speaker is None:
+            raise ValueError(
+                f"expected a committee with a member that has prototypes, got {list(self._parts)}"
+            )
+        return self._speaker
+
+    @property
+    def has_relsim(self) -> bool:
+        """Whether one of the members has a RelSim, see `speaker`."""
+        return self._speaker is not None and self._speaker.has_relsim
+
+    def prototypes(self) -> list[Prototype]:
+        """Return the prototypes of the speaker, in sensor units."""
+        return self._ask_speaker().prototypes()
+
+    def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
+        """Return the relevance of each feature to the speaker, see `LVQClassifier.relevances`."""
+        return self._ask_speaker().relevances(label, raw=raw)
+
+    def metric(self, prototype: int | None = None, *, raw: bool = True) -> Rows:
+        """Return the metric of the speaker, see `LVQClassifier.metric`."""
+        return self._ask_speaker().metric(prototype, raw=raw)
+
+    def scales(self) -> dict[Hashable, float]:
+        """Return the scale of each feature; infinite while the feature is constant."""
+        return self._ask_speaker().scales()
+
+    @exclusive
+    def relsim_one(self, x: Reading) -> float | None:
+        """Return the relative similarity of a reading, see `LVQClassifier.relsim_one`."""
+        return self._ask_speaker().relsim_one(x)
+
+    def last_relsim(self, label: Label | None = None) -> float:
+        """Return the RelSim of the last predicted reading; -1 before two classes are learnt.
+
+        If a label is given and the speaker finds the reading closer to another class, it is 0.
+        """
+        return self._ask_speaker().last_relsim(label)
+
+    def last_closest(self) -> Closest | None:
+        """Return the two classes closest to the last predicted reading; None before two are known."""
+        return self._ask_speaker().last_closest()
+
+    def last_separation(self, pair: Closest) -> float:
+        """Return the distance between the prototypes closest to the last predicted reading."""
+        return self._ask_speaker().last_separation(pair)
+
     @exclusive
     def explain_one(self, x: Reading) -> Explanation:
-        """Return the explanation of the highest-weighted member that agrees with the decision."""
-        label = self.predict_one(x)
-        order: list[int] = np.argsort(-self._fitted[: len(self._members)], kind="stable").tolist()
-        explanations: list[Explanation] = [self._members[m].explain_one(x) for m in order]
-        return next((e for e in explanations if e.label == label), explanations[0])
+        """Explain a prediction: winner, runner-up and the features that decided, to the speaker.
+
+        If the committee decides otherwise than its speaker, `Explanation.decision` says so.
+        """
+        speaker, label = self._ask_speaker(), self.predict_one(x)
+        explanation = speaker.explain_one(x)
+        return explanation if explanation.label == label else replace(explanation, decision=label)
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -295,28 +519,39 @@ class LVQCommittee(ArrayClassifier):
         Parameters
         ----------
         readings
-            Include the readings kept for rehearsal.
+            Include the readings kept for rehearsal. Without them, members that nodes do not share
+            (trees, bins) are left out as well, and the weights are those of the others alone.
         limits
             Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
         """
         check_ours(self)
-        given = {LEARNER: self.learner, FOLLOWER: self.follower, **(self.others or {})}
-        if self.absent == "zero":  # a snapshot has blank members only: those that say so
-            given = dict(self._parts)
-        _check_fitted(self._fitted, len(self._members))
-        return EstimatorState(
+        _check_fitted(self._fitted, len(self._members), self._core)
+        given = self.members if isinstance(self.members, Mapping) else {}
+        kept = {
+            name: member for name, member in self._parts.items() if readings or member.shareable
+        }
+        if not kept:
+            raise SnapshotError(
+                f"committee: expected a member that can be shared, got {list(self._parts)}"
+            )
+        state = EstimatorState(
             kind=type(self).__name__,
             parameters={
-                name: None if model is None else model.blank_state()
-                for name, model in given.items()
+                "absent": self.absent,
+                # A snapshot has blank members only; None for those that the committee makes itself.
+                "members": {
+                    name: None if given.get(name) is None else member.blank_state()
+                    for name, member in kept.items()
+                },
             },
             arrays={"fitted": self._fitted.copy()},
             parts={
                 name: member.state(readings=readings, limits=limits)
-                for name, member in self._parts.items()
+                for name, member in kept.items()
             },
         )
+        return state if readings else _with_core_weights(state, len(self._members))
 
     @classmethod
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
@@ -330,43 +565,51 @@ class LVQCommittee(ArrayClassifier):
             Upper bound on what each member may allocate.
 
         """
-        names = member_order({*DEFAULTS, *state.parts})
-        if state.parameters.keys() != set(names) or state.parts.keys() != set(names):
+        committee = cls._from_blanks(state)
+        names = list(committee._parts)
+        if list(state.parts) != names:
             raise SnapshotError(
-                f"committee: expected the members {names}, got {sorted(state.parts)}"
+                f"committee: expected the members {names}, got {list(state.parts)[:MAX_MEMBERS]}"
             )
-        committee = cls._from_blanks(state, names)
-        committee._parts = {
-            name: _member_class(state.parts[name]).from_state(state.parts[name], limits=limits)
-            for name in names
-        }
-        committee._members = tuple(committee._parts.values())
+        parts: dict[str, CommitteeMember] = {}
+        for name, blank in committee._parts.items():
+            part = state.parts[name]
+            if part.kind != type(blank).__name__:
+                raise SnapshotError(
+                    f"committee: expected a {type(blank).__name__} as {name}, got {part.kind[:80]!r}"
+                )
+            parts[name] = type(blank).from_state(part, limits=limits)
+        committee._set_parts(parts)
         if any(member.classes != committee.classes for member in committee._members):
             raise SnapshotError("committee: expected members that know the same classes")
         if state.arrays.keys() != {"fitted"}:
             found = sorted(state.arrays)[:9]
             raise SnapshotError(f"committee: expected an array 'fitted', got {found}")
-        _check_fitted(state.arrays["fitted"], len(names))
-        committee._fitted = state.arrays["fitted"].copy()
+        _check_fitted(state.arrays["fitted"], len(parts), committee._core)
+        committee._fitted = np.ascontiguousarray(state.arrays["fitted"]).copy()
         return committee
 
     @classmethod
-    def _from_blanks(cls, state: EstimatorState, names: Sequence[str]) -> Self:
+    def _from_blanks(cls, state: EstimatorState) -> Self:
         """Return an untrained committee."""
-        given: dict[str, Any] = {
-            name: None if blank is None else _member_class(blank).from_blank(blank)
-            for name, blank in state.parameters.items()
-        }
-        others = {name: given[name] for name in names if name not in DEFAULTS}
-        zero = all(model is not None and model.absent == "zero" for model in given.values())
-        try:
-            return cls(
-                learner=given[LEARNER],
-                follower=given[FOLLOWER],
-                others=others or None,
-                absent="zero" if zero else "missing",
+        members = state.parameters.get("members")
+        if state.parameters.keys() != {"absent", "members"} or not isinstance(members, Mapping):
+            raise SnapshotError(
+                f"committee: expected the parameters absent and members, "
+                f"got {sorted(state.parameters)[:9]}"
             )
-        except ValueError as error:
+        given = {
+            name: None if blank is None else _blank_member(name, blank)
+            for name, blank in members.items()
+        }
+        absent = state.parameters["absent"]
+        # As a user would say it, so that a copy looks like the original.
+        named: Any = given if any(model is not None for model in given.values()) else [*given]
+        if absent in DEFAULT_MEMBERS and named == [*DEFAULT_MEMBERS[absent]]:
+            named = None
+        try:
+            return cls(members=named, absent=absent)
+        except (ValueError, TypeError) as error:
             raise SnapshotError(f"committee: {error}") from error
 
     def moved_to(self, model: Any) -> Any:
@@ -374,19 +617,73 @@ class LVQCommittee(ArrayClassifier):
         return model
 
 
-def _member_class(state: EstimatorState) -> type[LVQClassifier]:
-    cls = estimator_class(state.kind)
-    if not issubclass(cls, LVQClassifier):
-        raise SnapshotError(f"committee: expected a model as a member, got {state.kind}")
-    return cls
+def _blank_member(name: str, blank: EstimatorState) -> Any:
+    cls = estimator_class(blank.kind)
+    if not hasattr(cls, "from_blank"):
+        raise SnapshotError(f"committee: expected a model as {name}, got {blank.kind[:80]!r}")
+    return cls.from_blank(blank)
 
 
-def _check_fitted(fitted: Array, count: int) -> None:
-    """Raise `SnapshotError` unless `fitted` holds `count` weights and their curvatures."""
-    good = fitted.shape == (2 * count,) and fitted.dtype == np.float64
-    # Curvatures are differences and may fall below zero by rounding.
-    low, high = [0.0] * count + [-0.01] * count, [MAX_WEIGHT] * count + [1e9] * count
-    if not good or not np.all((fitted >= low) & (fitted <= high)):
+def shared_state(state: EstimatorState) -> EstimatorState:
+    """Return the state of a committee with the members only that nodes of a fleet share.
+
+    The weights are those that its core pool has fitted for them alone. Raises `SnapshotError` if no
+    member can be shared.
+    """
+    kept = {
+        name: part for name, part in state.parts.items() if estimator_class(part.kind).shareable
+    }
+    if not kept:
         raise SnapshotError(
-            f"fitted: expected {count} weights up to {MAX_WEIGHT:g}, got {fitted.tolist()}"
+            f"committee: expected a member that can be shared, got {list(state.parts)}"
+        )
+    blanks = {name: state.parameters["members"][name] for name in kept}
+    parameters = {**state.parameters, "members": blanks}
+    return _with_core_weights(replace(state, parameters=parameters, parts=kept), len(state.parts))
+
+
+# --- weights of the pools ------------------------------------------------------------------------
+
+
+def start_weights(members: int, core: int) -> Floats:
+    """Return the array `fitted` of `kernels.pool` before the first sample: equal weights."""
+    fitted = np.zeros((at.POOLS, 1 + members + members * members))
+    fitted[:, 1 : 1 + members] = 1.0 / members
+    fitted[-1, 1 : 1 + members] = [1.0 / core] * core + [0.0] * (members - core)
+    return fitted
+
+
+def _with_core_weights(state: EstimatorState, members: int) -> EstimatorState:
+    """Return a committee's state whose pools all have the weights of the core pool."""
+    fitted, core = state.arrays["fitted"], len(state.parts)
+    if core == members:
+        return state
+    last = fitted[-1]
+    curvature = last[1 + members :].reshape(members, members)[:core, :core]
+    row = np.concatenate([[0.0], last[1 : 1 + core], curvature.ravel()])
+    return replace(state, arrays={"fitted": np.tile(row, (len(fitted), 1))})
+
+
+def _check_fitted(fitted: Array, members: int, core: int) -> None:
+    """Raise `SnapshotError` unless `fitted` is what the pools of so many members may have."""
+    shape = (at.POOLS, 1 + members + members * members)
+    if fitted.shape != shape or fitted.dtype != np.float64:
+        raise SnapshotError(
+            f"fitted: expected an array of {shape} numbers for {members} members, "
+            f"got {fitted.dtype} {fitted.shape}"
+        )
+    credit, weights = fitted[:, 0], fitted[:, 1 : 1 + members]
+    if not np.all((weights >= 0.0) & (weights <= at.LARGEST_WEIGHT)) or weights[-1, core:].any():
+        raise SnapshotError(
+            f"fitted: expected {members} weights up to {at.LARGEST_WEIGHT:g}, got {weights.tolist()}"
+        )
+    curvature = fitted[:, 1 + members :].reshape(-1, members, members)
+    diagonal = np.diagonal(curvature, axis1=1, axis2=2)
+    # Sums of covariances: none on the diagonal is negative but by rounding, and all are bounded.
+    good = np.all(np.abs(curvature) <= 1e9) and np.all(diagonal >= -0.01)
+    # No likelihood is above 1 but by rounding, nor below the smallest that the kernel counts.
+    good = good and np.all((credit >= -1e5) & (credit <= 0.01))
+    if not good or not np.array_equal(curvature, curvature.swapaxes(1, 2)):
+        raise SnapshotError(
+            "fitted: expected likelihoods and curvatures of pools, got other numbers"
         )

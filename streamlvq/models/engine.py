@@ -332,6 +332,20 @@ class Engine:
         """Number of classes learnt."""
         return self.state.size(at.N_CLASSES)
 
+    @property
+    def samples(self) -> int:
+        """Number of labelled samples learnt."""
+        return self.state.size(at.SAMPLES)
+
+    @property
+    def class_capacity(self) -> int:
+        """Number of classes that the arrays have room for."""
+        return self.state.size(at.CLASS_CAPACITY)
+
+    def weigh(self, weight: float) -> None:
+        """Let the next samples count with this weight."""
+        self.floats[at.SAMPLE_WEIGHT] = weight
+
     def set_parameters(self, parameters: dict[int, float], switches: dict[int, int]) -> None:
         """Set learning rates, switches and the like; allowed at any time."""
         self.state.drop_cached_prediction()

@@ -81,14 +81,23 @@ DESCRIPTIONS = {
         'How the pairs become one probability for each class: `"pkpd"` (fastest), `"ht"`, `"wlw1"`, '
         '`"wlw2"` or `"vote"`, see `streamlvq.coupling.couple`.'
     ),
-    "learner": (
-        "The member that learns metrics; None for `LGMLVQ()`, or `GRLVQ()` if absent features are "
-        "zero: there are many then, and a matrix has a number for every pair."
+    "members": (
+        "Names of members, or a mapping from names to models (None for the one that is known by that "
+        'name). `"learner"` learns metrics (`LGMLVQ()`, or `GRLVQ()` if absent features are zero: '
+        'there are many then, and a matrix has a number for every pair), `"follower"` keeps up with '
+        'change (a `GLVQ` with many short-lived prototypes), `"pairs"` tells each pair of classes apart '
+        '(`PairwiseLVQ()`), `"forest"` finds rules (`WindowForest()`) and `"bins"` puts many noisy '
+        "features together (`BinnedNaiveBayes()`). Default: learner, follower, forest and bins; without "
+        "the last two if absent features are zero, since they are not made for thousands of features."
     ),
-    "follower": (
-        "The member that keeps up with change; None for a `GLVQ` with many short-lived prototypes."
-    ),
-    "others": "Further members by name, each a model.",
+    "trees": "Number of trees.",
+    "longest_window": "Last samples that are kept; no tree is grown on more.",
+    "shortest_window": "Last samples on which a tree is grown at least, while there are as many.",
+    "regrow_every": "Samples after which the oldest tree is regrown; fewer while there are few.",
+    "max_depth": "Cuts from the root of a tree to a leaf, at most.",
+    "max_leaves": "Leaves of a tree, at most.",
+    "min_leaf": "Samples on each side of a cut, at least.",
+    "bins": "Bins of each feature, at most.",
     "seed": "For the random numbers of rehearsal and low-rank matrices; None for a different run each time.",
 }
 

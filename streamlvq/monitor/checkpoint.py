@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
@@ -13,7 +15,7 @@ from msgspec import structs
 from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models import LVQCommittee
 from streamlvq.monitor.admission import Admission
 from streamlvq.monitor.late_labels import PendingReadings
 from streamlvq.monitor.pipeline import Pipeline
@@ -39,6 +41,8 @@ from streamlvq.snapshot import capture as capture_state
 from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_KIND = "checkpoint"
 CHANGE_BACK = "change it back, or set state.folder to a new folder to start afresh"
@@ -260,24 +264,51 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
     """Set the configured parameters of a trained model where possible.
 
     Raises `OtherModelError` for parameters that cannot change once the model has learnt something.
+    A committee that began with what others shared lacks trees and bins; it goes on without them.
     """
     if type(model).__name__ != section.type:
         raise OtherModelError(
             f"{what} {type(model).__name__}, but the configuration asks for {section.type} "
             f"(model.type); {CHANGE_BACK}"
         )
-    wanted = build_model(section)
+    _adapt(build_model(section), model, "model.parameters")
+
+
+def _adapt(wanted: Any, model: Any, path: str) -> None:
+    """Set the parameters of a trained model, and of the members of a committee, to those wanted."""
+    if isinstance(model, LVQCommittee):
+        theirs = {name: type(part).__name__ for name, part in model.parts.items()}
+        ours = {name: type(part).__name__ for name, part in wanted.parts.items()}
+        lacking = {k for k in ours.keys() - theirs.keys() if not wanted.parts[k].shareable}
+        if {name: kind for name, kind in ours.items() if name not in lacking} != theirs:
+            raise _unlike(f"{path}.members", theirs, ours)
+        _warn_without(", ".join(sorted(lacking)))
+        for name, part in model.parts.items():
+            _adapt(wanted.parts[name], part, f"{path}.members.{name}")
     for name in type(model).__dataclass_fields__:
         now, before = getattr(wanted, name), getattr(model, name)
-        if now == before or isinstance(before, LVQClassifier):
+        if now == before or name == "members":
             continue
         if name not in model.mutable_parameters:
-            raise OtherModelError(
-                f"model.parameters.{name}: the state was written with {before!r}, but the "
-                f"configuration says {now!r}; it cannot change once a model has learnt something; "
-                f"{CHANGE_BACK}"
-            )
+            raise _unlike(f"{path}.{name}", before, now)
         setattr(model, name, now)
+
+
+@functools.cache  # once, not for every group
+def _warn_without(names: str) -> None:
+    if names:
+        log.warning(
+            "the committee goes on without %s: it began as a snapshot that was shared, or it was "
+            "written without; begin afresh to have them",
+            names,
+        )
+
+
+def _unlike(path: str, before: Any, now: Any) -> OtherModelError:
+    return OtherModelError(
+        f"{path}: the state was written with {before!r}, but the configuration says {now!r}; it "
+        f"cannot change once a model has learnt something; {CHANGE_BACK}"
+    )
 
 
 def check_transform(section: ModelSection, classifier: Any, what: str) -> None:

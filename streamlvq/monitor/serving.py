@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from streamlvq.arrays import Label
 from streamlvq.events import Readings
-from streamlvq.models import LVQCommittee
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import ArrayClassifier
 from streamlvq.monitor.late_labels import PendingReading
 from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer, without_label
 from streamlvq.snapshot import TRUSTED_LIMITS, capture
@@ -249,7 +248,7 @@ def _choose(
 def check_servable(model: Any, local: Pipeline) -> Any:
     """Return the model without its transform; raise ValueError if it cannot be served."""
     inside = model.classifier if type(model) is FeatureTransform else model
-    if not isinstance(inside, (LVQClassifier, LVQCommittee)):
+    if not isinstance(inside, ArrayClassifier):
         raise ValueError(
             f"expected a streamlvq model without integrator and rejector (the monitor adds its "
             f"own), got {model!r}"

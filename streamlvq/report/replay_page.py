@@ -501,6 +501,7 @@ def calibration_picture(calibration: Calibration) -> str:
 def model_pictures(classifier: Any) -> list[str]:
     """Draw relevances and prototypes of the model inside; [] if it has none."""
     model = list(unwrap(classifier))[-1]
+    model = getattr(model, "speaker", model)  # of a committee; None if it has no prototypes
     if not hasattr(model, "relevances") or not hasattr(model, "prototypes"):
         return []
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import CompiledClassifier, LVQClassifier
 from streamlvq.records import Prototype
 from streamlvq.snapshot.snapshot import Snapshot
 from streamlvq.text import COLUMN_GAP, aligned, display_width
@@ -112,10 +113,12 @@ def _classes(snapshot: Snapshot) -> list[str]:
 
 
 def _model_blocks(
-    snapshot: Snapshot, model: LVQClassifier, features: int, width: int | None
+    snapshot: Snapshot, model: CompiledClassifier[Any], features: int, width: int | None
 ) -> list[list[str]]:
     if not model.classes:
         return [["nothing learnt yet"]]
+    if not isinstance(model, LVQClassifier):
+        return [[model.summary()]]
     relevances = model.relevances()
     ranked = sorted(relevances, key=lambda name: -relevances[name])
     left_out = len(ranked) - features

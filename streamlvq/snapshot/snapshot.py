@@ -14,7 +14,7 @@ import numpy as np
 from streamlvq.arrays import Array, Label
 from streamlvq.errors import SnapshotError
 from streamlvq.estimator import DEFAULT_LIMITS, EstimatorState, StateLimits, build_estimator
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import CompiledClassifier, LVQClassifier
 from streamlvq.models.vectorizer import name_order
 from streamlvq.records import Prototype
 from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
@@ -240,7 +240,7 @@ class Snapshot:
         return wrapper.inverse_one(values) if isinstance(wrapper, FeatureTransform) else {**values}
 
     @property
-    def members(self) -> dict[str, LVQClassifier]:
+    def members(self) -> dict[str, CompiledClassifier[Any]]:
         """Models that learnt: one named "", or the members of a committee.
 
         For inspection only: what they learn afterwards is lost.
@@ -313,19 +313,24 @@ class Snapshot:
         }
 
     @property
-    def _first_model(self) -> LVQClassifier:
+    def _first_model(self) -> CompiledClassifier[Any]:
         members = self.members
         return members.get("learner") or next(iter(members.values()))
 
     @property
     def prototypes(self) -> list[Prototype]:
-        """Prototypes of the model, or of a committee's learner (see `members` for the others)."""
-        return self._first_model.prototypes()
+        """Prototypes of the model, or of a committee's learner (see `members` for the others).
+
+        None for trees and bins.
+        """
+        model = self._first_model
+        return model.prototypes() if isinstance(model, LVQClassifier) else []
 
     @property
     def relevances(self) -> ByFeature:
-        """Relevance of each feature; empty before the first sample."""
-        return self._first_model.relevances() if self.labels else {}
+        """Relevance of each feature; empty before the first sample, and for trees and bins."""
+        model = self._first_model
+        return model.relevances() if self.labels and isinstance(model, LVQClassifier) else {}
 
     def __repr__(self) -> str:
         return (

@@ -28,8 +28,6 @@ from streamlvq.estimator import (
     wrapper_classes,
 )
 from streamlvq.models import LVQCommittee
-from streamlvq.models.committee import member_order
-from streamlvq.models.validation import StateSizes
 from streamlvq.registry import MODELS
 
 Arrays = dict[str, Array]
@@ -56,22 +54,24 @@ class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ModelMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """Metadata of a model; `memory` is None before its first reading."""
+    """Metadata of a model; `memory` are its sizes, None before its first reading."""
 
     type: str
     parameters: Meta
     features: list[Any]
     labels: list[Any]
     columns: list[Any] | None
-    memory: StateSizes | None
+    memory: dict[str, int] | None
 
 
 class CommitteeMeta(msgspec.Struct, forbid_unknown_fields=True):
-    """Metadata of a committee; its parameters are blank models."""
+    """Metadata of a committee; its parameters are blank models by name."""
 
     type: str
+    absent: str
     parameters: dict[str, BlankMeta | None]
     members: dict[str, ModelMeta]
+    order: list[str]
 
 
 class WrapperMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -170,10 +170,15 @@ def _committee_to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
         name: None
         if blank is None
         else {"type": blank.kind, "parameters": _encode_parameters(blank)}
-        for name, blank in state.parameters.items()
+        for name, blank in state.parameters["members"].items()
     }
-    members = {name: _model_to_json(member) for name, member in state.parts.items()}
-    return arrays, {"type": state.kind, "parameters": blanks, "members": members}
+    return arrays, {
+        "type": state.kind,
+        "absent": state.parameters["absent"],
+        "parameters": blanks,
+        "members": {name: _model_to_json(member) for name, member in state.parts.items()},
+        "order": list(state.parts),  # JSON is sorted by key; the weights have this order
+    }
 
 
 def from_arrays(arrays: Mapping[str, Array], meta: Meta) -> EstimatorState:
@@ -203,7 +208,7 @@ def _model_from_json(arrays: Arrays, meta: ModelMeta) -> EstimatorState:
         "features": decode_names(meta.features, "feature"),
         "classes": decode_names(meta.labels, "label"),
         "columns": None if meta.columns is None else decode_names(meta.columns, "column"),
-        "sizes": None if meta.memory is None else msgspec.structs.asdict(meta.memory),
+        "sizes": meta.memory,
     }
     return EstimatorState(blank.kind, blank.parameters, arrays, extra)
 
@@ -216,15 +221,18 @@ def _blank(meta: BlankMeta | ModelMeta) -> EstimatorState:
 
 def _committee_from_arrays(arrays: Mapping[str, Array], meta: CommitteeMeta) -> EstimatorState:
     own, parts = split(arrays, meta.members)
-    blanks = {
-        name: None if blank is None else _blank(blank) for name, blank in meta.parameters.items()
+    names = meta.order
+    if sorted(names) != sorted(meta.members) or meta.parameters.keys() != meta.members.keys():
+        raise SnapshotError(
+            f"committee: expected the members {sorted(meta.members)[:9]}, got the order {names[:9]}"
+        )
+    blanks = {name: meta.parameters[name] for name in names}
+    parameters = {
+        "absent": meta.absent,
+        "members": {k: None if blank is None else _blank(blank) for k, blank in blanks.items()},
     }
-    # JSON is sorted by key; the order of the members is that of their weights.
-    members = {
-        name: _model_from_json(parts[name], meta.members[name])
-        for name in member_order(meta.members)
-    }
-    return EstimatorState(meta.type, blanks, own, {}, members)
+    members = {name: _model_from_json(parts[name], meta.members[name]) for name in names}
+    return EstimatorState(meta.type, parameters, own, {}, members)
 
 
 def _wrapper_from_arrays(

@@ -24,7 +24,7 @@ from streamlvq.estimator import (
     construct,
     parameters_of,
 )
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import CompiledClassifier
 from streamlvq.records import Explanation
 
 # --- unwrapping ----------------------------------------------------------------------------------
@@ -149,8 +149,8 @@ ProbabilityGetter = Callable[
 
 def probability_getter(classifier: Any) -> ProbabilityGetter:
     """Return the fastest way to get probabilities: arrays of our models, else dictionaries."""
-    ours = issubclass(type(classifier), LVQClassifier)  # `isinstance` looks through pipelines
-    if ours and type(classifier).predict_proba_one is LVQClassifier.predict_proba_one:
+    ours = issubclass(type(classifier), CompiledClassifier)  # `isinstance` looks through pipelines
+    if ours and type(classifier).predict_proba_one is CompiledClassifier.predict_proba_one:
         return engine_probabilities
     return dictionary_probabilities
 

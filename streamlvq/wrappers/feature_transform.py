@@ -612,9 +612,7 @@ class FeatureTransform(ClassifierWrapper):
 
     def _names(self, width: int) -> Sequence[Hashable]:
         """Return the model's feature names for an array without column names."""
-        model = innermost_model(self.classifier)
-        first = model.members[0] if hasattr(model, "members") else model
-        names: Sequence[Hashable] = first.column_names(width)
+        names: Sequence[Hashable] = innermost_model(self.classifier).column_names(width)
         return names
 
     # --- state -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from streamlvq.arrays import Label, Reading
 from streamlvq.errors import ParameterError
 from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.parameters import check_range, documented
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
@@ -336,7 +336,7 @@ def _asked_directly(chain: list[Any]) -> Any:
     """
     *wrappers, model = chain
     direct = all(is_pipeline(e) or issubclass(type(e), ClassifierWrapper) for e in wrappers)
-    return model if direct and issubclass(type(model), (LVQClassifier, LVQCommittee)) else None
+    return model if direct and issubclass(type(model), ArrayClassifier) else None
 
 
 def unjudged(
@@ -368,7 +368,8 @@ class RelSimRejector(Rejector):
     (d2 - d1) / (d2 + d1) of the squared distances d1 to the closest and d2 to the second closest
     class. It is computed by the innermost model for the current reading, while label and
     probabilities come from the wrapped classifier, which may integrate over time. If the reading is
-    closest to another class than that label, the certainty is 0.
+    closest to another class than that label, the certainty is 0. In a committee the RelSim is that of
+    one member, see `LVQCommittee.speaker`.
 
     `predict_one` returns None for a rejected reading, and `decide_one` gives the reason: "outlier" if
     it is farther from the winner than any reading that the threshold accepts, else "ambiguous".
@@ -437,7 +438,7 @@ class RelSimRejector(Rejector):
                 "expected decisions about the latest reading, whose RelSim is known, "
                 "got a centred window; use ProbabilityRejector, or centered=False",
             )
-        self._model: LVQClassifier | None = _asked_directly(chain)
+        self._model: LVQClassifier | LVQCommittee | None = _asked_directly(chain)
 
     def _judge(self, x: Reading, keywords: dict[str, Any]) -> tuple[Label | None, float]:
         model = self._model
@@ -453,11 +454,11 @@ class RelSimRejector(Rejector):
             return label, NO_CERTAINTY
         return label, certainty
 
-    def _predicted_model(self, x: Reading) -> LVQClassifier:
+    def _predicted_model(self, x: Reading) -> LVQClassifier | LVQCommittee:
         """Return the innermost model after it has predicted this reading."""
         if self._model is not None:
             return self._model
-        model: LVQClassifier
+        model: LVQClassifier | LVQCommittee
         model, x = innermost(self.classifier, x)
         model.predict_labels_one(x)
         return model

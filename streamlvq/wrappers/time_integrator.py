@@ -17,7 +17,7 @@ from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.errors import ParameterError
 from streamlvq.estimator import exclusive
 from streamlvq.kernels import kernels
-from streamlvq.models.base import LVQClassifier
+from streamlvq.models.base import CompiledClassifier
 from streamlvq.models.parameters import check_range
 from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker
 from streamlvq.records import Integrated
@@ -685,5 +685,5 @@ class TimeIntegrator(ClassifierWrapper):
         model = innermost_model(new.classifier)
         new._windows = self._windows.moved_to(list(self._labels), list(model.classes))
         # The model's own list of labels is compared by identity.
-        own = isinstance(model, LVQClassifier)
+        own = isinstance(model, CompiledClassifier)
         new._labels = model.known_labels if own else list(model.classes)

@@ -260,11 +260,15 @@ def test_thresholds_hold_for_labels_of_any_type() -> None:
 def test_members_of_a_committee_are_models_too() -> None:
     config = loads(
         "model:\n  type: LVQCommittee\n  parameters:\n"
-        "    learner: {type: GMLVQ, parameters: {rank: 2}}\n    follower: {type: LVQ1}\n"
+        "    members:\n      learner: {type: GMLVQ, parameters: {rank: 2}}\n"
+        "      follower:\n      old: {type: LVQ1}\n"
     )
-    learner, follower = build_classifier(config).members
+    learner, follower, old = build_classifier(config).parts.values()
     assert (type(learner), learner.rank) == (models.GMLVQ, 2)
-    assert type(follower) is models.LVQ1
+    assert (type(follower), follower.half_life) == (models.GLVQ, 1000)
+    assert type(old) is models.LVQ1
+    named = loads("model: {type: LVQCommittee, parameters: {members: [learner, pairs]}}")
+    assert list(build_classifier(named).parts) == ["learner", "pairs"]
 
 
 def test_what_cannot_be_built_says_which_key() -> None:

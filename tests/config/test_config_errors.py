@@ -15,7 +15,7 @@ from streamlvq.errors import StreamLVQError
 
 MODELS = (
     "GLVQ, GMLVQ, GRLVQ, LGMLVQ, LGRLVQ, LMRSLVQ, LVQ1, LVQ3, LVQ21, MRSLVQ, OLVQ1, RSLVQ, "
-    "LVQCommittee, PairwiseLVQ"
+    "BinnedNaiveBayes, LVQCommittee, PairwiseLVQ, WindowForest"
 )
 
 BAD = [
@@ -135,8 +135,8 @@ BAD = [
     ("model:\n  parameters:\n    seed: 99999999999", "3: model.parameters.seed: expected a whole number up to 2147483647, got 99999999999"),
     ("model:\n  parameters:\n    standardize: 1", "3: model.parameters.standardize: expected a bool, got 1"),
     ("model:\n  parameters:\n    step: [adagrad]", "3: model.parameters.step: expected one of ('adagrad', 'constant'), got ['adagrad']"),
-    ("model:\n  type: LVQCommittee\n  parameters:\n    learner: GLVQ", "4: model.parameters.learner: expected a model such as {type: GLVQ, parameters: {half_life: 1000}}, got 'GLVQ'"),
-    ("model:\n  type: LVQCommittee\n  parameters:\n    learner:\n      type: GLVQ\n      parameters: {slope: 0}", "6: model.parameters.learner.parameters.slope: expected a number of at least 1e-06, got 0"),
+    ("model:\n  type: LVQCommittee\n  parameters:\n    members:\n      learner: GLVQ", "5: model.parameters.members.learner: expected a model such as {type: GLVQ, parameters: {half_life: 1000}}, got 'GLVQ'"),
+    ("model:\n  type: LVQCommittee\n  parameters:\n    members:\n      learner:\n        type: GLVQ\n        parameters: {slope: 0}", "7: model.parameters.members.learner.parameters.slope: expected a number of at least 1e-06, got 0"),
     ("model:\n  per: site", "2: model.per: expected all, device or a placeholder of readings.topic (all, device), got 'site'"),
     ("model:\n  per: devices", "2: model.per: expected all, device or a placeholder of readings.topic (all, device), got 'devices'; did you mean 'device'?"),
     ("readings: {features: [a, b]}\nmodel:\n  max_features: 1", "3: model.max_features: expected at least as many as readings.features (2), got 1"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from streamlvq.fleet.node import shared_bytes
 from streamlvq.fusion import fuse
@@ -28,11 +31,17 @@ from support.fleets import (
 COUNT = 120  # readings of each node
 
 
-def nodes(running: BrokerProcess, folder: Path, **fleet: object) -> dict[str, Daemon]:
+# With trees and bins, which stay at home; it decides with the RelSim of its learner.
+COMMITTEE = {"model": {"type": "LVQCommittee"}}
+
+
+def nodes(
+    running: BrokerProcess, folder: Path, sections: dict[str, Any] | None = None, **fleet: object
+) -> dict[str, Daemon]:
     """Daemons that publish once they have learnt all readings, started at the same time."""
-    wanted = {"min_samples": COUNT, "publish_after": 10**6, **fleet}
+    wanted = {"fleet": {"min_samples": COUNT, "publish_after": 10**6, **fleet}, **(sections or {})}
     daemons = {
-        name: Daemon(folder / name, node_settings(running, folder, name, fleet=wanted))
+        name: Daemon(folder / name, node_settings(running, folder, name, **wanted))
         for name in NAMES
     }
     start(daemons)
@@ -71,13 +80,15 @@ def through_files(snapshots: dict[str, Snapshot], folder: Path) -> dict[str, byt
     }
 
 
+@pytest.mark.parametrize("sections", [{}, COMMITTEE], ids=["one model", "committee"])
 def test_peers_fuse_to_the_same_bits_as_memory_and_files(
+    sections: dict[str, Any],
     tmp_path: Path,
     broker: BrokerProcess,  # noqa: F811
 ) -> None:
     order = random.sample(NAMES, len(NAMES))  # any
     with Client(broker, f"{ROOT}/#", "plant/+/+/decision") as client:
-        daemons = nodes(broker, tmp_path)
+        daemons = nodes(broker, tmp_path, sections)
         try:
             alone = by_themselves(daemons)
             expected = fused_in_memory(alone[name] for name in order)

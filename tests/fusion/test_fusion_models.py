@@ -18,6 +18,7 @@ from streamlvq import (
     TimeIntegrator,
     fuse,
 )
+from streamlvq.errors import SnapshotError
 from streamlvq.fusion import Fused, FusionError, FusionReport, new_node
 from support.fusions import MODELS, World, accuracy, arrays_of, copied, first, fleet, learnt
 from support.samples import readings
@@ -87,7 +88,7 @@ def test_nothing_jumps_when_it_does(fused: Fused, world: World) -> None:
 
 def test_scales_do_not_jump_in_any_member(fused: Fused, world: World) -> None:
     model = fused.for_node("n0")
-    members = model.members if hasattr(model, "members") else (model,)
+    members = model.parts.values() if hasattr(model, "parts") else (model,)
     before = [member.scales() for member in members]
     learnt(model, *world.read(70, 1))
     for member, scales in zip(members, before, strict=True):
@@ -131,7 +132,7 @@ def test_arrays_and_dictionaries_agree(fused: Fused, world: World) -> None:
 
 
 def test_it_can_be_wrapped(fused: Fused, name: str, world: World) -> None:
-    rejector = ProbabilityRejector if name in ("PairwiseLVQ", "LVQCommittee") else RelSimRejector
+    rejector = ProbabilityRejector if name == "PairwiseLVQ" else RelSimRejector
     model = rejector(TimeIntegrator(fused.for_node("n1"), window=3), target_rate=0.1)
     X, y = world.read(70, 60, shift=2.0)
     for x, label in zip(readings(X), y, strict=True):
@@ -202,16 +203,95 @@ def test_models_that_scale_nothing(world: World) -> None:
 def test_members_of_a_committee_are_fused_each_as_what_it_is(
     learner: Any, follower: Any, world: World
 ) -> None:
-    committee = streamlvq.LVQCommittee(learner=learner(), follower=follower())
+    committee = streamlvq.LVQCommittee(members={"learner": learner(), "follower": follower()})
     nodes = fleet(committee.clone, world, 4, 100, shift=SHIFT, known=KNOWN)
     fused = fuse(nodes)
     for i in range(4):
         model = fused.for_node(f"n{i}")
         assert accuracy(model, *world.read(70, 80, shift=SHIFT[i])) > 0.85
-        for member, alone in zip(model.members, (learner(), follower()), strict=True):
+        for member, alone in zip(model.parts.values(), (learner(), follower()), strict=True):
             assert type(member) is type(alone) and member.standardize == alone.standardize
-    weights = [Snapshot.of(n.classifier()).weights["learner"] for n in nodes]
-    assert min(weights) <= fused.snapshot("n0").weights["learner"] <= max(weights)
+    weights = np.array([pool_weights(node) for node in nodes])
+    assert (weights.min(axis=0) <= pool_weights(fused.snapshot("n0"))).all()
+    assert (pool_weights(fused.snapshot("n0")) <= weights.max(axis=0)).all()
+
+
+def pool_weights(snapshot: Snapshot) -> Any:
+    """The weights of learner and follower in each pool."""
+    return snapshot.estimator_state().innermost.arrays["fitted"][:, 1:3]
+
+
+HOME = ["forest", "bins"]  # members that stay at home
+
+
+@pytest.fixture(scope="module")
+def mixed(world: World) -> list[Snapshot]:
+    """Nodes with trees and bins beside their prototypes, one of them without."""
+    nodes = []
+    for i, shift in enumerate(SHIFT):
+        members = ["learner", "follower", *(HOME if i < 3 else [])]
+        model = streamlvq.LVQCommittee(members=members)
+        learnt(model, *world.read(i, 150, shift=shift, known=KNOWN[i]))
+        nodes.append(Snapshot.of(model, f"n{i}"))
+        assert list(nodes[i].members) == members
+    return nodes
+
+
+def published(nodes: list[Snapshot]) -> list[Snapshot]:
+    return [
+        Snapshot.of(node.classifier(), node.node, readings=False, created=node.created)
+        for node in nodes
+    ]
+
+
+def test_trees_and_bins_are_not_published(mixed: list[Snapshot], world: World) -> None:
+    for node, sent in zip(mixed, published(mixed), strict=True):
+        assert list(sent.members) == list(sent.weights) == ["learner", "follower"]
+        arrays = arrays_of(sent)
+        assert {name.partition("/")[0] for name in arrays} == {"learner", "follower", "fitted"}
+        read = Snapshot.from_bytes(sent.to_bytes())
+        assert read.classifier().state(readings=False).same_as(sent.estimator_state())
+        # Weights of a pool of four would be too small for the two: theirs were fitted alone.
+        core = node.estimator_state().innermost.arrays["fitted"][-1, 1:3]
+        if node.node != "n3":
+            assert list(sent.weights.values()) == pytest.approx(core.tolist())
+        i = int(node.node[1])
+        test = world.read(70, 200, shift=SHIFT[i], known=KNOWN[i])
+        assert accuracy(sent.classifier(), *test) > accuracy(node.classifier(), *test) - 0.05
+
+
+def test_committees_are_fused_without_what_stays_at_home(mixed: list[Snapshot]) -> None:
+    whole, sent = fuse(mixed), fuse(published(mixed))
+    for name in whole.nodes:
+        model = whole.for_node(name)
+        assert list(model.parts) == ["learner", "follower"]
+        assert model.classes == sent.for_node(name).classes
+        assert pool_weights(whole.snapshot(name)) == pytest.approx(
+            pool_weights(sent.snapshot(name))
+        )
+        assert whole.snapshot(name).means == sent.snapshot(name).means
+
+
+def test_a_fused_committee_is_served_beside_a_local_one_with_trees(
+    mixed: list[Snapshot], world: World
+) -> None:
+    fused = fuse(published(mixed)).for_node("n0")
+    assert set(fused.classes) == {"c0", "c1", "c2", "c3"}  # one more than the node has seen
+    assert accuracy(fused, *world.read(70, 200, shift=SHIFT[0])) > 0.85
+    rejector = RelSimRejector(mixed[0].classifier(), target_rate=0.1)
+    served = rejector.moved_to(fused)
+    x = readings(world.read(71, 1)[0])[0]
+    assert served.decide_one(x).label in fused.classes
+
+
+@pytest.mark.parametrize("members", [["forest"], ["bins", "forest"]])
+def test_a_committee_of_trees_alone_has_nothing_to_share(members: list[str], world: World) -> None:
+    model = learnt(streamlvq.LVQCommittee(members=members), *world.read(1, 60))
+    assert not model.shareable
+    with pytest.raises(SnapshotError, match="expected a member that can be shared"):
+        Snapshot.of(model, readings=False)
+    with pytest.raises(FusionError, match=r"node 'a': .*expected a member that can be shared"):
+        fuse([Snapshot.of(model, "a")])
 
 
 # --- transforms and newcomers ---------------------------------------------------------------------

@@ -155,10 +155,10 @@ def test_snapshots_keep_it(committee: bool) -> None:
 
 
 def test_the_committee_passes_it_on() -> None:
-    committee = LVQCommittee(absent="zero", learner=GLVQ(), others={"third": LGMLVQ()})
-    assert {member.absent for member in committee.members} == {"zero"}
-    mixed = LVQCommittee(learner=GLVQ(absent="zero"))
-    assert [member.absent for member in mixed.members] == ["zero", "missing"]
+    committee = LVQCommittee(absent="zero", members={"follower": None, "third": LGMLVQ()})
+    assert {member.absent for member in committee.parts.values()} == {"zero"}
+    mixed = LVQCommittee(members={"learner": GLVQ(absent="zero"), "follower": None})
+    assert [member.absent for member in mixed.parts.values()] == ["zero", "missing"]
     assert type(mixed).from_state(mixed.state()).absent == "missing"
 
 

@@ -351,7 +351,10 @@ def test_explanations_are_about_the_two_likeliest_classes(missing: float) -> Non
 def test_member_of_a_committee() -> None:
     X, y = trees(150, 3, seed=59)
     names = list(readings(X)[0])
-    loop, array = (streamlvq.LVQCommittee(learner=PairwiseLVQ()) for _ in range(2))
+    loop, array = (
+        streamlvq.LVQCommittee(members={"learner": PairwiseLVQ(), "follower": None})
+        for _ in range(2)
+    )
     taught(loop, X, y)
     array.learn_array(X, y, features=names)
     assert loop.weights == array.weights

@@ -14,6 +14,7 @@ from streamlvq.config import Config, loads
 from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.monitor.admission import DuplicateFilter
+from streamlvq.monitor.checkpoint import _warn_without
 from streamlvq.snapshot import Snapshot, SnapshotError
 from support.streams import assert_decides_like, cut, readings, say
 
@@ -44,8 +45,8 @@ def refusals(outcome: Outcome) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("model", ["GLVQ", "LGMLVQ", "LVQCommittee"])
-def test_batches_make_no_difference(model: str) -> None:
-    rejector = "" if model == "LVQCommittee" else "{target_rate: 0.1, memory: 50}"
+@pytest.mark.parametrize("rejector", ["", "{target_rate: 0.1, memory: 50}"])
+def test_batches_make_no_difference(model: str, rejector: str) -> None:
     wanted = config(model=f"{{type: {model}}}", rejector=rejector)
     stream = readings(300, twice=0.1)
     first, second = Monitor(wanted), Monitor(wanted)
@@ -405,6 +406,50 @@ def test_other_models_are_refused_and_other_wrappers_begin_anew() -> None:
     assert Monitor.restore(said, data).devices == monitor.devices
 
 
+def committee(members: str) -> Config:
+    return config(model=f"{{type: LVQCommittee, parameters: {{members: {members}}}}}")
+
+
+def test_a_committee_goes_on_with_the_members_that_it_had() -> None:
+    own = "{learner: {type: GLVQ, parameters: {seed: 5}}, bins: }"
+    monitor = Monitor(committee(own))
+    stream = readings(100)
+    say(monitor, stream)
+    data = monitor.checkpoint()
+    assert Monitor.restore(committee(own), data).checkpoint() == data
+    with pytest.raises(OtherModelError, match=r"parameters\.members: .*'bins': .*cannot change"):
+        Monitor.restore(committee("{learner: {type: GLVQ, parameters: {seed: 5}}}"), data)
+    with pytest.raises(OtherModelError, match=r"parameters\.members: .* says .*'pairs'"):
+        Monitor.restore(committee(own.replace("bins: ", "bins: , pairs: ")), data)
+    with pytest.raises(OtherModelError, match=r"members: .*'learner': 'GLVQ'.* says .*'LGMLVQ'"):
+        Monitor.restore(committee("[learner, bins]"), data)
+    with pytest.raises(OtherModelError, match=r"parameters\.members\.learner\.seed: .* with 5"):
+        Monitor.restore(committee("{learner: {type: GLVQ}, bins: }"), data)
+    faster = "{learner: {type: GLVQ, parameters: {seed: 5, learning_rate: 0.1}}, bins: }"
+    restored = Monitor.restore(committee(faster), data)
+    assert restored.local("").parts["learner"].learning_rate == 0.1
+
+
+def test_a_committee_begins_with_what_others_shared(caplog: pytest.LogCaptureFixture) -> None:
+    """Which has neither trees nor bins: these stay at home."""
+    _warn_without.cache_clear()  # it warns once in a process
+    model = streamlvq.LVQCommittee()
+    stream = readings(200, labelled=1.0)
+    model.learn_array(stream.rows, stream.labels, features=stream.features)
+    shared = Snapshot.of(model, node="trained", readings=False)
+    for wanted in (committee("[learner, follower]"), config(model="{type: LVQCommittee}")):
+        monitor = Monitor(wanted, shared)
+        outcome = monitor.step(readings(50, labelled=0.0))
+        assert outcome.decisions.versions.tolist() == [200] * 50
+        assert list(monitor.local("").parts) == ["learner", "follower"]
+        assert Monitor.restore(wanted, monitor.checkpoint()).checkpoint() == monitor.checkpoint()
+    assert "goes on without bins, forest" in caplog.text
+    with pytest.raises(OtherModelError, match=r"parameters\.members: the state was written with"):
+        Monitor(committee("[learner, pairs]"), shared).step(readings(5))
+    whole = Monitor(config(model="{type: LVQCommittee}"), Snapshot.of(model, node="trained"))
+    assert list(whole.local("").parts) == ["learner", "follower", "forest", "bins"]
+
+
 def test_a_snapshot_to_begin_with() -> None:
     model = streamlvq.GLVQ()
     stream = readings(200, labelled=1.0)
@@ -480,8 +525,6 @@ def test_what_has_no_certainty_is_not_accepted(rejector: str, alone: bool) -> No
 @pytest.mark.parametrize("rejector", ["", *REJECTORS])
 @pytest.mark.parametrize("model", ["LGMLVQ", "GLVQ", "LVQCommittee"])
 def test_a_reading_without_known_features_is_not_accepted(model: str, rejector: str) -> None:
-    if model == "LVQCommittee" and rejector not in ("", "probability"):
-        pytest.skip("has no RelSim")
     text = README.replace("MODEL", model).replace("REJECTOR", REJECTORS.get(rejector, ""))
     if not rejector:
         text = text.replace("rejector: {}\n", "")

@@ -97,7 +97,7 @@ def test_the_local_classifier_is_that_of_a_monitor_that_serves_nothing(
 @pytest.mark.parametrize("kind", ["GLVQ", "LGMLVQ", "RSLVQ", "PairwiseLVQ", "LVQCommittee"])
 def test_no_model_learns_from_what_is_served(kind: str, mode: str) -> None:
     model, rejector = f"{{type: {kind}}}", "rate"
-    if kind in ("PairwiseLVQ", "LVQCommittee"):
+    if kind == "PairwiseLVQ":
         rejector = "probability"
     wanted = config(mode, model=model, rejector=rejector)
     alone, serving = Monitor(wanted), Monitor(wanted)
@@ -280,8 +280,9 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(
     assert never[1].checkpoint() == stopped[1].checkpoint()
 
 
-def test_committees_can_be_served() -> None:
-    wanted = config("better", model="{type: LVQCommittee}", rejector="probability")
+@pytest.mark.parametrize("rejector", ["probability", "rate"])
+def test_committees_can_be_served(rejector: str) -> None:
+    wanted = config("better", model="{type: LVQCommittee}", rejector=rejector)
     said = []
     for seed, stop in ((1, False), (9, True)):
         monitor = Monitor(wanted)

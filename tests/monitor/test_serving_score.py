@@ -248,7 +248,7 @@ def test_the_longest_run_does_not_outgrow_its_span() -> None:
         (lambda: "GLVQ", "expected a streamlvq model"),
         (streamlvq.GLVQ, r"at least 2 classes, got \(\)"),
         (lambda: other((1,)), "at least 2 classes"),
-        (lambda: other(model=streamlvq.LVQCommittee), "no RelSim"),
+        (lambda: other(model=streamlvq.PairwiseLVQ), "no RelSim"),
         (lambda: streamlvq.FeatureTransform(other(), "log"), r"transform None.*got \('log', None"),
     ],
 )

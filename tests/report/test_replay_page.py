@@ -14,10 +14,12 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+import streamlvq
 from streamlvq.plot.style import colours_of
 from streamlvq.replay import Report, load_monitor, replay
 from streamlvq.report.replay_page import (
     course_drawing,
+    model_pictures,
     moment,
     replay_html,
     time_axis,
@@ -25,6 +27,7 @@ from streamlvq.report.replay_page import (
 )
 from support.pages import read
 from support.replays import chain_config, plain_config, rows, write_csv
+from support.samples import blobs, taught
 
 pytest.importorskip("matplotlib")
 
@@ -200,3 +203,10 @@ def test_colours_differ() -> None:
     colours = colours_of(names)
     assert len(set(colours.values())) == 24
     assert all(re.fullmatch(r"#[0-9A-Fa-f]{6}", colour) for colour in colours.values())
+
+
+def test_a_committee_is_drawn_as_its_learner() -> None:
+    X, y = blobs(80)
+    model = taught(streamlvq.LVQCommittee(), X, y.tolist())
+    assert model_pictures(model) == model_pictures(model.parts["learner"]) != []
+    assert model_pictures(taught(streamlvq.LVQCommittee(members=["bins"]), X, y.tolist())) == []

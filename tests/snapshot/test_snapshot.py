@@ -660,7 +660,7 @@ def test_more_than_can_be_kept_is_refused_by_configurations(name: str) -> None:
 
 def test_members_of_committees_have_the_same_limits() -> None:
     member = "{type: GLVQ, parameters: {rehearsal: %d}}"
-    text = f"model: {{type: LVQCommittee, parameters: {{learner: {member}}}}}"
+    text = f"model: {{type: LVQCommittee, parameters: {{members: {{learner: {member}}}}}}}"
     through_bytes(config.build_classifier(config.loads(text % 10_000)))
     with pytest.raises(
         config.ConfigError, match=r"learner\.parameters\.rehearsal: expected .*10000"
@@ -687,13 +687,18 @@ def test_as_many_models_as_a_configuration_allows_fit_into_a_file() -> None:
 
 
 def committee_knowledge(committee: Any) -> tuple[Any, ...]:
-    return (*(knowledge(m) for m in committee.members), committee._fitted.tobytes())
+    learnt = [
+        (name, array_name, array.tobytes())
+        for name, part in committee.state().parts.items()
+        for array_name, array in sorted(part.arrays.items())
+    ]
+    return *learnt, committee._fitted.tobytes()
 
 
 COMMITTEES: dict[str, Callable[[], Any]] = {
     "as it comes": streamlvq.LVQCommittee,
     "of others": lambda: streamlvq.LVQCommittee(
-        learner=streamlvq.PairwiseLVQ(seed=3), follower=streamlvq.RSLVQ(rehearsal=0)
+        members={"learner": streamlvq.PairwiseLVQ(seed=3), "other": streamlvq.RSLVQ(rehearsal=0)}
     ),
 }
 
@@ -1066,7 +1071,7 @@ def test_snapshot_sees_through_wrappers_and_committees() -> None:
     run_chain(chain, 80, seed=0)
     snapshot = Snapshot.of(chain)
     assert snapshot.type_name == "ProbabilityRejector(TimeIntegrator(LVQCommittee))"
-    assert list(snapshot.members) == ["learner", "follower"]
+    assert list(snapshot.members) == ["learner", "follower", "forest", "bins"]
     assert snapshot.weights == chain.classifier.classifier.weights
     assert repr(snapshot.prototypes) == repr(snapshot.members["learner"].prototypes())
     assert snapshot.samples == 60

@@ -44,7 +44,7 @@ def sample_model(name: str) -> Any:
 def sample_committee() -> Any:
     X, y = blobs(60, missing=0.05)
     members = {"learner": streamlvq.LGMLVQ(**SIZES), "follower": streamlvq.GLVQ(**SIZES)}
-    return taught(streamlvq.LVQCommittee(**members), X, y.tolist())
+    return taught(streamlvq.LVQCommittee(members=members), X, y.tolist())
 
 
 def sample_chain() -> Any:
@@ -233,9 +233,15 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], None], str]] = {
         lambda a, m: m["members"].update(learner=copy.deepcopy(m)),
         "metadata",
     ),
-    "weights": ("LVQCommittee", element("fitted", 0, 11.0), "2 weights up to 10"),
-    "weights that are none": ("LVQCommittee", element("fitted", 1, np.nan), "2 weights up to 10"),
-    "curvature of a weight": ("LVQCommittee", element("fitted", 2, -0.5), "2 weights up to 10"),
+    "committee in no order": ("LVQCommittee", lambda a, m: m["order"].pop(), "the order"),
+    "committee of twins": ("LVQCommittee", lambda a, m: m["order"].append("learner"), "the order"),
+    "weights": ("LVQCommittee", element("fitted", (0, 1), 11.0), "2 weights up to 10"),
+    "weights that are none": (
+        "LVQCommittee",
+        element("fitted", (3, 2), np.nan),
+        "2 weights up to 10",
+    ),
+    "curvature of a weight": ("LVQCommittee", element("fitted", (1, 3), -0.5), "curvatures"),
     "rejector in a rejector": (
         "RelSimRejector",
         lambda a, m: m.update(classifier=copy.deepcopy(m)),

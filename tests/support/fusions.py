@@ -147,7 +147,7 @@ def arrays_of(snapshot: Snapshot) -> dict[str, Any]:
 
 def first(model: Any) -> Any:
     """The model itself, or the first member of a committee."""
-    return model.members[0] if hasattr(model, "members") else model
+    return next(iter(model.parts.values())) if hasattr(model, "parts") else model
 
 
 def bits(fused: Any) -> dict[str, bytes]:

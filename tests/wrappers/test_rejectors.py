@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -682,10 +683,10 @@ def test_threshold_may_become_a_mapping(rejector: Make) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        streamlvq.LVQCommittee,
+        streamlvq.PairwiseLVQ,
         naive_bayes.GaussianNB,
         lambda: preprocessing.StandardScaler() | naive_bayes.GaussianNB(),
-        lambda: TimeIntegrator(streamlvq.LVQCommittee()),
+        lambda: TimeIntegrator(streamlvq.LVQCommittee(members=["pairs"])),
         lambda: multiclass.OneVsRestClassifier(small()),
         lambda: ensemble.BaggingClassifier(small()),
     ],
@@ -695,6 +696,35 @@ def test_models_without_relsim(make: Make) -> None:
         RelSimRejector(make(), threshold=0.5)
     model = learnt(ProbabilityRejector(make(), threshold=0.5), n=40)
     assert model.decide_one(stream()[0][0]).reason in (None, "ambiguous")
+
+
+def committee() -> streamlvq.LVQCommittee:
+    """Its learner is the worse one, so that they disagree now and then."""
+    return streamlvq.LVQCommittee(
+        members={"learner": streamlvq.LVQ1(rehearsal=0), "other": streamlvq.LGMLVQ(rehearsal=2)}
+    )
+
+
+def test_a_committee_is_as_certain_as_its_learner() -> None:
+    model = RelSimRejector(committee(), target_rate=0.2, memory=50)
+    reasons: Counter[str | None] = Counter()
+    for x, y in image_segments(400):
+        inner = copy.deepcopy(model.classifier)
+        label, learner = inner.predict_one(x), inner.parts["learner"]
+        decision, predicted = model.decide_one(x), model.predict_one(x)
+        if decision.reason != "no_model":
+            agrees = learner.predict_one(x) == label
+            assert decision.label == label
+            assert decision.certainty == (learner.relsim_one(x) if agrees else 0.0)
+            assert decision.winner == learner.predict_one(x)
+            assert decision.distance == pytest.approx(learner.explain_one(x).distance)
+            assert predicted == (label if decision.accepted else None)
+        reasons[decision.reason] += 1
+        model.learn_one(x, y)
+    assert reasons[None] > 100
+    assert reasons["ambiguous"] > 20
+    far = {name: 50 * value for name, value in x.items()}
+    assert model.decide_one(far).reason == "outlier"
 
 
 def test_rejectors_do_not_nest(rejector: Make) -> None:
