@@ -36,14 +36,26 @@ def finished(scores: Scores) -> dict[str, Result]:
     return {stream: result for stream, result in scores.items() if result.finished}
 
 
-def mean_ranks(models: Mapping[str, Scores]) -> dict[str, float]:
-    """Return mean ranks by accuracy; 1 is the best, equals share theirs.
+def block(models: Mapping[str, Scores], least: int) -> tuple[list[str], list[str]]:
+    """Return the models to rank and the streams that all of them finished.
 
-    A rank depends on who else is ranked, so only models that finished every stream take part.
+    A rank depends on who else is ranked, so all have to be on the same streams. A model that
+    finished fewer than `least` is left out rather than those streams.
     """
-    streams = list(dict.fromkeys(stream for scores in models.values() for stream in scores))
-    ranked = [model for model, scores in models.items() if finished(scores).keys() == {*streams}]
-    if not ranked:
+    ranked = [model for model, scores in models.items() if len(finished(scores)) >= least]
+    streams = [
+        stream
+        for stream in dict.fromkeys(stream for model in ranked for stream in models[model])
+        if all(stream in finished(models[model]) for model in ranked)
+    ]
+    return ranked, streams
+
+
+def mean_ranks(
+    models: Mapping[str, Scores], ranked: Sequence[str], streams: Sequence[str]
+) -> dict[str, float]:
+    """Return mean ranks by accuracy; 1 is the best, equals share theirs."""
+    if not ranked or not streams:
         return {}
     accuracies = np.array([[models[m][stream].accuracy for m in ranked] for stream in streams])
     means = rankdata(-accuracies, axis=1).mean(axis=0)
@@ -67,6 +79,5 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     return float(wilcoxon(differences).pvalue) if any(differences) else 1.0
 
 
-def mean_accuracy(scores: Scores) -> float:
-    done = finished(scores)
-    return fmean(result.accuracy for result in done.values()) if done else math.nan
+def mean_accuracy(scores: Scores, streams: Sequence[str]) -> float:
+    return fmean(scores[stream].accuracy for stream in streams)

@@ -19,7 +19,7 @@ from common import Figure, Table, figure_table, our_model, show, verdict
 from datasets import COMPARED, IN_TIME_ORDER, STREAMS, Stream, stream
 from peers import JVM_WARM_UP, MOA, PACKAGES, PEERS, installed, peer
 from progressive import WARM_UP, Result, evaluate
-from ranks import Duel, duel, mean_accuracy, mean_ranks
+from ranks import Duel, block, duel, finished, mean_accuracy, mean_ranks
 
 OURS = "LVQCommittee"
 
@@ -218,8 +218,8 @@ def accuracies(entries: dict[int, Entry], delays: Sequence[int]) -> list[str]:
 def best_peer(entries: Sequence[Entry]) -> Entry | None:
     """Return the learner that was the most accurate peer on the whole stream."""
     peers = [e for e in entries if e.model in PEERS and e.model != REPEAT]
-    finished = [e for e in peers if e.result.finished and e.delay == 0]
-    return max(finished, key=lambda e: e.result.accuracy, default=None)
+    whole = [e for e in peers if e.result.finished and e.delay == 0]
+    return max(whole, key=lambda e: e.result.accuracy, default=None)
 
 
 def against_table(results: dict[str, list[Entry]], earlier: dict[str, Result], ours: str) -> Table:
@@ -246,24 +246,29 @@ def rank_tables(results: dict[str, list[Entry]], ours: str, delay: int) -> Itera
         for entry in results[name]:
             if entry.delay == delay:
                 scores.setdefault(entry.model, {})[name] = entry.result
-    ranks = mean_ranks(scores)
+    ranked, streams = block(scores, min(MIN_STREAMS, len(finished(scores[ours]))))
+    ranks = mean_ranks(scores, ranked, streams)
     duels = {model: duel(scores[ours], scores[model]) for model in scores if model != ours}
-    peers = {model: it for model, it in duels.items() if model in PEERS}
-    streams = len(scores[ours])
     late = f", labels {delay} late" if delay else ""
-    columns = ["model", "mean rank", "mean accuracy", "streams", "wins", "ties", "losses", "p"]
-    table = Table(f"{ours} against each, {streams} streams{late}", [*columns, "cost ratio"])
+    columns = ["model", "mean rank", "mean accuracy", "duels", "wins", "ties", "losses", "p"]
+    table = Table(
+        f"{ours} against each; ranks over {len(streams)} streams{late}", [*columns, "cost ratio"]
+    )
     for model in sorted(scores, key=lambda model: ranks.get(model, math.inf)):
-        rank = f"{ranks[model]:.2f}" if model in ranks else "-"
-        mean = f"{mean_accuracy(scores[model]):.4f}"
-        if model == ours:
-            table.add(model, rank, mean, streams, *["-"] * 5)
-        else:
-            it = duels[model]
-            record = it.streams, it.wins, it.ties, it.losses, f"{it.p:.4f}", f"{it.cost:.3g}"
-            table.add(model, rank, mean, *record)
+        cells = ["-", "-"]
+        if model in ranks:
+            cells = [f"{ranks[model]:.2f}", f"{mean_accuracy(scores[model], streams):.4f}"]
+        it = duels.get(model)
+        record = (
+            [it.streams, it.wins, it.ties, it.losses, f"{it.p:.4f}", f"{it.cost:.3g}"]
+            if it
+            else ["-"] * 6
+        )
+        table.add(model, *cells, *record)
     yield table
-    yield figure_table(rank_figures(ranks, peers, ours, streams), f"Figures of {ours}{late}")
+    peers = {model: it for model, it in duels.items() if model in PEERS}
+    title = f"Figures of {ours}{late}"
+    yield figure_table(rank_figures(ranks, peers, ours, len(streams)), title)
 
 
 def rank_figures(

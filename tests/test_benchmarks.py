@@ -241,16 +241,25 @@ def scores(*accuracies: float, us: float = 10.0) -> dict[str, Result]:
 
 
 def test_mean_ranks_share_equal_places() -> None:
-    found = ranks.mean_ranks(
-        {"a": scores(0.9, 0.8, 0.7), "b": scores(0.8, 0.8, 0.9), "c": scores(0.7, 0.8, 0.8)}
-    )
+    models = {"a": scores(0.9, 0.8, 0.7), "b": scores(0.8, 0.8, 0.9), "c": scores(0.7, 0.8, 0.8)}
+    found = ranks.mean_ranks(models, *ranks.block(models, least=3))
     assert found == {"a": (1 + 2 + 3) / 3, "b": (2 + 2 + 1) / 3, "c": (3 + 2 + 2) / 3}
 
 
-def test_models_that_did_not_finish_every_stream_have_no_rank_and_shift_none() -> None:
-    stopped = scores(0.95, 0.95) | {"s1": a_result(0.99, n=10)}
-    models = {"a": scores(0.9, 0.8), "b": scores(0.8, 0.9), "slow": stopped, "part": scores(0.99)}
-    assert ranks.mean_ranks(models) == {"a": 1.5, "b": 1.5}
+def test_ranks_are_over_the_streams_that_all_ranked_models_finished() -> None:
+    stopped = scores(0.95, 0.95, 0.95) | {"s1": a_result(0.99, n=10)}
+    models = {
+        "a": scores(0.9, 0.8, 0.7),
+        "b": scores(0.8, 0.9, 0.6),
+        "slow": stopped,
+        "part": scores(0.99),
+    }
+    assert ranks.block(models, least=2) == (["a", "b", "slow"], ["s0", "s2"])
+    assert ranks.block(models, least=3) == (["a", "b"], ["s0", "s1", "s2"])
+    found = ranks.mean_ranks(models, ["a", "b", "slow"], ["s0", "s2"])
+    assert found == {"a": 2.0, "b": 3.0, "slow": 1.0}
+    assert ranks.mean_accuracy(models["a"], ["s0", "s2"]) == pytest.approx(0.8)
+    assert ranks.mean_ranks(models, *ranks.block(models, least=4)) == {}
 
 
 def test_a_duel_counts_wins_ties_losses_and_the_median_cost() -> None:
@@ -281,7 +290,9 @@ def test_figures_ask_for_the_best_rank_and_a_part_of_the_strongest_peers_time() 
     ours, strong = scores(*[0.9] * 12, us=20), scores(*[0.8] * 12, us=100)
     models = {"ours": ours, streams.STRONGEST: strong, "GaussianNB": scores(*[0.9] * 12)}
     duels = {name: ranks.duel(ours, models[name]) for name in (streams.STRONGEST, "GaussianNB")}
-    figures = streams.rank_figures(ranks.mean_ranks(models), duels, "ours", 12)
+    figures = streams.rank_figures(
+        ranks.mean_ranks(models, *ranks.block(models, 12)), duels, "ours", 12
+    )
     met = {figure.name: figure.met for figure in figures}
     assert met == {
         "streams": False,
