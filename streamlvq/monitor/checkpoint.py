@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
@@ -39,6 +41,8 @@ from streamlvq.snapshot import capture as capture_state
 from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_KIND = "checkpoint"
 CHANGE_BACK = "change it back, or set state.folder to a new folder to start afresh"
@@ -260,6 +264,7 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
     """Set the configured parameters of a trained model where possible.
 
     Raises `OtherModelError` for parameters that cannot change once the model has learnt something.
+    A committee that began with what others shared lacks trees and bins; it goes on without them.
     """
     if type(model).__name__ != section.type:
         raise OtherModelError(
@@ -272,12 +277,12 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
 def _adapt(wanted: Any, model: Any, path: str) -> None:
     """Set the parameters of a trained model, and of the members of a committee, to those wanted."""
     if isinstance(model, LVQCommittee):
-        theirs, ours = (
-            {name: type(part).__name__ for name, part in each.parts.items()}
-            for each in (model, wanted)
-        )
-        if ours != theirs:
+        theirs = {name: type(part).__name__ for name, part in model.parts.items()}
+        ours = {name: type(part).__name__ for name, part in wanted.parts.items()}
+        lacking = {k for k in ours.keys() - theirs.keys() if not wanted.parts[k].shareable}
+        if {name: kind for name, kind in ours.items() if name not in lacking} != theirs:
             raise _unlike(f"{path}.members", theirs, ours)
+        _warn_without(", ".join(sorted(lacking)))
         for name, part in model.parts.items():
             _adapt(wanted.parts[name], part, f"{path}.members.{name}")
     for name in type(model).__dataclass_fields__:
@@ -287,6 +292,16 @@ def _adapt(wanted: Any, model: Any, path: str) -> None:
         if name not in model.mutable_parameters:
             raise _unlike(f"{path}.{name}", before, now)
         setattr(model, name, now)
+
+
+@functools.cache  # once, not for every group
+def _warn_without(names: str) -> None:
+    if names:
+        log.warning(
+            "the committee goes on without %s: it began as a snapshot that was shared, or it was "
+            "written without; begin afresh to have them",
+            names,
+        )
 
 
 def _unlike(path: str, before: Any, now: Any) -> OtherModelError:

@@ -14,6 +14,7 @@ from streamlvq.config import Config, loads
 from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.monitor.admission import DuplicateFilter
+from streamlvq.monitor.checkpoint import _warn_without
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.wrappers.base import unwrap
 from support.streams import assert_decides_like, cut, readings, say
@@ -518,6 +519,8 @@ def test_a_committee_goes_on_with_the_members_that_it_had() -> None:
     assert Monitor.restore(committee(own), data).checkpoint() == data
     with pytest.raises(OtherModelError, match=r"parameters\.members: .*'bins': .*cannot change"):
         Monitor.restore(committee("{learner: {type: GLVQ, parameters: {seed: 5}}}"), data)
+    with pytest.raises(OtherModelError, match=r"parameters\.members: .* says .*'pairs'"):
+        Monitor.restore(committee(own.replace("bins: ", "bins: , pairs: ")), data)
     with pytest.raises(OtherModelError, match=r"members: .*'learner': 'GLVQ'.* says .*'LGMLVQ'"):
         Monitor.restore(committee("[learner, bins]"), data)
     with pytest.raises(OtherModelError, match=r"parameters\.members\.learner\.seed: .* with 5"):
@@ -527,17 +530,22 @@ def test_a_committee_goes_on_with_the_members_that_it_had() -> None:
     assert restored.local("").parts["learner"].learning_rate == 0.1
 
 
-def test_a_committee_begins_with_what_others_shared() -> None:
+def test_a_committee_begins_with_what_others_shared(caplog: pytest.LogCaptureFixture) -> None:
     """Which has neither trees nor bins: these stay at home."""
+    _warn_without.cache_clear()  # it warns once in a process
     model = streamlvq.LVQCommittee()
     stream = readings(200, labelled=1.0)
     model.learn_array(stream.rows, stream.labels, features=stream.features)
     shared = Snapshot.of(model, node="trained", readings=False)
-    monitor = Monitor(committee("[learner, follower]"), shared)
-    outcome = monitor.step(readings(50, labelled=0.0))
-    assert outcome.decisions.versions.tolist() == [200] * 50
+    for wanted in (committee("[learner, follower]"), config(model="{type: LVQCommittee}")):
+        monitor = Monitor(wanted, shared)
+        outcome = monitor.step(readings(50, labelled=0.0))
+        assert outcome.decisions.versions.tolist() == [200] * 50
+        assert list(monitor.local("").parts) == ["learner", "follower"]
+        assert Monitor.restore(wanted, monitor.checkpoint()).checkpoint() == monitor.checkpoint()
+    assert "goes on without bins, forest" in caplog.text
     with pytest.raises(OtherModelError, match=r"parameters\.members: the state was written with"):
-        Monitor(config(model="{type: LVQCommittee}"), shared)
+        Monitor(committee("[learner, pairs]"), shared).step(readings(5))
     whole = Monitor(config(model="{type: LVQCommittee}"), Snapshot.of(model, node="trained"))
     assert list(whole.local("").parts) == ["learner", "follower", "forest", "bins"]
 
