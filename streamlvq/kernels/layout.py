@@ -106,7 +106,7 @@ COUPLINGS = {"pkpd": PKPD, "ht": HT, "wlw1": WLW1, "wlw2": WLW2, "vote": VOTE}
 # --- novelty, see `novelty` -----------------------------------------------------------------------
 CLASS_SCORES = 64  # kept for each class
 SUMS = 500  # kept for all classes together
-STRANGENESS_COUNT = 6  # results for a reading
+STRANGENESS_COUNT = 7  # results for a reading
 
 # --- status codes of kernels ---------------------------------------------------------------------
 DONE = 0
