@@ -163,8 +163,9 @@ class Decision(NamedTuple):
         than two classes, no model of streamlvq, or `novelty_rate=None`.
     outlier_by
         What says that it is an outlier: `"novelty"` if that is at least 1 - `novelty_rate`; where
-        there is no stored reading to compare it with, `"ball"` if RelSim is low and the reading
-        more than 4.4 times as far from the winner as the runner-up is. None otherwise.
+        there is no stored reading to compare it with, or the rejector has seen fewer than 100
+        labels, `"ball"` if RelSim is low and the reading more than 4.4 times as far from the winner
+        as the runner-up is. None otherwise.
 
     """
 

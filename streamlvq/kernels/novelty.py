@@ -39,8 +39,8 @@ SEARCHED = 256  # stored readings of a class that are compared, evenly spread ov
 BORDER, DISTANCE = 0, 1  # scores of a class
 BOTH, BORDER_ONLY = 0, 1  # sums
 
-# Results of `measure_novelty`; the last four are for `add_scores`, once the label is known.
-NOVELTY, CLASS, OUT_BORDER, OUT_DISTANCE, OUT_BOTH, OUT_BORDER_ONLY = 0, 1, 2, 3, 4, 5
+# Results of `measure_novelty`; the last five are for `add_scores`, once the label is known.
+NOVELTY, OUT_COMPARED, CLASS, OUT_BORDER, OUT_DISTANCE, OUT_BOTH, OUT_BORDER_ONLY = range(7)
 
 TAIL = 4  # power of the squared distance with which its p-value falls beyond all known ones
 MIN_RELSIM = 1e-9
@@ -224,16 +224,12 @@ def measure_novelty(floats, ints, work, scores, sums, counts, out):
         p = p_of_sum(sums[BOTH], summed, both)
     else:
         p = p_of_sum(sums[BORDER_ONLY], summed, first)
-    out[NOVELTY], out[CLASS] = 1.0 - p, c
+    # Without a distance, or before it is known which ones are usual, novelty says too little.
+    compared = distance == distance and summed >= ENOUGH_SUMS
+    out[NOVELTY], out[OUT_COMPARED], out[CLASS] = 1.0 - p, 1.0 if compared else 0.0, c
     out[OUT_BORDER], out[OUT_DISTANCE] = border, distance
     out[OUT_BOTH], out[OUT_BORDER_ONLY] = both, first
     return out[NOVELTY]
-
-
-@helper
-def is_compared(out):
-    """Return whether there was a stored reading to measure the distance to."""
-    return out[NOVELTY] == out[NOVELTY] and out[OUT_DISTANCE] == out[OUT_DISTANCE]
 
 
 @kernel("void(float64[:, :, ::1], float64[:, ::1], int64[::1], float64[::1], int64)")

@@ -22,7 +22,7 @@ from streamlvq.kernels import views
 from streamlvq.kernels.compile import helper, kernel
 from streamlvq.kernels.distance import closest_two, relative_difference
 from streamlvq.kernels.internals import call_float, call_integer
-from streamlvq.kernels.novelty import add_scores, beyond_ball, is_compared
+from streamlvq.kernels.novelty import OUT_COMPARED, add_scores, beyond_ball
 
 # --- windows -------------------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ def step_batch(
                 call_float(novelty, (floats, ints, work, scores, sums, scored, strange))
             outlier = NO_OUTLIER
             new = measured and strange[0] >= settings[NOVELTY_LIMIT]
-            if is_compared(strange):
+            if measured and strange[OUT_COMPARED] == 1.0:
                 outlier = BY_NOVELTY if new else NO_OUTLIER
             elif new or (verdicts[k] == REJECTED and (by_relsim or measured)):
                 outlier = BY_BALL if beyond_ball(floats, ints, work) == 1 else NO_OUTLIER

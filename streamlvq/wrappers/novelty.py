@@ -21,7 +21,7 @@ class Strangeness(NamedTuple):
     """How strange the last predicted reading is."""
 
     novelty: float  # see `Decision`
-    compared: bool  # with a stored reading
+    compared: bool  # with a stored reading, when enough is known about such distances
 
 
 class NoveltyMemory:
@@ -52,7 +52,7 @@ class NoveltyMemory:
         """Return how strange the last predicted reading of a model is."""
         kernel = kernels("novelty")
         novelty = kernel.measure_novelty(*engine.memory, *self.lend(0), self._out)
-        return Strangeness(float(novelty), not np.isnan(self._out[kernel.OUT_DISTANCE]))
+        return Strangeness(float(novelty), self._out[kernel.OUT_COMPARED] == 1.0)
 
     def add(self, code: int) -> None:
         """Remember the reading measured last, which is of this known class."""

@@ -493,7 +493,8 @@ class RelSimRejector(Rejector):
     one member, see `LVQCommittee.speaker`.
 
     `predict_one` returns None for a rejected reading, and `decide_one` gives the reason: "outlier" if
-    it is farther from the winner than any reading that the threshold accepts, else "ambiguous".
+    it is unlike everything that was learnt, else "ambiguous", see `Decision`. Outliers are rejected
+    however certain the model is. Fischer et al. reject by certainty alone: `novelty_rate=None`.
 
     River's ensembles ask their members for probabilities, which a rejector passes on unchanged: as a
     member it rejects nothing. An ensemble has no RelSim; put a `ProbabilityRejector` around it.
@@ -621,7 +622,9 @@ class ProbabilityRejector(Rejector):
     """Rejector of readings whose most probable class is not probable enough.
 
     Works with any classifier that gives probabilities. Probabilities cannot tell a reading between
-    two classes from one that is far from all, so the reason of a rejection always is "ambiguous".
+    two classes from one that is far from all; for a model of streamlvq its novelty does, see
+    `Decision`. For others the reason of a rejection always is "ambiguous". Chow's rule rejects by
+    probability alone: `novelty_rate=None`.
 
     Put it around an ensemble of River, not inside: ensembles ask their members for probabilities,
     which a rejector passes on unchanged, so a member rejects nothing.

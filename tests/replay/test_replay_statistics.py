@@ -59,6 +59,8 @@ def random_rows(count: int, seed: int = 0, labels: tuple[Any, ...] = NAMES) -> l
     for k in range(count):
         code = int(random.integers(-1, len(labels)))
         accepted = code >= 0 and bool(random.random() < 0.7)
+        reason = "no_model" if code < 0 else str(random.choice(["ambiguous", "outlier"]))
+        by = str(random.choice(["novelty", "ball"])) if reason == "outlier" else None
         found.append({
             "device": f"d{random.integers(3)}",
             "truth": None if random.random() < 0.2 else labels[random.integers(len(labels))],
@@ -66,7 +68,8 @@ def random_rows(count: int, seed: int = 0, labels: tuple[Any, ...] = NAMES) -> l
             "certainty": float(random.random()),
             "p": float(random.uniform(1 / len(labels), 1)),
             "accepted": accepted,
-            "reason": "no_model" if code < 0 else str(random.choice(["ambiguous", "outlier"])),
+            "reason": reason,
+            "outlier_by": None if accepted else by,
             "t": 100.0 + k,
             "n": k,
         })  # fmt: skip
@@ -100,6 +103,10 @@ def test_counts(seed: int) -> None:
     kept = [r for r, row in zip(right, known, strict=True) if row["accepted"]]
     assert report.accuracy_of_accepted == sum(kept) / len(kept)
     assert report.reasons == Counter(row["reason"] for row in rows if not row["accepted"])
+    outliers = [row["outlier_by"] for row in rows if row["outlier_by"] is not None]
+    assert report.outliers_by == Counter(outliers)
+    novel = f"novel        {outliers.count('novelty')} readings unlike anything learnt"
+    assert novel in summary(report)
     matrix = Counter(zip((row["truth"] for row in known), said, strict=True))
     columns = [*report.confusion.labels, None]
     for label, line in zip(report.confusion.labels, report.confusion.counts, strict=True):

@@ -171,6 +171,7 @@ def test_devices_beyond_the_limit_share_a_counter() -> None:
     assert sorted(rejected) == [10, 10, 10, 70]
     key = (("accepted", "false"), ("reason", "outlier"))
     assert read["streamlvq_decisions_total", key] == 100
+    assert read["streamlvq_outliers_total", (("by", "novelty"),)] == 100
     assert read["process_resident_memory_bytes", ()] > 1e6
     assert read["process_cpu_seconds_total", ()] > 0
 

@@ -400,3 +400,15 @@ def test_late_labels_count() -> None:
     model.calibrate_one(readings(X)[0], model.classes[0])
     model.calibrate_one(readings(X)[0], "unknown")
     assert model._novelty.state()["scored"][-1] == before + 1
+
+
+def test_around_a_trained_model_the_ball_decides_at_first() -> None:
+    """What distances are usual is known from labels that the rejector has seen itself."""
+    model = streamlvq.GLVQ()
+    X, y = blobs(400)
+    for x, c in zip(readings(X), y.tolist(), strict=True):
+        model.learn_one(x, c)
+    rejector = rejecting(model, threshold=0.3)
+    assert rejector.decide_one(far(rejector, 1000.0)).outlier_by == "ball"
+    taught(rejector, n=120, seed=1)
+    assert rejector.decide_one(far(rejector, 1000.0)).outlier_by == "novelty"
