@@ -79,7 +79,7 @@ def integrate(answers: list[Probabilities], y: list[Any], late: int, **window: A
             evidence.append(model.last_evidence())
             model.observe_one({"row": row})
             if row >= late:
-                model.record_outcome(evidence[row - late], y[row - late])
+                model.record_label(evidence[row - late], y[row - late])
         else:
             model.learn_one({"row": row}, y[row])
     decided += [answer.probabilities for answer in model.finish()]

@@ -37,7 +37,7 @@ MONITOR = """
 from streamlvq.config import Config, IntegratorSection, RejectorSection
 from streamlvq.events import Readings
 from streamlvq.monitor import Monitor
-window, rejector = IntegratorSection(window=5), RejectorSection(target_rate=0.05)
+window, rejector = IntegratorSection(), RejectorSection(target_rate=0.05)
 monitor = Monitor(Config(integrator=window, rejector=rejector))
 for x, y in SAMPLES:
     readings = Readings.of(list(x), [list(x.values())] * 2, labels=[y, None])

@@ -131,22 +131,54 @@ def walk(logs, count, fitted, end, known, evidence, out):
     return has_past
 
 
+# --- readings ------------------------------------------------------------------------------------
+
+
 @helper
-def filter_step(logs, count, fitted, p, evidence, out):
-    known = p.shape[0]
-    has_past = walk(logs, count, fitted, logs.shape[0], known, evidence, out)
+def store_posterior(logs, known, out):
+    for c in range(known):
+        logs[0, c] = floored_log(out[c])
+    logs[0, known] = -log(known)
+
+
+@helper
+def store_reading(logs, known, evidence):
+    """Append a reading; the oldest is gone."""
+    rows = logs.shape[0]
+    for r in range(1, rows - 1):
+        for c in range(known + 1):
+            logs[r, c] = logs[r + 1, c]
+    for c in range(known):
+        logs[rows - 1, c] = evidence[READING, c]
+    logs[rows - 1, known] = -log(known)
+
+
+@kernel(
+    "int64(float64[:, ::1], int64, float64[::1], float64[::1], int64, float64[:, ::1], "
+    "float64[::1])"
+)
+def filter_reading(logs, count, fitted, p, moves_on, evidence, out):
+    """Compute posterior and evidence of a reading; return the likeliest class.
+
+    If `moves_on` is 1, the reading is added to `logs`, which must have a column per class.
+    """
+    known, rows = p.shape[0], logs.shape[0]
+    is_full = moves_on == 1 and rows > 1 and count >= rows - 1
+    if is_full:
+        walk(logs, count, fitted, 2, known, evidence, out)
+        oldest = out[:known].copy()
+    has_past = walk(logs, count, fitted, rows, known, evidence, out)
     for c in range(known):
         evidence[READING, c] = floored_log(p[c])
-    return take_step(fitted, has_past, evidence, known, out)
-
-
-# --- predictions ---------------------------------------------------------------------------------
-
-
-@kernel("int64(float64[:, ::1], int64, float64[::1], float64[::1], float64[:, ::1], float64[::1])")
-def filter_reading(logs, count, fitted, p, evidence, out):
-    """Compute posterior and evidence of a reading; return the likeliest class."""
-    return filter_step(logs, count, fitted, p, evidence, out)
+    best = take_step(fitted, has_past, evidence, known, out)
+    if moves_on == 1:
+        if rows == 1:
+            store_posterior(logs, known, out)
+        else:
+            if is_full:  # the oldest reading moves into row 0
+                store_posterior(logs, known, oldest)
+            store_reading(logs, known, evidence)
+    return best
 
 
 @kernel(
@@ -185,42 +217,6 @@ def smooth_reading(logs, count, fitted, p, current, ago, evidence, out):
         else:
             out[c] += evidence[READING, c]
     return normalise_logs(out, known)
-
-
-# --- moving on -----------------------------------------------------------------------------------
-
-
-@helper
-def store_posterior(logs, known, out):
-    for c in range(known):
-        logs[0, c] = floored_log(out[c])
-    logs[0, known] = -log(known)
-
-
-@kernel("int64(float64[:, ::1], int64, float64[::1], float64[::1], float64[:, ::1], float64[::1])")
-def advance_filter(logs, count, fitted, p, evidence, out):
-    """Add a reading to a memory with a column per class; return the new count.
-
-    `evidence` and `out` are then those of the reading.
-    """
-    known, rows = p.shape[0], logs.shape[0]
-    if rows > 1 and count >= rows - 1:  # the oldest reading moves into row 0
-        walk(logs, count, fitted, 2, known, evidence, out)
-        oldest = out[:known].copy()
-        filter_step(logs, count, fitted, p, evidence, out)
-        store_posterior(logs, known, oldest)
-    else:
-        filter_step(logs, count, fitted, p, evidence, out)
-        if rows == 1:
-            store_posterior(logs, known, out)
-    for r in range(1, rows - 1):
-        for c in range(known + 1):
-            logs[r, c] = logs[r + 1, c]
-    if rows > 1:
-        for c in range(known):
-            logs[rows - 1, c] = evidence[READING, c]
-        logs[rows - 1, known] = -log(known)
-    return count + 1
 
 
 # --- labels --------------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ def opinion(
     if by_filter != 0:
         past = logs[place] if place >= 0 else no_past
         count = counts[place] if place >= 0 else 0
-        return call_integer(by_filter, (past, count, fitted, p, evidence, out))
+        return call_integer(by_filter, (past, count, fitted, p, 0, evidence, out))
     if windowed:
         return combine(logs[place] if place >= 0 else no_past, p, out)
     for c in range(known):
@@ -252,7 +252,7 @@ def opinion(
     "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], int64[::1], float64[::1], "
     "int64[::1], float64[:, :, ::1], float64[::1], float64[::1], float64[:, ::1], int64[::1], "
     "float64[:, :, ::1], float64[:, ::1], int64[::1], float64[::1], int64[::1], int64[::1], "
-    "int64[::1], float64[:, ::1], float64[:, ::1], int64, int64, int64, int64, int64, int64, int64)"
+    "int64[::1], float64[:, ::1], float64[:, ::1], int64, int64, int64, int64, int64, int64)"
 )
 def step_batch(
     floats,
@@ -288,7 +288,6 @@ def step_batch(
     adapt,
     novelty,
     by_filter,
-    advance_by_filter,
     learn_by_filter,
 ):
     """Process rows from `start` to `end`; return the row at which a slot was needed, or the end.
@@ -298,7 +297,7 @@ def step_batch(
     `memory` and `seen` belong to an adaptive threshold; `scores`, `sums` and `scored` to novelty.
     `predict` and `learn` are the addresses of the model's kernels, `adapt` that of the rule of an
     adaptive threshold, `novelty` that of `measure_novelty`, or 0 where it is not measured, and the
-    last three those of a filter, if the window is one. `last_labels`, `fitted` and `evidence` are
+    last two those of a filter, if the window is one. `last_labels`, `fitted` and `evidence` are
     the filter's, see `streamlvq.kernels.filtering`; `label_codes` are the labels that it learns.
     """
     by_relsim = settings[CERTAINTY] == RELSIM
@@ -387,8 +386,9 @@ def step_batch(
                 if fresh[k] == 1:
                     last_labels[places[k]] = UNLABELLED
                 own, p = evidence[k], scratch[:known]
-                moved = (window, counts[places[k]], fitted, p, own, probabilities[k])
-                counts[places[k]] = call_integer(advance_by_filter, moved)
+                moved = (window, counts[places[k]], fitted, p, 1, own, probabilities[k])
+                call_integer(by_filter, moved)
+                counts[places[k]] += 1
                 labelled = (fitted, own, label_codes[k], last_labels, places[k], scratch)
                 call_integer(learn_by_filter, labelled)
         if rule != FIXED and certainty >= 0.0 and (targets[k] >= 0 or rule == TARGET_RATE):

@@ -300,8 +300,7 @@ class KernelBatch:
     adapt: Any = NO_ADDRESS  # rule of an adaptive threshold
     novelty: Any = NO_ADDRESS  # how strange readings are
     # Set by an integrator with a filter:
-    combine_by_filter: Any = NO_ADDRESS
-    advance_filter: Any = NO_ADDRESS
+    filter_reading: Any = NO_ADDRESS
     learn_filter: Any = NO_ADDRESS
     evidence: Floats = field(init=False)  # see `streamlvq.kernels.filtering`
 

@@ -301,8 +301,7 @@ class Pipeline:
                 batch.learn,
                 batch.adapt,
                 batch.novelty,
-                batch.combine_by_filter,
-                batch.advance_filter,
+                batch.filter_reading,
                 batch.learn_filter,
             )
             model.settle(batch, lent)
@@ -385,7 +384,7 @@ class Pipeline:
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
         if label is not None and self.integrator is not None:
-            self.integrator.record_outcome(evidence, label, keywords["device"])
+            self.integrator.record_label(evidence, label, keywords["device"])
         if label is not None and self.rejector is not None and decision.reason not in UNJUDGED:
             self.rejector.record_outcome(decision.label, decision.certainty, label)
 
@@ -428,7 +427,7 @@ class Pipeline:
         The thresholds also take that of another model, the integrator takes evidence of this one.
         """
         if self.integrator is not None:
-            self.integrator.record_outcome(answer.evidence, y, device)
+            self.integrator.record_label(answer.evidence, y, device)
         if self.rejector is None or answer.certainty is None:
             return
         if self.rejector.per_class and answer.label not in self.classes:

@@ -512,6 +512,17 @@ class FeatureTransform(ClassifierWrapper):
         return answer
 
     @available_if
+    def last_evidence(self) -> Floats | None:
+        """Return what the integrator inside needs to learn the label of the last reading later."""
+        evidence: Floats | None = self._owner("last_evidence").last_evidence()
+        return evidence
+
+    @available_if
+    def record_label(self, evidence: Floats | None, y: Label, device: Hashable = None) -> None:
+        """Report the true label of an earlier reading to the integrator inside."""
+        self._owner("record_label").record_label(evidence, y, device)
+
+    @available_if
     def starts_segment(self, device: Hashable = None, t: Time = None) -> bool:
         """Return True if a reading at this time would start a new window for its device."""
         starts: bool = self._owner("starts_segment").starts_segment(device, t)

@@ -77,12 +77,15 @@ class TimeFilter:
             return self._out, best
         return self._smooth(logs, count, p, self.delay, current=True)
 
-    def meet(self, logs: Floats, count: int, p: Floats) -> int:
-        """Compute the evidence of a reading; return the likeliest class."""
+    def meet(self, logs: Floats, count: int, p: Floats, moves_on: bool = False) -> int:
+        """Compute the evidence of a reading; return the likeliest class.
+
+        With `moves_on` the reading is added to the memory of its device.
+        """
         if len(self._out) != len(p):
             self._make_scratch(len(p))
         best: int = kernels("filtering").filter_reading(
-            logs, count, self.fitted, p, self._evidence, self._out
+            logs, count, self.fitted, p, int(moves_on), self._evidence, self._out
         )
         return best
 
@@ -100,15 +103,6 @@ class TimeFilter:
         return out, best
 
     # --- moving on and learning ------------------------------------------------------------------
-
-    def advance(self, logs: Floats, count: int, p: Floats) -> int:
-        """Add a reading to the memory of its device; return the new count."""
-        if len(self._out) != len(p):
-            self._make_scratch(len(p))
-        moved: int = kernels("filtering").advance_filter(
-            logs, count, self.fitted, p, self._evidence, self._out
-        )
-        return moved
 
     def evidence(self) -> Floats | None:
         """Return the evidence of the last reading; None if it had no past."""
@@ -145,8 +139,7 @@ class TimeFilter:
         Labels teach the filter also where the model is fixed.
         """
         kernel = kernels("filtering")
-        batch.combine_by_filter = kernel.address("filter_reading")
-        batch.advance_filter = kernel.address("advance_filter")
+        batch.filter_reading = kernel.address("filter_reading")
         batch.learn_filter = kernel.address("learn_filter")
         codes = np.array([self.code(y) for y in batch.readings.labels[batch.rows]], np.int64)
         batch.evidence = np.empty((batch.count, 2, len(batch.classes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any, ClassVar, Final, Literal, Self
@@ -15,7 +15,7 @@ from river import base
 
 from streamlvq.arrays import Floats, Label, Reading
 from streamlvq.errors import ParameterError
-from streamlvq.estimator import exclusive
+from streamlvq.estimator import DEFAULT_LIMITS, EstimatorState, StateLimits, exclusive
 from streamlvq.kernels import kernels
 from streamlvq.models.base import LVQClassifier
 from streamlvq.models.parameters import check_range
@@ -185,7 +185,8 @@ class Windows:
     ) -> None:
         """Add a reading to the memory of a filter, which then learns its label, if it has one."""
         slot = self.begin(device, t, found, len(p))
-        self.counts[slot] = time_filter.advance(self.logs[slot], int(self.counts[slot]), p)
+        time_filter.meet(self.logs[slot], int(self.counts[slot]), p, moves_on=True)
+        self.counts[slot] += 1
         time_filter.learn(y, self.last_labels, slot)
 
     def enter_many(
@@ -423,7 +424,7 @@ class TimeIntegrator(ClassifierWrapper):
 
     If the label of a reading arrives late, pass the reading to `observe_one` at once and, later, to
     `learn_one` of `classifier` itself; `learn_one` of the integrator would count it twice. For an
-    adaptive window keep `last_evidence()` of the prediction, and give it to `record_outcome`
+    adaptive window keep `last_evidence()` of the prediction, and give it to `record_label`
     together with the label.
 
     Examples
@@ -739,14 +740,14 @@ class TimeIntegrator(ClassifierWrapper):
     def last_evidence(self) -> Floats | None:
         """Return what an adaptive window needs to learn the label of the last reading later.
 
-        Call it after a prediction, and `record_outcome` when the label has come. It is about the
+        Call it after a prediction, and `record_label` when the label has come. It is about the
         reading that was given, also where decisions are about an earlier one. None for a fixed
         window, which learns nothing, and for the first reading of a device, which has no past.
         """
         return None if self._filter is None else self._filter.evidence()
 
     @exclusive
-    def record_outcome(self, evidence: Floats | None, y: Label, device: Hashable = None) -> None:
+    def record_label(self, evidence: Floats | None, y: Label, device: Hashable = None) -> None:
         """Fit an adaptive window to the true label of an earlier reading.
 
         The classifier learns nothing from this. Does nothing for a fixed window.
@@ -843,6 +844,26 @@ class TimeIntegrator(ClassifierWrapper):
         """Do nothing: the kernel has already updated the windows and the filter."""
 
     # --- state -----------------------------------------------------------------------------------
+    #
+    # The delay of a fixed window follows from `centered`. Its states do not mention it, as those
+    # written before there were adaptive windows do not.
+
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of the integrator and the classifier inside, see `ClassifierWrapper`."""
+        state = super().state(readings=readings, limits=limits)
+        if self._filter is not None:
+            return state
+        parameters = {name: v for name, v in state.parameters.items() if name != "delay"}
+        return replace(state, parameters=parameters)
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate a state, then rebuild the integrator and the classifier inside bit for bit."""
+        if state.parameters.get("window") != ADAPTIVE_WINDOW:
+            state = replace(state, parameters={"delay": None, **state.parameters})
+        return super().from_state(state, limits=limits)
 
     @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -293,7 +293,7 @@ def test_batches_make_no_difference_to_an_adaptive_window(model: str) -> None:
 
 
 def test_late_labels_teach_an_adaptive_window_what_wrappers_learn() -> None:
-    """As with `last_evidence` and `record_outcome` around a model that learns them as well."""
+    """As with `last_evidence` and `record_label` around a model that learns them as well."""
     monitor = Monitor(config(**{**ADAPTIVE, "labels": WAITING, "rejector": ""}))
     model = streamlvq.TimeIntegrator(streamlvq.GLVQ())
     stream = readings(200, labelled=0.3)
@@ -314,7 +314,7 @@ def test_late_labels_teach_an_adaptive_window_what_wrappers_learn() -> None:
             assert monitor.step(late(stream, due, y)).learnt == 1
             row = stream.rows[due].tolist()
             model.classifier.learn_one(dict(zip(stream.features, row, strict=True)), y)
-            model.record_outcome(evidence[due], y, device=stream.devices[due])
+            model.record_label(evidence[due], y, device=stream.devices[due])
     assert learnt_by_filter(monitor) == model.memory_state()[0]["fitted"].tolist()
     assert learnt_by_filter(monitor)[0] != 0.0
 

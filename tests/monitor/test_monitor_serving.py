@@ -162,7 +162,7 @@ def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
             evidence = None if integrator is None else integrator.last_evidence()
             classifier.observe_one(x, scales=False, **keywords)
             if integrator is not None and whole.labels[k] is not None:
-                integrator.record_outcome(evidence, whole.labels[k], whole.devices[k])
+                integrator.record_label(evidence, whole.labels[k], whole.devices[k])
             if rejects and whole.labels[k] is not None:
                 classifier.record_outcome(decision.label, decision.certainty, whole.labels[k])
 

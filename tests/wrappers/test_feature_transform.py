@@ -333,7 +333,10 @@ def test_a_rejector_behind_a_scaler_is_found() -> None:
 
 def test_it_offers_what_is_inside_and_nothing_else() -> None:
     of_rejectors = {"decide_one", "threshold_for", "record_outcome"}
-    of_integrators = {"integrated_one", "starts_segment", "finish", "reset"}
+    of_integrators = {
+        *("integrated_one", "starts_segment", "finish", "reset"),
+        *("last_evidence", "record_label"),
+    }
     of_models = {"relsim_one", "prototypes"}
     of_arrays = {"learn_array", "predict_array", "predict_proba_array", "learn_many", "train"}
     everything = of_rejectors | of_integrators | of_models | of_arrays
@@ -750,3 +753,17 @@ def test_inspection_shows_sensor_units_and_says_so() -> None:
     many = FeatureTransform(streamlvq.GLVQ(), "sqrt", [f"f{k}" for k in range(9)])
     assert "sqrt of f0, f1, f2, f3 and 5 more features;" in inspect_text(Snapshot.of(many))
     assert "learnt from" not in inspect_text(Snapshot.of(learnt(streamlvq.GLVQ(), X, y)))
+
+
+def test_late_labels_reach_the_integrator_inside() -> None:
+    X, y = positive()
+    wrapped, alone = FeatureTransform(TimeIntegrator(small())), TimeIntegrator(small())
+    for x, label in zip(dictionaries(X), y, strict=True):
+        inner = wrapped.transform_one(x)
+        for model, reading in ((wrapped, x), (alone, inner)):
+            model.predict_one(reading, device="d")
+            evidence = model.last_evidence()
+            model.learn_one(reading, label, device="d")
+            model.record_label(evidence, label, device="d")
+    ours, theirs = wrapped.classifier.memory_state()[0], alone.memory_state()[0]
+    assert np.array_equal(ours["fitted"], theirs["fitted"])

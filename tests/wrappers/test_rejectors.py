@@ -723,6 +723,29 @@ def test_only_classifiers_can_be_wrapped(rejector: Make) -> None:
         rejector(linear_model.LinearRegression(), threshold=0.5)
 
 
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.2])
+@pytest.mark.parametrize("window", ["adaptive", 5])
+def test_asked_rates_hold_around_a_window_or_exactly_the_contradictions_go(
+    rate: float, window: Any
+) -> None:
+    """A reading that contradicts its window has certainty 0, which is never accepted."""
+    patches = sorted(image_segments(2310), key=lambda sample: sample[1])
+    runs = [patches[k : k + 22] for k in range(0, len(patches), 22)]
+    order = np.random.default_rng(1).permutation(len(runs))
+    integrator = TimeIntegrator(streamlvq.GLVQ(), window=window)
+    model, decisions = RelSimRejector(integrator, target_rate=rate, memory=300), []
+    for x, y in (sample for k in order for sample in runs[k]):
+        decisions.append(model.decide_one(x))
+        model.learn_one(x, y)
+    for decision in decisions:
+        assert decision.certainty > 0.0 or not decision.accepted
+    rejected = np.mean([not decision.accepted for decision in decisions[300:]])
+    contradicting = np.mean([decision.certainty == 0.0 for decision in decisions[300:]])
+    assert rejected == pytest.approx(max(rate, contradicting), abs=0.02)
+    assert contradicting < (0.08 if window == "adaptive" else 0.2)
+    assert contradicting > (0.0 if window == "adaptive" else 0.12)
+
+
 def test_centred_windows() -> None:
     """Their label is about another reading than the one at hand."""
     centred = TimeIntegrator(small(), window=5, centered=True)

@@ -145,7 +145,7 @@ def late_fit(evidence: Any, y: int, a: float, b: float) -> tuple[Any, Any]:
     model = TimeIntegrator(Parrot())
     model.observe_one(dict.fromkeys("abc", 1 / 3))
     start(model, a, b)
-    model.record_outcome(evidence, "abc"[y])
+    model.record_label(evidence, "abc"[y])
     after = fitted(model)
     return np.array([after["a"] - a, after["b"] - b]), after["curvature"]
 
@@ -198,7 +198,7 @@ def test_a_late_label_teaches_what_an_early_one_teaches(delay: int) -> None:
         )
         evidence = late.last_evidence()
         late.observe_one(opinion, device=device)
-        late.record_outcome(evidence, y, device=device)
+        late.record_label(evidence, y, device=device)
         soon.learn_one(opinion, y, device=device)
     assert fitted(soon)["a"] != 0.0
     assert frozen_memory(soon) == frozen_memory(late)
@@ -217,7 +217,7 @@ def test_labels_of_a_device_that_is_forgotten_still_fit_the_weights() -> None:
         model.observe_one({"a": 0.9, "b": 0.1}, device="x")
     model.reset("x")
     before = fitted(model)
-    model.record_outcome(evidence, "a", device="x")
+    model.record_label(evidence, "a", device="x")
     after = fitted(model)
     assert after["b"] > before["b"]
     assert (after["changes"], after["pairs"]) == (before["changes"], before["pairs"])
@@ -228,7 +228,7 @@ def test_evidence_that_is_none(bad: Any) -> None:
     model = TimeIntegrator(Parrot())
     model.observe_one({"a": 0.9, "b": 0.1})
     with pytest.raises(ValueError, match="expected the result of last_evidence"):
-        model.record_outcome(bad, "a")
+        model.record_label(bad, "a")
 
 
 def test_a_fixed_window_learns_nothing_from_labels() -> None:
@@ -237,7 +237,7 @@ def test_a_fixed_window_learns_nothing_from_labels() -> None:
     model.predict_one({"a": 0.9, "b": 0.1})
     assert model.last_evidence() is None
     before = frozen(model)
-    model.record_outcome(None, "a")
+    model.record_label(None, "a")
     assert frozen(model) == before
 
 
@@ -501,6 +501,20 @@ def test_forged_states_are_refused(forgery: str) -> None:
     FORGERIES[forgery](arrays)
     with pytest.raises(SnapshotError):
         TimeIntegrator.from_state(replace(state, arrays=arrays))
+
+
+def test_states_of_fixed_windows_are_those_from_before_there_was_a_delay() -> None:
+    state = TimeIntegrator(small(), window=5, centered=True).state()
+    assert state.parameters.keys() == {"window", "centered", "max_gap", "max_devices"}
+    assert state.arrays.keys() == {"logs", "counts", "times"}
+    assert TimeIntegrator.from_state(state).delay == 2
+    adaptive = TimeIntegrator(small(), delay=2).state()
+    assert adaptive.parameters["delay"] == 2
+    parameters = {k: v for k, v in adaptive.parameters.items() if k != "delay"}
+    with pytest.raises(SnapshotError, match="differs in"):
+        TimeIntegrator.from_state(replace(adaptive, parameters=parameters))
+    with pytest.raises(SnapshotError, match="delay"):
+        TimeIntegrator.from_state(replace(state, parameters={**state.parameters, "delay": 1}))
 
 
 def test_states_without_readings_start_afresh() -> None:
