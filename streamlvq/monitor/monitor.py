@@ -354,7 +354,7 @@ class Monitor:
         Pipeline(build_full_classifier(self.config)).step(readings, [False] * 4)
         if self.config.rejector is not None:  # what only some readings need
             kernels("pipeline").load("remember")
-            kernels("distance").load("separation")
+            kernels("novelty").load("beyond_ball", "measure_novelty", "add_scores")
 
     @property
     def devices(self) -> int:

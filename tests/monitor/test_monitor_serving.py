@@ -149,11 +149,12 @@ def by_wrappers(classifier: Any, whole: Readings) -> Iterator[tuple[Any, ...]]:
         keywords = {"device": whole.devices[k], "t": whole.times[k]} if outer else {}
         if rejects:
             decision = classifier.decide_one(x, **keywords)
-            yield decision.label, decision.accepted, decision.reason, decision.certainty
+            label, certainty, accepted, reason = decision[:4]
+            yield label, accepted, reason, decision.outlier_by, certainty
         else:
             p = classifier.predict_proba_one(x, **keywords)
             label = max(p, key=p.__getitem__)
-            yield label, True, None, p[label]
+            yield label, True, None, None, p[label]
         again = whole.keys[k] in seen
         seen.add(whole.keys[k])
         if outer and not again:
@@ -175,7 +176,7 @@ def test_decisions_are_those_of_wrappers_around_the_served_model(
     monitor, whole = Monitor(wanted), stream(250, twice=0.05)
     monitor.serve("", other())
     expected = list(by_wrappers(build_classifier(wanted, other()), whole))
-    assert [row[1:5] for row in say(monitor, whole)] == expected
+    assert [row[1:6] for row in say(monitor, whole)] == expected
     assert len({label for label, *_ in expected}) == 4
 
 

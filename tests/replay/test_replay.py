@@ -73,11 +73,13 @@ def test_replay_decides_like_a_plain_loop(
     expected = list(plain_loop(config, log))
     assert len(made) == len(expected)
     for one, wanted, row in zip(made, expected, log, strict=True):
-        assert (one.label, one.accepted, one.reason) == (
+        assert (one.label, one.accepted, one.reason, one.outlier_by) == (
             wanted.label,
             wanted.accepted,
             wanted.reason,
+            wanted.outlier_by,
         )
+        assert one.novelty == wanted.novelty
         assert one.certainty == pytest.approx(wanted.certainty, abs=1e-12)
         assert one.probabilities == pytest.approx(wanted.probabilities, abs=1e-12)
         assert (one.device, one.t) == (row.pump, row.t)
@@ -89,10 +91,10 @@ def test_replay_decides_like_a_plain_loop(
 def rounded(record: DecisionRecord) -> dict[str, Any]:
     """A decision as files and messages hold it."""
     numbers = {name: np.round(p, 6) for name, p in record.probabilities.items()}
-    threshold = None if record.threshold is None else np.round(record.threshold, 6)
     found: dict[str, Any] = msgspec.to_builtins(record)
-    certainty = np.round(record.certainty, 6)
-    return found | {"certainty": certainty, "threshold": threshold, "probabilities": numbers}
+    for name in ("certainty", "threshold", "novelty"):
+        found[name] = None if found[name] is None else np.round(found[name], 6)
+    return found | {"probabilities": numbers}
 
 
 def test_replay_writes_what_the_daemon_publishes(tmp_path: Path) -> None:
