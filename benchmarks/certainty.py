@@ -232,8 +232,9 @@ def added_us() -> dict[str, float]:
     """Return the microseconds that a wrapper adds to a prediction."""
     inner, (x, *_) = taught(streamlvq.LGMLVQ(), 7)
     integrator = streamlvq.TimeIntegrator(inner, window=5)
-    rejector = streamlvq.RelSimRejector(integrator, threshold=0.0)
-    strict = streamlvq.RelSimRejector(integrator, threshold=1.0)
+    rejector = streamlvq.RelSimRejector(integrator, threshold=0.0, novelty_rate=None)
+    strict = streamlvq.RelSimRejector(integrator, threshold=1.0, novelty_rate=None)
+    curious = streamlvq.RelSimRejector(integrator, threshold=0.0)
     for _ in range(5):
         integrator.observe_one(x, device="a")
     runs = {
@@ -242,6 +243,7 @@ def added_us() -> dict[str, float]:
         "RelSimRejector(TimeIntegrator): predict_one": repeated(
             rejector.predict_one, x, device="a"
         ),
+        "the same with novelty: predict_one": repeated(curious.predict_one, x, device="a"),
         "the same: decide_one, accepted": repeated(rejector.decide_one, x, device="a"),
         "the same: decide_one, rejected": repeated(strict.decide_one, x, device="a"),
     }

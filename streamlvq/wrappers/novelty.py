@@ -130,15 +130,12 @@ class NoveltyMemory:
 def prototype_model(model: Any) -> LVQClassifier | None:
     """Return the model whose prototypes and stored readings novelty is about; None if there is none.
 
-    In a committee it is the first member with RelSim, else the first with prototypes.
+    Of a committee it is the member that speaks for it.
     """
     # `type`, because `isinstance` looks through wrappers
     if issubclass(type(model), LVQClassifier):
         return cast(LVQClassifier, model)
-    if not issubclass(type(model), LVQCommittee):
-        return None
-    members = [each for each in model.parts.values() if isinstance(each, LVQClassifier)]
-    return next((each for each in members if each.has_relsim), members[0] if members else None)
+    return cast(LVQCommittee, model).speaker if issubclass(type(model), LVQCommittee) else None
 
 
 def answering_engine(model: LVQClassifier) -> Engine | None:
