@@ -15,7 +15,7 @@ FIT_NUMBERS = 2
 FIT_DECAY = 0.995
 FIT_PRIOR = 1.0  # curvature before the first sample
 MAX_FIT_STEP = 0.5
-MAX_EXPONENT = 7.0  # of either sign; a logarithm
+MAX_LOG_EXPONENT = 7.0  # of either sign
 LEAST_CHANCE = 1e-9  # probability that no class falls below
 
 
@@ -66,4 +66,4 @@ def fit_exponent(score, known, fit, p, code, weight):
     fit[CURVATURE_SEEN] = FIT_DECAY * fit[CURVATURE_SEEN] + weight * curvature
     step = weight * exponent * (score[code] - mean) / (fit[CURVATURE_SEEN] + FIT_PRIOR)
     step = min(MAX_FIT_STEP, max(-MAX_FIT_STEP, step))
-    fit[EXPONENT] = min(MAX_EXPONENT, max(-MAX_EXPONENT, fit[EXPONENT] + step))
+    fit[EXPONENT] = min(MAX_LOG_EXPONENT, max(-MAX_LOG_EXPONENT, fit[EXPONENT] + step))

@@ -73,6 +73,9 @@ class CommitteeMember(Protocol):
     def class_number(self, label: Label) -> int:
         """Return the index of a label in `classes`; -1 if it is unknown."""
 
+    def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
+        """Return the feature names of an array's columns: `names` if given, else the member's."""
+
     def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
         """Learn a labelled reading with weight w."""
 
@@ -430,10 +433,7 @@ class LVQCommittee(ArrayClassifier):
 
     def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
         """Return the feature names of an array's columns, see `LVQClassifier.column_names`."""
-        speaker = self._speaker
-        if speaker is not None:
-            return speaker.column_names(width, names)
-        return list(names if names is not None else self.features or range(width))
+        return self._members[0].column_names(width, names)
 
     def last_was_empty(self) -> bool:
         """Return True if the last predicted reading had none of the members' features."""

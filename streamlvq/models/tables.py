@@ -248,7 +248,7 @@ def check_numbers(
 
 def check_fit(fit: Array) -> None:
     """Raise `SnapshotError` unless these are an exponent and a curvature, see `sharpening`."""
-    largest = kernels("sharpening").MAX_EXPONENT
+    largest = kernels("sharpening").MAX_LOG_EXPONENT
     check_numbers({"fit": fit[:1]}, "fit", -largest, largest)
     check_numbers({"fit": fit[1:]}, "fit", 0.0, 1e100)
 

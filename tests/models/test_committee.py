@@ -472,3 +472,14 @@ def test_states_keep_what_is_absent() -> None:
     assert twin.absent == "zero"
     assert {member.absent for member in twin.parts.values()} == {"zero"}
     assert twin.state().same_as(model.state())
+
+
+@pytest.mark.parametrize("members", [None, ["bins", "forest"]])
+def test_arrays_of_transformed_readings_need_no_names(members: list[str] | None) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.lognormal(size=(60, 3)), [f"c{k % 2}" for k in range(60)]
+    wrapper = streamlvq.FeatureTransform(streamlvq.LVQCommittee(members=members), "log")
+    wrapper.learn_array(X, y)
+    same = streamlvq.LVQCommittee(members=members)
+    same.learn_array(np.log(X), y)
+    assert np.array_equal(wrapper.predict_proba_array(X), same.predict_proba_array(np.log(X)))
