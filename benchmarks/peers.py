@@ -100,14 +100,9 @@ def _scaled(model: base.Classifier) -> Any:
     return preprocessing.StandardScaler() | model
 
 
-def _knn_swinn() -> Any:
-    # River's default engine, with a seed: the default one answers differently in every run.
-    engine = neighbors.SWINN(seed=42)
-    return _scaled(neighbors.KNNClassifier(engine=engine))
-
-
 def _knn_exact() -> Any:
-    # As many neighbours as SWINN keeps, searched exactly: more accurate and, this small, faster.
+    # As many neighbours as River's default engine keeps, searched exactly: more accurate and, this
+    # small, faster than its approximate search.
     return _scaled(neighbors.KNNClassifier(engine=neighbors.LazySearch(window_size=1000)))
 
 
@@ -119,7 +114,6 @@ RIVER: dict[str, Factory] = {
     "GaussianNB": naive_bayes.GaussianNB,
     "HoeffdingTree": tree.HoeffdingTreeClassifier,
     "KNN exact": _knn_exact,
-    "KNN SWINN": _knn_swinn,
     "ARF": lambda: forest.ARFClassifier(n_models=10, seed=42),
     "AMF": lambda: forest.AMFClassifier(n_estimators=10, seed=42),
     "SRP": lambda: ensemble.SRPClassifier(n_models=10, seed=42),
