@@ -93,7 +93,7 @@ def point_at(axes: Axes, at: tuple[float, ...], offset: tuple[int, int], text: s
 def over_time(title: str, axes: Axes, **settings: Any) -> None:
     """Decide on readings with a kind of window, and draw the last of them."""
     integrator = streamlvq.TimeIntegrator(streamlvq.PairwiseLVQ(), **settings)
-    model = streamlvq.ProbabilityRejector(integrator, threshold=0.9)
+    model = streamlvq.ProbabilityRejector(integrator, threshold=0.9, novelty_rate=None)
     samples = list(machine(LEARNT + SHOWN, 40, 48))  # a seed that shows all states
     decisions = []
     for x, y, when in samples:
@@ -186,7 +186,9 @@ def main() -> None:
     samples = list(machine(600, 1, 2))
     one_each = streamlvq.GMLVQ(max_prototypes_per_class=1)  # a simple picture
     by_relsim = streamlvq.RelSimRejector(one_each, threshold=0.5)
-    by_probability = streamlvq.ProbabilityRejector(streamlvq.PairwiseLVQ(), threshold=0.9)
+    by_probability = streamlvq.ProbabilityRejector(
+        streamlvq.PairwiseLVQ(), threshold=0.9, novelty_rate=None
+    )
     print("Three readings, two ways to be certain")
     for name, figure in {
         "relsim": decision_map(by_relsim, samples).figure,

@@ -64,7 +64,7 @@ def assert_figures(output: str) -> None:
         assert right_then > 0.9 * MIN_ROUND_READINGS
     assert found["west"][3] - found["west"][1] > 0.1 * MIN_ROUND_READINGS
     words = rf"{BEARING_FAULT} on west, .*: recognised 0 of (\d+) alone, (\d+) of (\d+) together"
-    unseen = re.search(words, output)
+    unseen = re.search(words, " ".join(output.split()))  # lines are wrapped
     assert unseen is not None
     alone, recognised, together = map(int, unseen.groups())
     assert alone == together > 10
