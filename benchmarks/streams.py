@@ -113,6 +113,7 @@ class Bench:
     saved: Results
     delays: Sequence[int]
     max_seconds: float
+    cached_only: bool = False
 
     def measure_all(self, data: Stream, models: Sequence[str]) -> list[Entry]:
         return [
@@ -128,6 +129,8 @@ class Bench:
             self.saved.put(data, model, delay, result)
         elif known := self.peers.get_peer(data, model, delay, self.max_seconds):
             return Entry(model, delay, known, cached=True)
+        elif self.cached_only:
+            return None
         elif installed(model) is None:
             print(f"{data.name}: {model} needs {PACKAGES[model]}", file=sys.stderr, flush=True)
             return None
@@ -311,6 +314,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--against", type=Path, metavar="FILE", help="compare with results kept by --save")
     add("--save", type=Path, metavar="FILE", help="JSON file that keeps our results")
     add("--peers-cache", type=Path, metavar="FILE", help="JSON file of peers' results to reuse")
+    add("--cached-only", action="store_true", help="no peers but those in that file")
     add("--max-seconds", type=float, default=math.inf, help="CPU time allowed a model on a stream")
     add("--markdown", action="store_true", help="print the tables as Markdown")
     return parser.parse_args(argv)
@@ -329,7 +333,8 @@ def main() -> None:
     args = parse_args()
     models = chosen_models(args.models)
     delays = [0, args.delay] if args.delay else [0]
-    bench = Bench(Results(args.peers_cache), Results(args.save), delays, args.max_seconds)
+    files = Results(args.peers_cache), Results(args.save)
+    bench = Bench(*files, delays, args.max_seconds, args.cached_only)
     earlier = Results(args.against)
     before: dict[str, dict[str, Result]] = {}
     results: dict[str, list[Entry]] = {}
