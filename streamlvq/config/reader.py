@@ -218,7 +218,7 @@ class YamlReader:
         value = _read_scalar(node, kind)
         if value is _INVALID:
             self._add_problem(
-                path, f"expected {expected(kind)}, got {got(node)}{_hint(node, default)}"
+                path, f"expected {expected(kind)}, got {got(node)}{_hint(node, kind, default)}"
             )
         return value
 
@@ -230,7 +230,7 @@ class YamlReader:
         forms = [k for k in kinds if _form(k) == node.id]
         if len(forms) > 1:  # numbers and words
             values = [value for k in forms if (value := _read_scalar(node, k)) is not _INVALID]
-            hint = "" if values else _hint(node, default)
+            hint = "" if values else _hint(node, kind, default)
             message = f"expected {expected(kind)}, got {got(node)}{hint}"
             return values[0] if values else self._add_problem(path, message)
         if forms or len(kinds) == 1:
@@ -379,12 +379,18 @@ def got(node: Any) -> str:
     return repr(text) if real(node) is None else text
 
 
-def _hint(node: Any, default: str) -> str:
+def _hint(node: Any, kind: Any, default: str) -> str:
     if is_nothing(node) and default:
         return f"; leave the line out for the default, {default}"
     if node.id == "scalar" and node.style in ("'", '"') and _looks_bare(node.value):
         return "; leave out the quotes"
-    return ""
+    return suggestion(node.value, _words(kind)) if node.id == "scalar" else ""
+
+
+def _words(kind: Any) -> list[str]:
+    if isinstance(kind, inspect.UnionType):
+        return [word for k in kind.types for word in _words(k)]
+    return [v for v in getattr(kind, "values", ()) if isinstance(v, str)]
 
 
 def _looks_bare(text: str) -> bool:

@@ -620,7 +620,10 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
 
     def class_number(self, label: Label) -> int:
         """Return the index of a label in `classes`; -1 if it is unknown."""
-        return self._codes.get(label, -1)
+        try:
+            return self._codes.get(label, -1)
+        except TypeError as error:
+            raise TypeError(f"expected a hashable label, got {label!r}") from error
 
     def last_probabilities(self) -> Rows:
         """Return the last predicted probabilities; after `learn_one`, those before learning."""

@@ -146,6 +146,8 @@ BAD = [
     ("rejector:\n  threshold: {}", "2: rejector.threshold: expected at least one label, got {}"),
     ("model: {type: PairwiseLVQ}\nrejector:\n  target_rate: 0.1", "2: rejector.type: expected a model of streamlvq with prototypes, got PairwiseLVQ, which has no RelSim; use type: probability"),
     ("admission:\n  after: 0", "2: admission.after: expected a whole number from 1 to 20, got 0"),
+    ("integrator:\n  window: adaptve", "2: integrator.window: expected a whole number from 1 to 100000 or adaptive, got 'adaptve'; did you mean 'adaptive'?"),
+    ("rejector:\n  type: relsm", "2: rejector.type: expected probability or relsim, got 'relsm'; did you mean 'relsim'?"),
     ("integrator:\n  window: 0", "2: integrator.window: expected a whole number from 1 to 100000 or adaptive, got 0"),
     ("decisions:\n  when: rejection", "2: decisions.when: expected a section 'rejector:' too: without one nothing is ever rejected"),
     # --- running ---------------------------------------------------------------------------------

@@ -205,6 +205,16 @@ def test_infinity_changes_nothing() -> None:
     assert pickle.dumps(model) == before
 
 
+def test_unhashable_labels_are_refused_as_models_refuse_them() -> None:
+    model = streamlvq.LVQCommittee()
+    for x, y in segments(50):
+        model.learn_one(x, y)
+    before, samples = model.predict_proba_one(x), model.samples
+    with pytest.raises(TypeError, match=r"expected a hashable label, got \['q'\]"):
+        model.learn_one(x, ["q"])  # type: ignore[arg-type]
+    assert (model.predict_proba_one(x), model.samples) == (before, samples)
+
+
 def test_train_and_observe() -> None:
     samples = segments(400)
     model = small_committee()
