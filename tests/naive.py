@@ -19,6 +19,7 @@ Array = npt.NDArray[np.float64]
 
 EUCLIDEAN, DIAGONAL, MATRIX = "euclidean", "diagonal", "matrix"
 TINY = 1e-12
+LARGEST_VALUE = 1e60  # of readings
 
 # name: (rule, kind of metric, a metric for each prototype?)
 MODELS = {
@@ -1060,6 +1061,9 @@ class NaiveLVQ:
             decay = self.p.step_decay * self.forget
             u.squares[moves] = decay * u.squares[moves] + gradient[moves] ** 2
             step = -self.p.learning_rate * gradient / (np.sqrt(u.squares) + TINY)
+        if self.published or self.p.step == "constant":
+            with np.errstate(all="ignore"):
+                moves &= np.abs(u.w + step / inverse) <= LARGEST_VALUE  # where readings can be
         u.w[moves] += step[moves] / inverse[moves]
 
     def attract(self, x: Array, u: Unit, rate: float) -> None:

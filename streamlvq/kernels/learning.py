@@ -80,7 +80,8 @@ def add_metric_gradient(ints, omega, z, projection, slope, gradient):
 def step_prototype(floats, ints, x, p, slope, pull):
     """Move prototype p by the gradient `slope` * d(distance)/dw, given the pull of the sample.
 
-    Missing features and features constant so far do not move.
+    Missing features and features constant so far do not move, nor does a coordinate that would
+    land where no reading can be.
     """
     d = ints[at.N_FEATURES]
     w = row(floats, ints, at.W, p, d)
@@ -95,7 +96,9 @@ def step_prototype(floats, ints, x, p, slope, pull):
             share = min(MAX_CONSTANT_STEP, max(-MAX_CONSTANT_STEP, share)) * rows
         for i in range(d):
             usable = inverse[i] > 0.0 and x[i] == x[i] and w[i] == w[i]
-            w[i] += share * pull[i] / inverse[i] if usable else 0.0
+            moved = w[i] + share * pull[i] / inverse[i]
+            # Published steps have no bound: a large rate would throw prototypes ever farther away.
+            w[i] = moved if usable and abs(moved) <= at.LARGEST_VALUE else w[i]
         return
     moment = row(floats, ints, at.W_MOMENT, p, d)
     decay = floats[at.STEP_DECAY]

@@ -344,3 +344,21 @@ def test_a_feature_that_comes_later_has_its_share_at_once(name: str) -> None:
     np.testing.assert_allclose((omega**2).sum(axis=(1, 2)), 1.0)
     assert (np.abs(omega[:, :, 4]).max(axis=1) > 0.1).all()
     assert not np.allclose(omega[:, : learnt.shape[1], :4], learnt)
+
+
+@pytest.mark.parametrize("name", ["RSLVQ", "MRSLVQ", "LMRSLVQ"])
+def test_steps_without_bound_leave_every_coordinate_finite(name: str) -> None:
+    """A step is the distance times rate / variance: overlapping classes throw prototypes away."""
+    model, random = MODELS[name].textbook(learning_rate=0.9), np.random.default_rng(1)
+    farthest = 0.0
+    for k in range(1500):
+        row = 50.0 * random.normal(size=2) + 20.0 * (k % 3)
+        model.learn_one({"a": float(row[0]), "b": float(row[1])}, k % 3)
+        if k >= 3:
+            w = Textbook.of(model).w
+            assert np.isfinite(w).all(), k
+            farthest = max(farthest, float(np.abs(w).max()))
+            assert farthest <= at.LARGEST_VALUE
+    assert farthest > 1e50, "or the bound was never needed"
+    shares = model.predict_proba_one({"a": 10.0, "b": 10.0})
+    assert sum(shares.values()) == pytest.approx(1.0)
