@@ -167,6 +167,12 @@ def _members(given: Any, absent: str) -> dict[str, CommitteeMember]:
             f"expected names of members, or a mapping from names to models, got {given!r}"
         )
     if not isinstance(given, Mapping):
+        for name in given:
+            if not isinstance(name, str):
+                raise _refused(
+                    f"expected names of members, got a {type(name).__name__} among them: use a "
+                    "mapping from names to models"
+                )
         if len(set(given)) < len(given):
             raise _refused(f"expected names that differ, got {given!r}")
         given = dict.fromkeys(given)
@@ -185,8 +191,8 @@ def _member(name: Any, model: Any, absent: str) -> CommitteeMember:
         except UnknownNameError as error:
             raise _refused(f"{error}; or a mapping with a model of that name") from error
         return member
-    if not isinstance(model, CompiledClassifier):
-        raise _refused(f"{name}: expected a model of streamlvq, got {model!r}")
+    if not issubclass(type(model), CompiledClassifier):  # `isinstance` sees through pipelines
+        raise _refused(f"{name}: expected a model of streamlvq, got a {type(model).__name__}")
     # An untrained copy: members must see the same classes from the start.
     copy: CompiledClassifier[Any] = model.clone({"absent": "zero"} if absent == "zero" else None)
     return copy

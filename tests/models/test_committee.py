@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import checks, datasets, evaluate, linear_model, metrics
+from river import checks, datasets, evaluate, linear_model, metrics, preprocessing
 
 import naive_pool
 import streamlvq
@@ -305,6 +305,12 @@ def test_every_known_member_is_one(name: str) -> None:
         ({"third": linear_model.LogisticRegression()}, "third: expected a model of streamlvq"),
         ({"third": streamlvq.TimeIntegrator(streamlvq.GLVQ())}, "third: expected a model"),
         ({"third": streamlvq.LVQCommittee()}, "third: expected a model"),
+        (
+            {"third": preprocessing.StandardScaler() | streamlvq.GLVQ(), "follower": None},
+            "third: expected a model of streamlvq, got a Pipeline$",
+        ),
+        ([streamlvq.GLVQ()], "got a GLVQ among them: use a mapping from names to models$"),
+        (["learner", {}], "got a dict among them: use a mapping from names to models$"),
         ("learner", "expected names of members, or a mapping"),
         (7, "expected names of members, or a mapping"),
         ([], "expected 1 to 32 members, got 0"),
