@@ -27,7 +27,7 @@ from streamlvq.models.base import ArrayClassifier, CompiledClassifier, LVQClassi
 from streamlvq.models.glvq import GLVQ, GRLVQ, LGMLVQ
 from streamlvq.models.insight import Closest
 from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
-from streamlvq.models.vectorizer import dictionary_maker, to_rows
+from streamlvq.models.vectorizer import dictionary_maker
 from streamlvq.records import Explanation, Prototype
 from streamlvq.registry import MEMBERS, UnknownNameError
 
@@ -326,7 +326,11 @@ class LVQCommittee(ArrayClassifier):
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each member in the pooled probabilities, averaged over the pools."""
+        """Weight of each member in the pooled probabilities, averaged over the pools.
+
+        Weights are exponents of the members' probabilities, so they need not sum to 1: less than 1
+        in all where members are too sure of themselves, more where they are not sure enough.
+        """
         credit, count = self._fitted[:, 0], len(self._parts)
         share = np.exp(credit - credit.max())
         mean = (share / share.sum()) @ self._fitted[:, 1 : 1 + count]
@@ -433,9 +437,8 @@ class LVQCommittee(ArrayClassifier):
 
         The weights of the members do not change.
         """
-        rows, names = to_rows(X, options.pop("features", None), ABSENT_VALUES[self.absent])
-        for member in self._members:
-            member.train(rows, y, features=names, **options)
+        for member in self._members:  # each knows what a feature means that X does not mention
+            member.train(X, y, **options)
 
     def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
         """Return the feature names of an array's columns, see `LVQClassifier.column_names`."""

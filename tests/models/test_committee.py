@@ -218,6 +218,26 @@ def test_train_and_observe() -> None:
     assert np.mean(hits) > 0.85
 
 
+@pytest.mark.parametrize("verb", ["train", "learn_array", "learn_one"])
+def test_each_member_knows_what_it_means_that_a_feature_is_absent(verb: str) -> None:
+    words = [{"common": 1.0, f"rare {k % 3}": 2.0 + k % 2} for k in range(60)]
+    labels = [f"class {k % 3}" for k in range(60)]
+    members = {absent: streamlvq.GLVQ(absent=absent) for absent in ("missing", "zero")}
+    committee = streamlvq.LVQCommittee(members=members)
+    for model in (committee, *members.values()):
+        if verb == "learn_one":
+            for x, y in zip(words, labels, strict=True):
+                model.learn_one(x, y)
+        else:
+            getattr(model, verb)(words, labels)
+    for absent, alone in members.items():
+        part: Any = committee.parts[absent]
+        assert part.state().same_as(alone.state())
+    zero = members["zero"].prototypes()[0].values
+    assert zero["rare 1"] < 1e-9 or zero["rare 0"] < 1e-9
+    assert not any(math.isnan(value) for value in zero.values())
+
+
 def test_default_is_accurate() -> None:
     score = evaluate.progressive_val_score(
         datasets.ImageSegments(), streamlvq.LVQCommittee(), metrics.Accuracy()
