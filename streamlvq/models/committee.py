@@ -198,6 +198,13 @@ def _member(name: Any, model: Any, absent: str) -> CommitteeMember:
     return copy
 
 
+def speaker_name(members: Mapping[str, type[Any]]) -> str | None:
+    """Return who speaks for a committee: the first member with RelSim, else with prototypes."""
+    names = [name for name, cls in members.items() if issubclass(cls, LVQClassifier)]
+    # Prototypes of pairs decide together and have no RelSim.
+    return min(names, key=lambda name: not members[name].has_relsim, default=None)
+
+
 def _refused(message: str) -> ParameterError:
     return ParameterError("LVQCommittee", "members", message)
 
@@ -234,7 +241,8 @@ class LVQCommittee(ArrayClassifier):
     like.
 
     What a committee says about itself (`relevances`, `prototypes`, `relsim_one`, `explain_one`)
-    comes from its first member with prototypes, the learner.
+    comes from its `speaker`: the first member with RelSim, else the first with prototypes. By
+    default that is the learner.
 
     Parameters
     ----------
@@ -280,10 +288,8 @@ class LVQCommittee(ArrayClassifier):
         self._parts = parts
         self._members = tuple(parts.values())
         self._core = sum(member.shareable for member in self._members) or len(parts)
-        speakers = [member for member in self._members if isinstance(member, LVQClassifier)]
-        # Prototypes of pairs decide together and have no RelSim.
-        speakers.sort(key=lambda member: not member.has_relsim)
-        self._speaker: LVQClassifier | None = speakers[0] if speakers else None
+        name = speaker_name({name: type(member) for name, member in parts.items()})
+        self._speaker: Any = None if name is None else parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
         # Made anew when it is needed; predictions must leave no trace in a pickle.
@@ -448,7 +454,7 @@ class LVQCommittee(ArrayClassifier):
         """Return True if the last predicted reading had none of the members' features."""
         return all(member.last_was_empty() for member in self._members)
 
-    # --- insight, from the first member with prototypes ------------------------------------------
+    # --- insight, from the speaker ---------------------------------------------------------------
 
     @property
     def speaker(self) -> LVQClassifier | None:
@@ -456,20 +462,21 @@ class LVQCommittee(ArrayClassifier):
 
         The first with RelSim, else the first with prototypes; None if there is none.
         """
-        return self._speaker
+        speaker: LVQClassifier | None = self._speaker
+        return speaker
 
     def _ask_speaker(self) -> LVQClassifier:
         """Return the speaker; ValueError if there is none."""
-        if self._speaker is None:
+        if (speaker := self.speaker) is None:
             raise ValueError(
                 f"expected a committee with a member that has prototypes, got {list(self._parts)}"
             )
-        return self._speaker
+        return speaker
 
     @property
     def has_relsim(self) -> bool:
         """Whether one of the members has a RelSim, see `speaker`."""
-        return self._speaker is not None and self._speaker.has_relsim
+        return (speaker := self.speaker) is not None and speaker.has_relsim
 
     def prototypes(self) -> list[Prototype]:
         """Return the prototypes of the speaker, in sensor units."""

@@ -413,6 +413,29 @@ def test_pairs_alone_have_prototypes_but_no_relsim() -> None:
         streamlvq.RelSimRejector(model, threshold=0.1)
 
 
+@pytest.mark.parametrize(
+    ("members", "speaker"),
+    [
+        ({"learner": streamlvq.WindowForest(), "follower": None}, "follower"),
+        ({"learner": streamlvq.PairwiseLVQ(), "follower": None}, "follower"),
+        (["follower", "learner"], "follower"),
+        (["forest", "pairs", "learner"], "learner"),
+        (["bins", "pairs"], "pairs"),
+    ],
+)
+def test_a_snapshot_has_the_same_speaker(members: Any, speaker: str) -> None:
+    model = streamlvq.LVQCommittee(members=members)
+    for x, y in segments(120):
+        model.learn_one(x, y)
+    said, part = streamlvq.Snapshot.of(model), model.parts[speaker]
+    alone = streamlvq.Snapshot.of(part)
+    assert model.speaker is part
+    assert said.prototypes == model.prototypes() != []
+    assert said.relevances == model.relevances()
+    for what in ("means", "spreads", "seen", "counts", "samples", "features", "labels"):
+        assert getattr(said, what) == getattr(alone, what) != {}
+
+
 # --- states ---------------------------------------------------------------------------------------
 
 
