@@ -70,6 +70,10 @@ class CommitteeMember(Protocol):
     def known_labels(self) -> list[Label]:
         """The member's own list of classes; replaced by a new one when a class is added."""
 
+    @property
+    def allocated(self) -> int:
+        """How many numbers the member has memory for."""
+
     def class_number(self, label: Label) -> int:
         """Return the index of a label in `classes`; -1 if it is unknown."""
 
@@ -551,6 +555,10 @@ class LVQCommittee(ArrayClassifier):
             raise SnapshotError(
                 f"committee: expected a member that can be shared, got {list(self._parts)}"
             )
+        parts = {}
+        for name, member in kept.items():
+            parts[name] = member.state(readings=readings, limits=limits)
+            limits = _rest(limits, member)
         state = EstimatorState(
             kind=type(self).__name__,
             parameters={
@@ -562,10 +570,7 @@ class LVQCommittee(ArrayClassifier):
                 },
             },
             arrays={"fitted": self._fitted.copy()},
-            parts={
-                name: member.state(readings=readings, limits=limits)
-                for name, member in kept.items()
-            },
+            parts=parts,
         )
         return state if readings else _with_core_weights(state, len(self._members))
 
@@ -578,7 +583,7 @@ class LVQCommittee(ArrayClassifier):
         state
             A state returned by `state`; raises `SnapshotError` if no committee could have it.
         limits
-            Upper bound on what each member may allocate.
+            Upper bound on what all members together may allocate.
 
         """
         committee = cls._from_blanks(state)
@@ -595,6 +600,7 @@ class LVQCommittee(ArrayClassifier):
                     f"committee: expected a {type(blank).__name__} as {name}, got {part.kind[:80]!r}"
                 )
             parts[name] = type(blank).from_state(part, limits=limits)
+            limits = _rest(limits, parts[name])
         committee._set_parts(parts)
         if any(member.classes != committee.classes for member in committee._members):
             raise SnapshotError("committee: expected members that know the same classes")
@@ -631,6 +637,11 @@ class LVQCommittee(ArrayClassifier):
     def moved_to(self, model: Any) -> Any:
         """Return the other model unchanged: a committee has no wrappers to move."""
         return model
+
+
+def _rest(limits: StateLimits, member: CommitteeMember) -> StateLimits:
+    """Return what one member leaves for the next ones to allocate."""
+    return StateLimits(max(0, limits.max_numbers - member.allocated))
 
 
 def _blank_member(name: str, blank: EstimatorState) -> Any:

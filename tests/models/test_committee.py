@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from river import checks, datasets, evaluate, linear_model, metrics, preprocessi
 import naive_pool
 import streamlvq
 from streamlvq.errors import SnapshotError
+from streamlvq.estimator import StateLimits
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.committee import CommitteeMember, start_weights
@@ -511,6 +514,44 @@ def test_forged_weights_are_refused(change: Any, message: str) -> None:
 def test_forged_states_are_refused(change: Any, message: str) -> None:
     with pytest.raises(SnapshotError, match=message):
         streamlvq.LVQCommittee.from_state(change(learnt().state()))
+
+
+def test_members_share_what_a_state_may_allocate() -> None:
+    """Each of 32 members could allocate all that a stranger's model may."""
+    model = streamlvq.LVQCommittee(members={f"m{i}": streamlvq.WindowForest() for i in range(4)})
+    for x, y in segments(20):
+        model.learn_one(x, y)
+    state = model.state()
+    one: Any = model.parts["m0"]
+    assert one.allocated > 100_000
+    enough = StateLimits(4 * one.allocated)
+    assert streamlvq.LVQCommittee.from_state(state, limits=enough).state().same_as(state)
+    assert model.state(limits=enough).same_as(state)
+    short = StateLimits(3 * one.allocated)
+    one.state(limits=short)
+    with pytest.raises(SnapshotError, match="expected a model of at most 0 numbers"):
+        streamlvq.LVQCommittee.from_state(state, limits=short)
+    with pytest.raises(SnapshotError, match="expected a model of at most 0 numbers"):
+        model.state(limits=short)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
+def test_room_that_no_sample_needs_takes_no_memory() -> None:
+    def resident() -> int:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def learn(**parameters: int) -> streamlvq.WindowForest:
+        forest = streamlvq.WindowForest(**parameters)
+        for x, y in segments(5):
+            forest.learn_one(x, y)
+        return forest
+
+    learn()  # compiles
+    before = resident()
+    forest = learn(trees=200, max_leaves=2**14)
+    assert forest.allocated > 40_000_000
+    assert resident() - before < 50_000_000
 
 
 def test_states_keep_what_is_absent() -> None:
