@@ -64,8 +64,7 @@ class TableEngine:
         self.sizes = dict(sizes)
         self.floats, self.ints = floats, ints
         self.arrays: dict[str, Array] = {
-            name: _started(self.shape(name), table)
-            for name, table in self.tables.items()
+            name: _started(self.shape(name), table) for name, table in self.tables.items()
         }
         self._adopt()
 
