@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamlvq.arrays import Array, Label
-from streamlvq.errors import SnapshotError, StreamLVQError
+from streamlvq.errors import StreamLVQError
 from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.kernels import layout as at
 from streamlvq.models.committee import shared_state
@@ -104,7 +104,7 @@ def unpack(snapshots: Iterable[Snapshot]) -> list[NodeModel]:
 
 def _unpack(snapshot: Snapshot) -> NodeModel:
     outermost = snapshot.estimator_state()
-    committee = _shared(snapshot) if outermost.innermost.kind == COMMITTEE else None
+    committee = _shared(outermost.innermost) if outermost.innermost.kind == COMMITTEE else None
     states = {"": outermost.innermost} if committee is None else committee.parts
     models = {name: _model(state) for name, state in states.items()}
     fitted = None if committee is None else committee.arrays["fitted"]
@@ -113,12 +113,18 @@ def _unpack(snapshot: Snapshot) -> NodeModel:
     return NodeModel(snapshot.node, models, committee, fitted, transform)
 
 
-def _shared(snapshot: Snapshot) -> EstimatorState:
-    """Return the state of a committee without the members that nodes keep to themselves."""
-    try:
-        return shared_state(snapshot.estimator_state().innermost)
-    except SnapshotError as error:
-        raise FusionError(f"node {snapshot.node!r}: {error}") from error
+def _shared(committee: EstimatorState) -> EstimatorState:
+    """Return the state of a committee without the members that nodes keep to themselves.
+
+    Unchanged if all are of that kind: `check_compatible` refuses such a node, and it alone.
+    """
+    kinds = [part.kind for part in committee.parts.values()]
+    return shared_state(committee) if any(map(_is_shareable, kinds)) else committee
+
+
+def _is_shareable(kind: str) -> bool:
+    shareable: bool = estimator_class(kind).shareable
+    return shareable
 
 
 def _model(state: EstimatorState) -> Model:
@@ -157,12 +163,11 @@ def check_compatible(nodes: list[NodeModel]) -> None:
     if not nodes:
         raise FusionError("expected at least one snapshot, got none")
     for node in nodes:
-        for model in node.models.values():
-            if not estimator_class(model.type).shareable:
-                raise FusionError(
-                    f"node {node.node!r}: expected models of prototypes, which have means and "
-                    f"metrics to combine, got a {model.type}"
-                )
+        if not all(_is_shareable(model.type) for model in node.models.values()):
+            raise FusionError(
+                f"node {node.node!r}: expected models of prototypes, which have means and "
+                f"metrics to combine, got a {node.kind}"
+            )
     first = nodes[0]
     for other in nodes[1:]:
         if other.kind != first.kind:

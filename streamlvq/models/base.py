@@ -309,6 +309,11 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
         return self._labels
 
     @property
+    def allocated(self) -> int:
+        """How many numbers the model has memory for."""
+        return 0 if self._engine is None else sum(each.size for each in self._engine.memory)
+
+    @property
     def engine(self) -> E | None:
         """Arrays of the model and the kernels that work on them; None before the first reading."""
         return self._engine

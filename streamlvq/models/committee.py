@@ -27,7 +27,7 @@ from streamlvq.models.base import ArrayClassifier, CompiledClassifier, LVQClassi
 from streamlvq.models.glvq import GLVQ, GRLVQ, LGMLVQ
 from streamlvq.models.insight import Closest
 from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
-from streamlvq.models.vectorizer import dictionary_maker, to_rows
+from streamlvq.models.vectorizer import dictionary_maker
 from streamlvq.records import Explanation, Prototype
 from streamlvq.registry import MEMBERS, UnknownNameError
 
@@ -69,6 +69,10 @@ class CommitteeMember(Protocol):
     @property
     def known_labels(self) -> list[Label]:
         """The member's own list of classes; replaced by a new one when a class is added."""
+
+    @property
+    def allocated(self) -> int:
+        """How many numbers the member has memory for."""
 
     def class_number(self, label: Label) -> int:
         """Return the index of a label in `classes`; -1 if it is unknown."""
@@ -167,6 +171,12 @@ def _members(given: Any, absent: str) -> dict[str, CommitteeMember]:
             f"expected names of members, or a mapping from names to models, got {given!r}"
         )
     if not isinstance(given, Mapping):
+        for name in given:
+            if not isinstance(name, str):
+                raise _refused(
+                    f"expected names of members, got a {type(name).__name__} among them: use a "
+                    "mapping from names to models"
+                )
         if len(set(given)) < len(given):
             raise _refused(f"expected names that differ, got {given!r}")
         given = dict.fromkeys(given)
@@ -185,11 +195,18 @@ def _member(name: Any, model: Any, absent: str) -> CommitteeMember:
         except UnknownNameError as error:
             raise _refused(f"{error}; or a mapping with a model of that name") from error
         return member
-    if not isinstance(model, CompiledClassifier):
-        raise _refused(f"{name}: expected a model of streamlvq, got {model!r}")
+    if not issubclass(type(model), CompiledClassifier):  # `isinstance` sees through pipelines
+        raise _refused(f"{name}: expected a model of streamlvq, got a {type(model).__name__}")
     # An untrained copy: members must see the same classes from the start.
     copy: CompiledClassifier[Any] = model.clone({"absent": "zero"} if absent == "zero" else None)
     return copy
+
+
+def speaker_name(members: Mapping[str, type[Any]]) -> str | None:
+    """Return who speaks for a committee: the first member with RelSim, else with prototypes."""
+    names = [name for name, cls in members.items() if issubclass(cls, LVQClassifier)]
+    # Prototypes of pairs decide together and have no RelSim.
+    return min(names, key=lambda name: not members[name].has_relsim, default=None)
 
 
 def _refused(message: str) -> ParameterError:
@@ -228,7 +245,8 @@ class LVQCommittee(ArrayClassifier):
     like.
 
     What a committee says about itself (`relevances`, `prototypes`, `relsim_one`, `explain_one`)
-    comes from its first member with prototypes, the learner.
+    comes from its `speaker`: the first member with RelSim, else the first with prototypes. By
+    default that is the learner.
 
     Parameters
     ----------
@@ -274,10 +292,8 @@ class LVQCommittee(ArrayClassifier):
         self._parts = parts
         self._members = tuple(parts.values())
         self._core = sum(member.shareable for member in self._members) or len(parts)
-        speakers = [member for member in self._members if isinstance(member, LVQClassifier)]
-        # Prototypes of pairs decide together and have no RelSim.
-        speakers.sort(key=lambda member: not member.has_relsim)
-        self._speaker: LVQClassifier | None = speakers[0] if speakers else None
+        name = speaker_name({name: type(member) for name, member in parts.items()})
+        self._speaker: Any = None if name is None else parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
         # Made anew when it is needed; predictions must leave no trace in a pickle.
@@ -320,7 +336,11 @@ class LVQCommittee(ArrayClassifier):
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each member in the pooled probabilities, averaged over the pools."""
+        """Weight of each member in the pooled probabilities, averaged over the pools.
+
+        Weights are exponents of the members' probabilities, so they need not sum to 1: less than 1
+        in all where members are too sure of themselves, more where they are not sure enough.
+        """
         credit, count = self._fitted[:, 0], len(self._parts)
         share = np.exp(credit - credit.max())
         mean = (share / share.sum()) @ self._fitted[:, 1 : 1 + count]
@@ -427,9 +447,8 @@ class LVQCommittee(ArrayClassifier):
 
         The weights of the members do not change.
         """
-        rows, names = to_rows(X, options.pop("features", None), ABSENT_VALUES[self.absent])
-        for member in self._members:
-            member.train(rows, y, features=names, **options)
+        for member in self._members:  # each knows what a feature means that X does not mention
+            member.train(X, y, **options)
 
     def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
         """Return the feature names of an array's columns, see `LVQClassifier.column_names`."""
@@ -439,7 +458,7 @@ class LVQCommittee(ArrayClassifier):
         """Return True if the last predicted reading had none of the members' features."""
         return all(member.last_was_empty() for member in self._members)
 
-    # --- insight, from the first member with prototypes ------------------------------------------
+    # --- insight, from the speaker ---------------------------------------------------------------
 
     @property
     def speaker(self) -> LVQClassifier | None:
@@ -447,20 +466,21 @@ class LVQCommittee(ArrayClassifier):
 
         The first with RelSim, else the first with prototypes; None if there is none.
         """
-        return self._speaker
+        speaker: LVQClassifier | None = self._speaker
+        return speaker
 
     def _ask_speaker(self) -> LVQClassifier:
         """Return the speaker; ValueError if there is none."""
-        if self._speaker is None:
+        if (speaker := self.speaker) is None:
             raise ValueError(
                 f"expected a committee with a member that has prototypes, got {list(self._parts)}"
             )
-        return self._speaker
+        return speaker
 
     @property
     def has_relsim(self) -> bool:
         """Whether one of the members has a RelSim, see `speaker`."""
-        return self._speaker is not None and self._speaker.has_relsim
+        return (speaker := self.speaker) is not None and speaker.has_relsim
 
     def prototypes(self) -> list[Prototype]:
         """Return the prototypes of the speaker, in sensor units."""
@@ -535,6 +555,10 @@ class LVQCommittee(ArrayClassifier):
             raise SnapshotError(
                 f"committee: expected a member that can be shared, got {list(self._parts)}"
             )
+        parts = {}
+        for name, member in kept.items():
+            parts[name] = member.state(readings=readings, limits=limits)
+            limits = _rest(limits, member)
         state = EstimatorState(
             kind=type(self).__name__,
             parameters={
@@ -546,10 +570,7 @@ class LVQCommittee(ArrayClassifier):
                 },
             },
             arrays={"fitted": self._fitted.copy()},
-            parts={
-                name: member.state(readings=readings, limits=limits)
-                for name, member in kept.items()
-            },
+            parts=parts,
         )
         return state if readings else _with_core_weights(state, len(self._members))
 
@@ -562,7 +583,7 @@ class LVQCommittee(ArrayClassifier):
         state
             A state returned by `state`; raises `SnapshotError` if no committee could have it.
         limits
-            Upper bound on what each member may allocate.
+            Upper bound on what all members together may allocate.
 
         """
         committee = cls._from_blanks(state)
@@ -579,6 +600,7 @@ class LVQCommittee(ArrayClassifier):
                     f"committee: expected a {type(blank).__name__} as {name}, got {part.kind[:80]!r}"
                 )
             parts[name] = type(blank).from_state(part, limits=limits)
+            limits = _rest(limits, parts[name])
         committee._set_parts(parts)
         if any(member.classes != committee.classes for member in committee._members):
             raise SnapshotError("committee: expected members that know the same classes")
@@ -615,6 +637,11 @@ class LVQCommittee(ArrayClassifier):
     def moved_to(self, model: Any) -> Any:
         """Return the other model unchanged: a committee has no wrappers to move."""
         return model
+
+
+def _rest(limits: StateLimits, member: CommitteeMember) -> StateLimits:
+    """Return what one member leaves for the next ones to allocate."""
+    return StateLimits(max(0, limits.max_numbers - member.allocated))
 
 
 def _blank_member(name: str, blank: EstimatorState) -> Any:

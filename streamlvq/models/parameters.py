@@ -93,7 +93,10 @@ DESCRIPTIONS = {
     ),
     "trees": "Number of trees.",
     "longest_window": "Last samples that are kept; no tree is grown on more.",
-    "shortest_window": "Last samples on which a tree is grown at least, while there are as many.",
+    "shortest_window": (
+        "Last samples on which a tree is grown at least, while there are as many; at most "
+        "`longest_window`."
+    ),
     "regrow_every": "Samples after which the oldest tree is regrown; fewer while there are few.",
     "max_depth": "Cuts from the root of a tree to a leaf, at most.",
     "max_leaves": "Leaves of a tree, at most.",

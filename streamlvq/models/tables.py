@@ -64,8 +64,7 @@ class TableEngine:
         self.sizes = dict(sizes)
         self.floats, self.ints = floats, ints
         self.arrays: dict[str, Array] = {
-            name: np.full(self.shape(name), table.start, table.kind)
-            for name, table in self.tables.items()
+            name: _started(self.shape(name), table) for name, table in self.tables.items()
         }
         self._adopt()
 
@@ -92,7 +91,7 @@ class TableEngine:
         for name, old in self.arrays.items():
             table = self.tables[name]
             if which in table.sizes:
-                larger = np.full(self.shape(name), table.start, table.kind)
+                larger = _started(self.shape(name), table)
                 larger[tuple(slice(0, n) for n in old.shape)] = old
                 self.arrays[name] = larger
         self._adopt()
@@ -191,6 +190,13 @@ class TableEngine:
     @classmethod
     def _layout(cls) -> dict[str, tuple[str, ...]]:
         return {name: table.sizes for name, table in cls.tables.items()}
+
+
+def _started(shape: tuple[int, ...], table: EngineTable) -> Array:
+    """Return a table with its initial value."""
+    if table.start == 0.0:  # memory that no reading reaches is never touched
+        return np.zeros(shape, table.kind)
+    return np.full(shape, table.start, table.kind)
 
 
 def room_for(classes: int, capacity: int = MIN_CLASS_CAPACITY) -> int:

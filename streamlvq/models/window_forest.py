@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Array
-from streamlvq.errors import SnapshotError
+from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
@@ -143,6 +143,13 @@ class WindowForest(CompiledClassifier[ForestEngine]):
         check_range(owner, "trees", self.trees, 1, MAX_TREES, whole=True)
         check_range(owner, "longest_window", self.longest_window, 1, MAX_WINDOW, whole=True)
         check_range(owner, "shortest_window", self.shortest_window, 1, whole=True)
+        if self.shortest_window > self.longest_window:
+            raise ParameterError(
+                owner,
+                "shortest_window",
+                f"expected at most longest_window ({self.longest_window}), "
+                f"got {self.shortest_window}",
+            )
         check_range(owner, "regrow_every", self.regrow_every, 1, whole=True)
         check_range(owner, "max_depth", self.max_depth, 0, whole=True)
         check_range(owner, "max_leaves", self.max_leaves, 1, MAX_LEAVES_LIMIT, whole=True)

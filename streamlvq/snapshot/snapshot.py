@@ -13,8 +13,15 @@ import numpy as np
 
 from streamlvq.arrays import Array, Label
 from streamlvq.errors import SnapshotError
-from streamlvq.estimator import DEFAULT_LIMITS, EstimatorState, StateLimits, build_estimator
+from streamlvq.estimator import (
+    DEFAULT_LIMITS,
+    EstimatorState,
+    StateLimits,
+    build_estimator,
+    estimator_class,
+)
 from streamlvq.models.base import CompiledClassifier, LVQClassifier
+from streamlvq.models.committee import speaker_name
 from streamlvq.models.vectorizer import name_order
 from streamlvq.records import Prototype
 from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
@@ -254,32 +261,38 @@ class Snapshot:
         committee = self._state.innermost.kind == COMMITTEE
         return innermost_model(self._built).weights if committee else {"": 1.0}
 
-    @property
-    def _first(self) -> EstimatorState:
-        """State of the model, or of a committee's learner, which forgets nothing."""
+    @functools.cached_property
+    def _speaker_name(self) -> str:
+        """Name of the member that speaks for a committee, or its first; "" without a committee."""
         models = self.node_models()
-        return models.get("learner") or next(iter(models.values()))
+        name = speaker_name({name: estimator_class(each.kind) for name, each in models.items()})
+        return next(iter(models)) if name is None else name
+
+    @property
+    def _speaker_state(self) -> EstimatorState:
+        """State of the model, or of the member that speaks for a committee."""
+        return self.node_models()[self._speaker_name]
 
     @property
     def features(self) -> tuple[Hashable, ...]:
         """Feature names, in the order of their appearance."""
-        return tuple(self._first.extra["features"])
+        return tuple(self._speaker_state.extra["features"])
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """Class labels, in the order of their appearance."""
-        return tuple(self._first.extra["classes"])
+        return tuple(self._speaker_state.extra["classes"])
 
     @property
     def samples(self) -> int:
         """Number of labelled samples learnt."""
-        sizes = self._first.extra["sizes"]
+        sizes = self._speaker_state.extra["sizes"]
         return 0 if sizes is None else int(sizes["samples"])
 
     @property
     def counts(self) -> dict[Label, int]:
         """Number of samples of each class."""
-        counts = self._first.arrays.get("class_count", np.empty(0)).tolist()
+        counts = self._speaker_state.arrays.get("class_count", np.empty(0)).tolist()
         return {label: int(counts[code]) for code, label in enumerate(self.labels)}
 
     @property
@@ -303,7 +316,7 @@ class Snapshot:
     def _statistics(
         self, table: Callable[[Mapping[str, Array]], Array], absent: float = float("nan")
     ) -> dict[Label, ByFeature]:
-        arrays = self._first.arrays
+        arrays = self._speaker_state.arrays
         if "class_weight" not in arrays:  # no reading yet, or one without features
             return {label: {} for label in self.labels}
         values = np.where(arrays["class_weight"] > 0.0, table(arrays), absent)
@@ -313,23 +326,22 @@ class Snapshot:
         }
 
     @property
-    def _first_model(self) -> CompiledClassifier[Any]:
-        members = self.members
-        return members.get("learner") or next(iter(members.values()))
+    def _speaker(self) -> CompiledClassifier[Any]:
+        return self.members[self._speaker_name]
 
     @property
     def prototypes(self) -> list[Prototype]:
-        """Prototypes of the model, or of a committee's learner (see `members` for the others).
+        """Prototypes of the model, or of a committee's speaker (see `members` for the others).
 
         None for trees and bins.
         """
-        model = self._first_model
+        model = self._speaker
         return model.prototypes() if isinstance(model, LVQClassifier) else []
 
     @property
     def relevances(self) -> ByFeature:
         """Relevance of each feature; empty before the first sample, and for trees and bins."""
-        model = self._first_model
+        model = self._speaker
         return model.relevances() if self.labels and isinstance(model, LVQClassifier) else {}
 
     def __repr__(self) -> str:

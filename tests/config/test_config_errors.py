@@ -137,6 +137,7 @@ BAD = [
     ("model:\n  parameters:\n    step: [adagrad]", "3: model.parameters.step: expected one of ('adagrad', 'constant', 'published'), got ['adagrad']"),
     ("model:\n  type: LVQCommittee\n  parameters:\n    members:\n      learner: GLVQ", "5: model.parameters.members.learner: expected a model such as {type: GLVQ, parameters: {half_life: 1000}}, got 'GLVQ'"),
     ("model:\n  type: LVQCommittee\n  parameters:\n    members:\n      learner:\n        type: GLVQ\n        parameters: {slope: 0}", "7: model.parameters.members.learner.parameters.slope: expected a number of at least 1e-06, got 0"),
+    ("model:\n  type: WindowForest\n  parameters:\n    longest_window: 100\n    shortest_window: 5000", "5: model.parameters.shortest_window: expected at most longest_window (100), got 5000"),
     ("model:\n  per: site", "2: model.per: expected all, device or a placeholder of readings.topic (all, device), got 'site'"),
     ("model:\n  per: devices", "2: model.per: expected all, device or a placeholder of readings.topic (all, device), got 'devices'; did you mean 'device'?"),
     ("readings: {features: [a, b]}\nmodel:\n  max_features: 1", "3: model.max_features: expected at least as many as readings.features (2), got 1"),

@@ -27,7 +27,7 @@ from streamlvq.fleet.node import shared_bytes
 from streamlvq.fleet.publication import EnvelopeWriter, Schedule, TooLargeError
 from streamlvq.fleet.status import NoFleetError, evaluate, fetch_status
 from streamlvq.fusion import FusionError, fuse
-from streamlvq.models import GLVQ, GMLVQ
+from streamlvq.models import GLVQ, GMLVQ, LVQCommittee
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus
@@ -461,6 +461,19 @@ def test_kinds_of_models_are_fused_kind_by_kind(snapshots: dict[str, Snapshot]) 
     alone = {name: members[name] for name in "abd"}
     with pytest.raises(FusionError, match="2 kinds of models"):
         fuse_members(section, alone, lambda node: node == "d")
+
+
+def test_a_node_with_nothing_to_fuse_is_left_out(snapshots: dict[str, Snapshot]) -> None:
+    """Trees and bins stay at home: a committee of them alone comes from no node of ours."""
+    model = LVQCommittee(members=["forest", "bins"])
+    for k in range(40):
+        model.learn_one({"x0": float(k % 2) + k / 100, "x1": 1.0}, ("low", "high")[k % 2])
+    nodes = [*snapshots.values(), Snapshot.of(model, "evil")]
+    members = {each.node: member(each) for each in nodes}
+    found = fuse_members(SECTION, members, lambda node: True)
+    assert found.models == fused_in_memory(snapshots.values())
+    assert found.report is not None
+    assert any("of evil" in warning for warning in found.report.warnings)
 
 
 def test_a_defect_costs_one_message(

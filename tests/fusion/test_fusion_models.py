@@ -20,6 +20,7 @@ from streamlvq import (
 )
 from streamlvq.errors import SnapshotError
 from streamlvq.fusion import Fused, FusionError, FusionReport, new_node
+from streamlvq.fusion.node_models import group_compatible
 from support.fusions import MODELS, World, accuracy, arrays_of, copied, first, fleet, learnt
 from support.samples import readings
 
@@ -290,8 +291,21 @@ def test_a_committee_of_trees_alone_has_nothing_to_share(members: list[str], wor
     assert not model.shareable
     with pytest.raises(SnapshotError, match="expected a member that can be shared"):
         Snapshot.of(model, readings=False)
-    with pytest.raises(FusionError, match=r"node 'a': .*expected a member that can be shared"):
+    with pytest.raises(FusionError, match=r"node 'a': .*got a LVQCommittee\((Win|Binned)"):
         fuse([Snapshot.of(model, "a")])
+
+
+@pytest.mark.parametrize("samples", [0, 60])
+def test_a_committee_of_trees_alone_does_not_keep_the_others_from_being_fused(
+    mixed: list[Snapshot], world: World, samples: int
+) -> None:
+    trees = streamlvq.LVQCommittee(members=["forest", "bins"])
+    evil = Snapshot.of(learnt(trees, *world.read(1, samples)) if samples else trees, "evil")
+    good, alone = group_compatible([*mixed, evil])
+    assert alone == [evil]
+    assert [each.node for each in good] == sorted(each.node for each in mixed)
+    with pytest.raises(FusionError, match=r"node 'evil': expected models of prototypes"):
+        fuse([*mixed, evil])
 
 
 # --- transforms and newcomers ---------------------------------------------------------------------

@@ -15,8 +15,14 @@ from support.samples import blobs, readings
 FORESTS = {
     "default": {},
     "few": {"trees": 3, "longest_window": 60, "shortest_window": 20, "regrow_every": 7},
-    "shallow": {"trees": 4, "max_depth": 2, "min_leaf": 5, "longest_window": 90},
-    "small": {"trees": 5, "max_leaves": 5, "longest_window": 90, "seed": 77},
+    "shallow": {
+        "trees": 4,
+        "max_depth": 2,
+        "min_leaf": 5,
+        "longest_window": 90,
+        "shortest_window": 90,
+    },
+    "small": {"trees": 5, "max_leaves": 5, "longest_window": 90, "shortest_window": 90, "seed": 77},
 }
 BINS = {"default": {}, "few": {"bins": 5, "half_life": 40}, "forever": {"half_life": None}}
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from river import checks, datasets, evaluate, linear_model, metrics
+from river import checks, datasets, evaluate, linear_model, metrics, preprocessing
 
 import naive_pool
 import streamlvq
 from streamlvq.errors import SnapshotError
+from streamlvq.estimator import StateLimits
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.committee import CommitteeMember, start_weights
@@ -228,6 +231,26 @@ def test_train_and_observe() -> None:
     assert np.mean(hits) > 0.85
 
 
+@pytest.mark.parametrize("verb", ["train", "learn_array", "learn_one"])
+def test_each_member_knows_what_it_means_that_a_feature_is_absent(verb: str) -> None:
+    words = [{"common": 1.0, f"rare {k % 3}": 2.0 + k % 2} for k in range(60)]
+    labels = [f"class {k % 3}" for k in range(60)]
+    members = {absent: streamlvq.GLVQ(absent=absent) for absent in ("missing", "zero")}
+    committee = streamlvq.LVQCommittee(members=members)
+    for model in (committee, *members.values()):
+        if verb == "learn_one":
+            for x, y in zip(words, labels, strict=True):
+                model.learn_one(x, y)
+        else:
+            getattr(model, verb)(words, labels)
+    for absent, alone in members.items():
+        part: Any = committee.parts[absent]
+        assert part.state().same_as(alone.state())
+    zero = members["zero"].prototypes()[0].values
+    assert zero["rare 1"] < 1e-9 or zero["rare 0"] < 1e-9
+    assert not any(math.isnan(value) for value in zero.values())
+
+
 def test_default_is_accurate() -> None:
     score = evaluate.progressive_val_score(
         datasets.ImageSegments(), streamlvq.LVQCommittee(), metrics.Accuracy()
@@ -315,6 +338,12 @@ def test_every_known_member_is_one(name: str) -> None:
         ({"third": linear_model.LogisticRegression()}, "third: expected a model of streamlvq"),
         ({"third": streamlvq.TimeIntegrator(streamlvq.GLVQ())}, "third: expected a model"),
         ({"third": streamlvq.LVQCommittee()}, "third: expected a model"),
+        (
+            {"third": preprocessing.StandardScaler() | streamlvq.GLVQ(), "follower": None},
+            "third: expected a model of streamlvq, got a Pipeline$",
+        ),
+        ([streamlvq.GLVQ()], "got a GLVQ among them: use a mapping from names to models$"),
+        (["learner", {}], "got a dict among them: use a mapping from names to models$"),
         ("learner", "expected names of members, or a mapping"),
         (7, "expected names of members, or a mapping"),
         ([], "expected 1 to 32 members, got 0"),
@@ -397,6 +426,29 @@ def test_pairs_alone_have_prototypes_but_no_relsim() -> None:
         streamlvq.RelSimRejector(model, threshold=0.1)
 
 
+@pytest.mark.parametrize(
+    ("members", "speaker"),
+    [
+        ({"learner": streamlvq.WindowForest(), "follower": None}, "follower"),
+        ({"learner": streamlvq.PairwiseLVQ(), "follower": None}, "follower"),
+        (["follower", "learner"], "follower"),
+        (["forest", "pairs", "learner"], "learner"),
+        (["bins", "pairs"], "pairs"),
+    ],
+)
+def test_a_snapshot_has_the_same_speaker(members: Any, speaker: str) -> None:
+    model = streamlvq.LVQCommittee(members=members)
+    for x, y in segments(120):
+        model.learn_one(x, y)
+    said, part = streamlvq.Snapshot.of(model), model.parts[speaker]
+    alone = streamlvq.Snapshot.of(part)
+    assert model.speaker is part
+    assert said.prototypes == model.prototypes() != []
+    assert said.relevances == model.relevances()
+    for what in ("means", "spreads", "seen", "counts", "samples", "features", "labels"):
+        assert getattr(said, what) == getattr(alone, what) != {}
+
+
 # --- states ---------------------------------------------------------------------------------------
 
 
@@ -472,6 +524,44 @@ def test_forged_weights_are_refused(change: Any, message: str) -> None:
 def test_forged_states_are_refused(change: Any, message: str) -> None:
     with pytest.raises(SnapshotError, match=message):
         streamlvq.LVQCommittee.from_state(change(learnt().state()))
+
+
+def test_members_share_what_a_state_may_allocate() -> None:
+    """Each of 32 members could allocate all that a stranger's model may."""
+    model = streamlvq.LVQCommittee(members={f"m{i}": streamlvq.WindowForest() for i in range(4)})
+    for x, y in segments(20):
+        model.learn_one(x, y)
+    state = model.state()
+    one: Any = model.parts["m0"]
+    assert one.allocated > 100_000
+    enough = StateLimits(4 * one.allocated)
+    assert streamlvq.LVQCommittee.from_state(state, limits=enough).state().same_as(state)
+    assert model.state(limits=enough).same_as(state)
+    short = StateLimits(3 * one.allocated)
+    one.state(limits=short)
+    with pytest.raises(SnapshotError, match="expected a model of at most 0 numbers"):
+        streamlvq.LVQCommittee.from_state(state, limits=short)
+    with pytest.raises(SnapshotError, match="expected a model of at most 0 numbers"):
+        model.state(limits=short)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
+def test_room_that_no_sample_needs_takes_no_memory() -> None:
+    def resident() -> int:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def learn(**parameters: int) -> streamlvq.WindowForest:
+        forest = streamlvq.WindowForest(**parameters)
+        for x, y in segments(5):
+            forest.learn_one(x, y)
+        return forest
+
+    learn()  # compiles
+    before = resident()
+    forest = learn(trees=200, max_leaves=2**14)
+    assert forest.allocated > 40_000_000
+    assert resident() - before < 50_000_000
 
 
 def test_states_keep_what_is_absent() -> None:

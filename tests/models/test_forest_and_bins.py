@@ -29,7 +29,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "BinnedNaiveBayes": streamlvq.BinnedNaiveBayes,
 }
 SMALL: dict[str, dict[str, Any]] = {
-    "WindowForest": {"trees": 5, "longest_window": 80, "regrow_every": 9},
+    "WindowForest": {"trees": 5, "longest_window": 80, "shortest_window": 80, "regrow_every": 9},
     "BinnedNaiveBayes": {"bins": 6, "half_life": 50},
 }
 QUICK = {"WindowForest": {"longest_window": 400}, "BinnedNaiveBayes": {"half_life": 100}}
@@ -369,6 +369,8 @@ def test_parameters_are_checked(name: str) -> None:
             *({"trees": v} for v in (0, 1001, 2.5, True, "3")),
             *({"longest_window": v} for v in (0, 2**25)),
             *({key: 0} for key in ("shortest_window", "regrow_every", "max_leaves", "min_leaf")),
+            {"shortest_window": 5000, "longest_window": 100},
+            {"shortest_window": 2001},
             {"max_depth": -1},
             {"seed": -1},
         ],
