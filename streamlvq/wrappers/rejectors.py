@@ -435,6 +435,10 @@ class Rejector(ClassifierWrapper, abc.ABC):
                 self._novelty.forget_distances()
         self._thresholds.restore(self.classes, arrays)
 
+    def adopt(self, before: Self) -> None:
+        """Take over thresholds and novelty of a rejector with the same parameters and model."""
+        self.restore_memory(*before.memory_state())
+
     def _move_memory(self, new: Self) -> None:
         new._thresholds = self._thresholds.moved_to(new.classes)
         if self._novelty is not None and new._novelty is not None:
