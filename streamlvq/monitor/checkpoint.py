@@ -15,6 +15,7 @@ from msgspec import structs
 from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
+from streamlvq.estimator import parameters_of
 from streamlvq.models import LVQCommittee
 from streamlvq.monitor.admission import Admission
 from streamlvq.monitor.late_labels import PendingReadings
@@ -41,6 +42,7 @@ from streamlvq.snapshot import capture as capture_state
 from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
+from streamlvq.wrappers.rejectors import Rejector
 
 log = logging.getLogger(__name__)
 
@@ -258,6 +260,44 @@ def _rewrapped(config: Config, before: dict[str, Any], classifier: Any) -> Any:
         inner = next((w for w in wrappers if isinstance(w, TimeIntegrator)), model)
         return build_full_classifier(structs.replace(config, integrator=None), inner)
     return classifier
+
+
+def begun_with(config: Config, classifier: Any, what: str) -> tuple[Any, list[str]]:
+    """Return a trained classifier as the configuration wants it, and the wrappers that begin anew.
+
+    Integrator and rejector go on with what labels taught them if they are configured as they were;
+    certainties that were measured behind another integrator do not count. Windows of devices stay
+    behind. Raises `OtherModelError` for another model.
+    """
+    check_transform(config.model, classifier, what)
+    *_, model = unwrap(classifier)
+    adapt(config.model, model, f"{what} of")
+    full = build_full_classifier(config, model)
+    before, after = _memories(classifier), _memories(full)
+    anew: list[str] = []
+    for kind in (TimeIntegrator, Rejector):
+        old, new = before.get(kind), after.get(kind)
+        if old is None and new is None:
+            continue
+        if old is not None and new is not None and not anew and _alike(old, new):
+            new.adopt(old)
+        else:
+            anew.append("integrator" if kind is TimeIntegrator else "rejector")
+    return full, [name for name in anew if getattr(config, name) is not None]
+
+
+def _memories(classifier: Any) -> dict[type[Any], Any]:
+    """Return the integrator and the rejector around a model."""
+    kinds = (TimeIntegrator, Rejector)
+    # `type`, because `isinstance` looks through wrappers
+    links = [(kind, link) for link in unwrap(classifier) for kind in kinds]
+    return {kind: link for kind, link in links if issubclass(type(link), kind)}
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Return True for wrappers whose memories mean the same."""
+    ours, theirs = ({**parameters_of(each), "max_devices": None} for each in (new, old))
+    return type(old) is type(new) and ours == theirs
 
 
 def adapt(section: ModelSection, model: Any, what: str) -> None:

@@ -38,7 +38,6 @@ from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, by_group, witho
 from streamlvq.monitor.probation import HeldReading
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.base import unwrap
 from streamlvq.wrappers.feature_transform import Transform
 
 _LOG = logging.getLogger(__name__)
@@ -69,7 +68,9 @@ class Monitor:
     config
         Model, integrator and rejector, which devices share a model, and how much to remember.
     start
-        Snapshot that every model starts from; None to start untrained.
+        Snapshot that every model starts from; None to start untrained. Its integrator and rejector
+        go on with what labels taught them if they are configured as they were, else they begin
+        anew. Windows of devices begin anew.
 
     """
 
@@ -82,6 +83,8 @@ class Monitor:
         transform = config.model.transform
         self._transform = None if transform is None else Transform(transform)
         self._groups: dict[str, Group] = {}
+        self._anew: list[str] = []  # wrappers that `start` has no memory for
+        self._told = False
         # A snapshot that does not fit fails now rather than at the first reading.
         blank = BlankModel() if start is None else self._new_group()
         self._admission = Admission(config, self._groups, blank)
@@ -200,17 +203,26 @@ class Monitor:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = self._new_group()
+            self._tell_anew()
         return group
 
     def _new_group(self) -> Group:
         if self._start is None:
             return Group(Pipeline(build_full_classifier(self.config)))
-        classifier = self._start.classifier()
-        what = "model.start: this is a snapshot"
-        checkpoint.check_transform(self.config.model, classifier, what)
-        *_, model = unwrap(classifier)
-        checkpoint.adapt(self.config.model, model, f"{what} of")
-        return Group(Pipeline(build_full_classifier(self.config, model)))
+        classifier, self._anew = checkpoint.begun_with(
+            self.config, self._start.classifier(), "model.start: this is a snapshot"
+        )
+        return Group(Pipeline(classifier))
+
+    def _tell_anew(self) -> None:
+        """Say once, and only if a group begins, what `model.start` has no memory for."""
+        if self._anew and not self._told:
+            self._told = True
+            _LOG.warning(
+                "model.start: the model goes on, but the %s of the configuration begins anew and "
+                "needs labels, because the snapshot has none with the same settings",
+                " and the ".join(self._anew),
+            )
 
     def _learn_late(self, late: LateLabel) -> Outcome:
         reading = None if self._pending is None else self._pending.find(late)

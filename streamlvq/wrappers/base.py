@@ -294,6 +294,16 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
     def _move_memory(self, new: Self) -> None:
         """Copy the memory of this wrapper to a new one around another model."""
 
+    def adopt(self, before: Self) -> None:
+        """Take over what another wrapper has learnt around the same model, but no window.
+
+        Parameters
+        ----------
+        before
+            Wrapper with the same parameters.
+
+        """
+
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:

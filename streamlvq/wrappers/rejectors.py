@@ -404,8 +404,12 @@ class Rejector(ClassifierWrapper, abc.ABC):
         batch.measures[:, constants.OUT_THRESHOLD] = current
         certain = batch.measures[:, constants.OUT_CERTAINTY]
         kept = (certain >= np.array(current)) & (certain > 0.0)
-        if self._novelty is not None:
-            kept &= batch.measures[:, constants.OUT_OUTLIER] == constants.NO_OUTLIER
+        # The ball is only asked about what is rejected, or new. The kernel asked it about all.
+        limit = np.inf if self.novelty_rate is None else 1.0 - self.novelty_rate
+        asked = ~kept | (batch.measures[:, constants.OUT_NOVELTY] >= limit)
+        outliers = batch.measures[:, constants.OUT_OUTLIER]
+        outliers[~asked & (outliers == constants.BY_BALL)] = constants.NO_OUTLIER
+        kept &= outliers == constants.NO_OUTLIER
         batch.verdicts[np.array(judged, np.bool_) & kept] = constants.ACCEPTED
 
     # --- state -----------------------------------------------------------------------------------
@@ -430,6 +434,10 @@ class Rejector(ClassifierWrapper, abc.ABC):
             if not has_stored_readings(self._prototypes):
                 self._novelty.forget_distances()
         self._thresholds.restore(self.classes, arrays)
+
+    def adopt(self, before: Self) -> None:
+        """Take over thresholds and novelty of a rejector with the same parameters and model."""
+        self.restore_memory(*before.memory_state())
 
     def _move_memory(self, new: Self) -> None:
         new._thresholds = self._thresholds.moved_to(new.classes)

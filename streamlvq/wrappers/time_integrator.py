@@ -910,6 +910,18 @@ class TimeIntegrator(ClassifierWrapper):
         if np.any(windows.logs > 0.0) or np.any(windows.logs[:, :, :-1] < lowest):
             raise ValueError("windows: expected logarithms of probabilities")
 
+    def adopt(self, before: Self) -> None:
+        """Take over what labels taught an integrator with the same parameters and model.
+
+        The windows stay as they are: those of `before` belong to other devices, or another time.
+        """
+        if self._filter is None or before._filter is None:
+            return
+        model = innermost_model(self.classifier)
+        labels = model.known_labels if isinstance(model, CompiledClassifier) else model.classes
+        self._filter = before._filter.moved_to(list(before._labels), list(labels))
+        self._set_labels(labels)
+
     def _move_memory(self, new: Self) -> None:
         model = innermost_model(new.classifier)
         new._windows = self._windows.moved_to(list(self._labels), list(model.classes))

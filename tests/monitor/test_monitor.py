@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from streamlvq.events import DedupWindow, LateLabel, Readings
 from streamlvq.monitor import Monitor, OtherModelError, Outcome
 from streamlvq.monitor.admission import DuplicateFilter
 from streamlvq.monitor.checkpoint import _warn_without
+from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.wrappers.base import unwrap
 from support.streams import assert_decides_like, cut, readings, say
@@ -559,6 +561,80 @@ def test_a_snapshot_to_begin_with() -> None:
     assert outcome.decisions.versions.tolist() == [200] * 50
     with pytest.raises(OtherModelError, match=r"is a snapshot of GLVQ, .*asks for GMLVQ"):
         Monitor(config(model="{type: GMLVQ}"), Snapshot.of(model, node="trained"))
+
+
+def trained_chain(rejector: dict[str, Any], window: Any = "adaptive") -> Snapshot:
+    integrator = streamlvq.TimeIntegrator(streamlvq.GLVQ(), window=window)
+    pipeline = Pipeline(streamlvq.RelSimRejector(integrator, **rejector))
+    for part in cut(readings(600), seed=1):
+        assert not pipeline.step(part, [False] * len(part)).failures
+    return Snapshot.of(pipeline.classifier)
+
+
+@pytest.mark.parametrize(
+    "rejector",
+    [
+        {"target_rate": 0.1, "memory": 50},
+        {"target_accuracy": 0.9, "per_class": True},
+        {"threshold": 0.2},
+    ],
+    ids=str,
+)
+def test_wrappers_go_on_with_what_a_snapshot_learnt(
+    rejector: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    snapshot = trained_chain(rejector)
+    wanted = config(integrator="{window: adaptive}", rejector=json.dumps(rejector))
+    monitor = Monitor(wanted, snapshot)
+    far = readings(100, seed=7, labelled=0.0)
+    far.rows[:] = 1e4 * (1.0 + np.abs(far.rows))
+    outcome = monitor.step(far)
+    assert outcome.decisions is not None
+    records = list(outcome.decisions.records())
+    twin = snapshot.classifier()
+    twin_integrator = twin.classifier
+    for name in list(twin_integrator._windows._slots):  # they belong to devices of another time
+        twin_integrator.reset(name)
+    x = dict(zip(far.features, far.rows[0].tolist(), strict=True))
+    x = {name: value for name, value in x.items() if value == value}
+    told = twin.decide_one(x, device="device 0", t=far.times[0])
+    threshold = np.inf if records[0].threshold is None else records[0].threshold
+    assert threshold == pytest.approx(told.threshold, abs=1e-6)
+    assert records[0].novelty == pytest.approx(told.novelty, abs=1e-6)
+    assert {record.reason for record in records} == {"outlier"}
+    ours = monitor.models()[""].classifier
+    fitted = ours.memory_state()[0]["fitted"]
+    np.testing.assert_array_equal(fitted, twin_integrator.memory_state()[0]["fitted"])
+    assert len(ours._windows) == len(set(far.devices))
+    assert caplog.messages == []
+    again = Monitor.restore(wanted, monitor.checkpoint(), snapshot)
+    assert say(again, readings(60, seed=8)) == say(monitor, readings(60, seed=8))
+
+
+@pytest.mark.parametrize(
+    ("changes", "anew"),
+    [
+        ({"rejector": "{target_rate: 0.2, memory: 50}"}, "the rejector of"),
+        ({"rejector": "{target_rate: 0.1, memory: 50, type: probability}"}, "the rejector of"),
+        ({"integrator": "{window: 3}"}, "the integrator and the rejector of"),
+        ({"integrator": ""}, "the rejector of"),
+    ],
+    ids=str,
+)
+def test_other_wrappers_begin_anew_and_say_so_once(
+    changes: dict[str, str], anew: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    same = {"integrator": "{window: adaptive}", "rejector": "{target_rate: 0.1, memory: 50}"}
+    start = trained_chain({"target_rate": 0.1, "memory": 50})
+    wanted = config(**{**same, **changes}, model="{type: GLVQ, per: device}")
+    monitor = Monitor(wanted, start)
+    assert caplog.messages == []  # whoever goes on from a checkpoint loses nothing
+    stream = readings(30, seed=7, labelled=0.0)
+    stream.groups = list(stream.devices)
+    say(monitor, stream)
+    assert len(monitor.models()) > 1
+    assert len(caplog.messages) == 1
+    assert anew in caplog.messages[0]
 
 
 def test_damaged_checkpoints_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,38 @@ def test_kernel_does_what_the_wrappers_do(model: str, integrator: str, rejector:
     for ours, theirs in ((fast.integrator, plain.integrator), (fast.rejector, plain.rejector)):
         if ours is not None:
             assert str(ours.memory_state()) == str(theirs.memory_state())
+
+
+@pytest.mark.parametrize("target", [{"target_rate": 0.1}, {"target_accuracy": 0.8}], ids=str)
+@pytest.mark.parametrize("novelty_rate", [0.01, None])
+@pytest.mark.parametrize("per_class", [True, False])
+@pytest.mark.parametrize("kind", [streamlvq.RelSimRejector, streamlvq.ProbabilityRejector])
+def test_fixed_models_judge_afterwards_as_the_wrappers_do(
+    kind: type[Rejector], per_class: bool, novelty_rate: float | None, target: dict[str, float]
+) -> None:
+    """The kernel knows no threshold then, so it asks of every reading whether it is an outlier."""
+    whole = readings(1000, features=2, classes=2)
+    trained = Pipeline(streamlvq.GLVQ())
+    step(trained, whole.select(slice(0, 400)), [False] * 400)
+    rng = np.random.default_rng(3)
+    strange = rng.random(600) < 0.2
+
+    def fixed() -> Pipeline:
+        inner = streamlvq.TimeIntegrator(copy.deepcopy(trained.model), max_devices=4)
+        options = {"per_class": per_class, "novelty_rate": novelty_rate, **target}
+        return Pipeline(kind(inner, **options), learns=False)
+
+    fast, plain = fixed(), slow(fixed())
+    stream = whole.select(slice(400, 1000))
+    stream.rows[strange & (np.arange(600) > 200)] *= 40.0
+    reasons = set()
+    for part in cut(stream, seed=2):
+        again = (rng.random(len(part)) < 0.1).tolist()
+        a = step(fast, part, again)
+        assert_same(a, step(plain, part, again))
+        reasons |= set(a.reasons)
+    assert fast.model.samples == trained.model.samples
+    assert {None, "ambiguous"} <= reasons
 
 
 def test_both_ways_may_alternate() -> None:
