@@ -268,7 +268,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         return {
             "accepted": reason is None,
             "reason": reason,
-            "novelty": None if strange is None else strange.novelty,
+            "novelty": strange.novelty if strange is not None and strange.ranked else None,
             "outlier_by": outlier_by,
         }
 
