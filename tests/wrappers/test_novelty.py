@@ -431,3 +431,22 @@ def test_around_a_trained_model_the_ball_decides_at_first() -> None:
     assert rejector.decide_one(far(rejector, 1000.0)).outlier_by == "ball"
     taught(rejector, n=120, seed=1)
     assert rejector.decide_one(far(rejector, 1000.0)).outlier_by == "novelty"
+
+
+@pytest.mark.parametrize("name", ["LGMLVQ", "PairwiseLVQ"])
+def test_a_shared_rejector_tells_no_distance_to_a_reading(name: str) -> None:
+    rejector = rejecting(build(name, rehearsal=2))
+    taught(rejector, n=200)
+    kernel = kernels("novelty")
+    shared = rejector.state(readings=False)
+    stored = np.minimum(shared.arrays["scored"][:-1], at.CLASS_SCORES)
+    assert stored.min() > 0
+    for scores, count in zip(shared.arrays["scores"], stored, strict=True):
+        assert np.isnan(scores[kernel.DISTANCE, :count]).all()
+    sums = shared.arrays["sums"]
+    np.testing.assert_array_equal(sums[kernel.BOTH], sums[kernel.BORDER_ONLY])
+    again = build_estimator(shared).state(readings=False)
+    for one in ("scores", "sums", "scored"):
+        np.testing.assert_array_equal(again.arrays[one], shared.arrays[one])
+    whole = rejector.state().arrays["scores"]
+    assert np.isfinite(whole[0, kernel.DISTANCE, : stored[0]]).any()  # its own memory keeps them
