@@ -575,7 +575,7 @@ class RelSimRejector(Rejector):
                 "RelSimRejector",
                 "classifier",
                 "expected decisions about the latest reading, whose RelSim is known, "
-                "got a centred window; use ProbabilityRejector, or centered=False",
+                "got late ones; use ProbabilityRejector, or leave delay and centered out",
             )
         self._model: LVQClassifier | LVQCommittee | None = _asked_directly(chain)
 
@@ -694,7 +694,7 @@ class ProbabilityRejector(Rejector):
                 "ProbabilityRejector",
                 "target_accuracy",
                 "expected decisions about the reading that is learnt, "
-                "got those of a centred window; use target_rate, or centered=False",
+                "got late ones; use target_rate, or leave delay and centered out",
             )
         self._model: LVQClassifier | LVQCommittee | None = _asked_directly(chain)
 
