@@ -160,7 +160,8 @@ class Decision(NamedTuple):
         Share of earlier readings of known classes that were less strange: 0 like what is known,
         towards 1 unlike anything learnt. Of known readings a share of at most about r has a
         novelty of 1 - r or more. None where nothing was compared: unknown features only, fewer
-        than two classes, no model of streamlvq, or `novelty_rate=None`.
+        than two classes, no label that the rejector has seen, no model of streamlvq, or
+        `novelty_rate=None`.
     outlier_by
         What says that it is an outlier: `"novelty"` if that is at least 1 - `novelty_rate`; where
         there is no stored reading to compare it with, or the rejector has seen fewer than 100

@@ -119,7 +119,7 @@ def pool_work_shape(members: int, classes: int) -> tuple[int, int]:
 # --- novelty, see `novelty` -----------------------------------------------------------------------
 CLASS_SCORES = 64  # kept for each class
 SUMS = 500  # kept for all classes together
-STRANGENESS_COUNT = 7  # results for a reading
+STRANGENESS_COUNT = 8  # results for a reading
 
 # --- status codes of kernels ---------------------------------------------------------------------
 DONE = 0

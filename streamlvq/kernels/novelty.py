@@ -39,8 +39,10 @@ SEARCHED = 256  # stored readings of a class that are compared, evenly spread ov
 BORDER, DISTANCE = 0, 1  # scores of a class
 BOTH, BORDER_ONLY = 0, 1  # sums
 
-# Results of `measure_novelty`; the last five are for `add_scores`, once the label is known.
+# Results of `measure_novelty`; `CLASS` to `OUT_BORDER_ONLY` are for `add_scores`, once the label is
+# known. Of no earlier reading (`OUT_EARLIER`) there is nothing that novelty could be compared with.
 NOVELTY, OUT_COMPARED, CLASS, OUT_BORDER, OUT_DISTANCE, OUT_BOTH, OUT_BORDER_ONLY = range(7)
+OUT_EARLIER = 7
 
 TAIL = 4  # power of the squared distance with which its p-value falls beyond all known ones
 MIN_RELSIM = 1e-9
@@ -228,7 +230,7 @@ def measure_novelty(floats, ints, work, scores, sums, counts, out):
     compared = distance == distance and summed >= ENOUGH_SUMS
     out[NOVELTY], out[OUT_COMPARED], out[CLASS] = 1.0 - p, 1.0 if compared else 0.0, c
     out[OUT_BORDER], out[OUT_DISTANCE] = border, distance
-    out[OUT_BOTH], out[OUT_BORDER_ONLY] = both, first
+    out[OUT_BOTH], out[OUT_BORDER_ONLY], out[OUT_EARLIER] = both, first, summed
     return out[NOVELTY]
 
 

@@ -317,7 +317,9 @@ class Pipeline:
         buffer.certainties[rows] = batch.measures[:, kernel.OUT_CERTAINTY]
         buffer.thresholds[rows] = batch.measures[:, kernel.OUT_THRESHOLD]
         buffer.accepted[rows] = verdicts == kernel.ACCEPTED
-        buffer.novelties[rows] = batch.measures[:, kernel.OUT_NOVELTY]
+        strange = batch.measures[:, kernel.OUT_NOVELTY :]
+        ranked = strange[:, kernels("novelty").OUT_EARLIER] > 0.0
+        buffer.novelties[rows] = np.where(ranked, strange[:, 0], np.nan)
         outliers = batch.measures[:, kernel.OUT_OUTLIER]
         for k in verdicts.nonzero()[0].tolist():
             if verdicts[k] == kernel.NO_MODEL:

@@ -284,6 +284,10 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         Raises ValueError for values that cannot be saved.
         """
 
+    def _memory_to_share(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return `memory_state` without what only stored readings give a meaning."""
+        return self.memory_state()
+
     @abc.abstractmethod
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """Restore what `memory_state` returned; the classifier must be restored already.
@@ -326,7 +330,7 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         memory: dict[str, Any] | None = None
         if readings or not self.keeps_readings:
             try:
-                arrays, memory = self.memory_state()
+                arrays, memory = self.memory_state() if readings else self._memory_to_share()
             except ValueError as error:
                 raise SnapshotError(f"{kind}: {error}") from error
         extra = {"memory": memory}

@@ -22,6 +22,7 @@ class Strangeness(NamedTuple):
 
     novelty: float  # see `Decision`
     compared: bool  # with a stored reading, when enough is known about such distances
+    ranked: bool  # among earlier readings; without any, novelty says nothing
 
 
 class NoveltyMemory:
@@ -52,7 +53,8 @@ class NoveltyMemory:
         """Return how strange the last predicted reading of a model is."""
         kernel = kernels("novelty")
         novelty = kernel.measure_novelty(*engine.memory, *self.lend(0), self._out)
-        return Strangeness(float(novelty), self._out[kernel.OUT_COMPARED] == 1.0)
+        compared, ranked = self._out[kernel.OUT_COMPARED] == 1.0, self._out[kernel.OUT_EARLIER] > 0
+        return Strangeness(float(novelty), bool(compared), bool(ranked))
 
     def add(self, code: int) -> None:
         """Remember the reading measured last, which is of this known class."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
@@ -268,7 +269,7 @@ class Rejector(ClassifierWrapper, abc.ABC):
         return {
             "accepted": reason is None,
             "reason": reason,
-            "novelty": None if strange is None else strange.novelty,
+            "novelty": strange.novelty if strange is not None and strange.ranked else None,
             "outlier_by": outlier_by,
         }
 
@@ -422,6 +423,14 @@ class Rejector(ClassifierWrapper, abc.ABC):
             arrays |= self._novelty.state()
         return arrays, {}
 
+    def _memory_to_share(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays, extra = self.memory_state()
+        if self._novelty is not None:
+            shared = copy.deepcopy(self._novelty)
+            shared.forget_distances()
+            arrays |= shared.state()
+        return arrays, extra
+
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """Restore what `memory_state` returned; raise ValueError if it does not fit.
 
@@ -566,7 +575,7 @@ class RelSimRejector(Rejector):
                 "RelSimRejector",
                 "classifier",
                 "expected decisions about the latest reading, whose RelSim is known, "
-                "got a centred window; use ProbabilityRejector, or centered=False",
+                "got late ones; use ProbabilityRejector, or leave delay and centered out",
             )
         self._model: LVQClassifier | LVQCommittee | None = _asked_directly(chain)
 
@@ -685,7 +694,7 @@ class ProbabilityRejector(Rejector):
                 "ProbabilityRejector",
                 "target_accuracy",
                 "expected decisions about the reading that is learnt, "
-                "got those of a centred window; use target_rate, or centered=False",
+                "got late ones; use target_rate, or leave delay and centered out",
             )
         self._model: LVQClassifier | LVQCommittee | None = _asked_directly(chain)
 

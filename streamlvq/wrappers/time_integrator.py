@@ -80,7 +80,7 @@ class Windows:
         self._free: list[int] = []
 
     def find(self, device: Hashable, t: Time) -> int:
-        """Return the slot of the window that a reading continues; NONE if it starts a segment."""
+        """Return the slot of the window that a reading continues, or NO_WINDOW."""
         if t is not None or self.max_gap is not None:
             self._check(t)
         slot = self._slots.get(device, NO_WINDOW)
@@ -113,7 +113,7 @@ class Windows:
     def enter(self, device: Hashable, t: Time, found: int) -> int:
         """Note the time of a reading and return the slot of its device; `found` is its window.
 
-        The caller updates `logs` and `counts` afterwards, from zero if `found` is NONE.
+        The caller updates `logs` and `counts` afterwards, from zero if `found` is NO_WINDOW.
         """
         slots = self._slots
         slot = slots.get(device, NO_WINDOW)
@@ -166,7 +166,7 @@ class Windows:
             self.logs = np.concatenate([self.logs, unknown], axis=2)
 
     def begin(self, device: Hashable, t: Time, found: int, classes: int) -> int:
-        """Make ready for a reading and return its slot; start a new segment if `found` is NONE."""
+        """Make ready for a reading and return its slot; NO_WINDOW as `found` starts a segment."""
         self.widen(classes)
         slot = self.enter(device, t, found)
         if found == NO_WINDOW:
@@ -547,7 +547,11 @@ class TimeIntegrator(ClassifierWrapper):
             if delay is not None:
                 check_range(owner, "delay", delay, 0, MAX_DELAY, whole=True)
             return
-        check_range(owner, "window", window, 1, whole=True)
+        try:
+            check_range(owner, "window", window, 1, whole=True)
+        except ParameterError as error:
+            expected = f"expected {ADAPTIVE_WINDOW!r} or a whole number of at least 1"
+            raise ParameterError(owner, "window", f"{expected}, got {window!r}") from error
         if delay not in (None, (window - 1) // 2 if self.centered else 0):
             expected = f"expected window={ADAPTIVE_WINDOW!r}, or centered=True for half a window"
             raise ParameterError(owner, "delay", f"{expected}, got {delay!r}")
@@ -774,10 +778,11 @@ class TimeIntegrator(ClassifierWrapper):
         """
         if self._filter is None:
             return
-        if evidence is None:
-            evidence = np.full((2, 1), np.nan)
-        elif evidence.ndim != 2 or len(evidence) != 2 or not np.isfinite(evidence).all():
-            raise ValueError(f"expected the result of last_evidence, got {evidence!r}")
+        evidence = np.full((2, 1), np.nan) if evidence is None else _checked_evidence(evidence)
+        try:
+            hash(y)
+        except TypeError as error:
+            raise ValueError(f"expected a label that can be hashed, got {y!r}") from error
         slot = self._windows.slot_of(device)
         self._filter.learn_late(evidence, y, self._windows.last_labels, slot)
 
@@ -794,7 +799,7 @@ class TimeIntegrator(ClassifierWrapper):
         """Return the outstanding decisions on the last `delay` readings and empty the window.
 
         Call it at the end of a segment. No readings follow these, so their windows are shorter.
-        Without `centered` there are no outstanding decisions.
+        Without a delay there are no outstanding decisions.
         """
         window = self._windows.forget(device)
         if window is None:
@@ -833,7 +838,7 @@ class TimeIntegrator(ClassifierWrapper):
     # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` ----------------
 
     def rows_ready(self, batch: KernelBatch) -> int:
-        """Return how many rows the kernel can process: all, or none for a centred window."""
+        """Return how many rows the kernel can process: all, or none if decisions are late."""
         return 0 if self._delay else batch.remaining
 
     def lend(self, batch: KernelBatch) -> Arrays:
@@ -930,3 +935,14 @@ class TimeIntegrator(ClassifierWrapper):
         new._labels = model.known_labels if own else list(model.classes)
         if self._filter is not None:
             new._filter = self._filter.moved_to(list(self._labels), new._labels)
+
+
+def _checked_evidence(evidence: Any) -> Floats:
+    """Return evidence as the kernel takes it; raise ValueError for anything else."""
+    try:
+        array = np.ascontiguousarray(evidence, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected the result of last_evidence, got {evidence!r}") from error
+    if array.ndim != 2 or len(array) != 2 or not np.isfinite(array).all():
+        raise ValueError(f"expected the result of last_evidence, got {evidence!r}")
+    return array

@@ -81,7 +81,10 @@ def test_novelty_is_that_of_the_oracle(name: str, missing: float) -> None:
             winner, relsim = scored_by(model)
             row = np.array(model.vector(x))
             novelty, said = oracle.measure(relsim, winner, row, buffer, state["inverse"])
-            assert decision.novelty == pytest.approx(novelty, rel=1e-9, abs=1e-12), k
+            if oracle.both:
+                assert decision.novelty == pytest.approx(novelty, rel=1e-9, abs=1e-12), k
+            else:
+                assert decision.novelty is None  # there is nothing to compare it with
             if c < known:
                 oracle.add(said, winner, c)
         else:
@@ -112,13 +115,29 @@ def test_novelty_is_from_0_to_1(name: str, seed: int, missing: float, stores: bo
     rejector = rejecting(model)
     decisions = taught(rejector, n=120, seed=seed, missing=missing)
     decisions += [rejector.decide_one(far(rejector, factor)) for factor in (3.0, 1e3, 1e12, -1e30)]
+    ranked = False  # from the first label of a class that was known before
     for decision in decisions:
         if decision.reason in ("no_model", "no_feature"):
             assert decision.novelty is None
-        else:
+        elif ranked or decision.novelty is not None:
+            ranked = True
             assert decision.novelty is not None
             assert 0.0 <= decision.novelty < 1.0
             assert round(decision.novelty, 6) < 1.0
+    assert ranked
+
+
+def test_there_is_no_novelty_before_labels() -> None:
+    """Which would look like that of a familiar reading."""
+    model = streamlvq.LGMLVQ()
+    X, y = blobs(200)
+    model.learn_array(X, y.tolist(), features=list(readings(X)[0]))
+    rejector = rejecting(model)
+    decision = rejector.decide_one(far(rejector))
+    assert decision.novelty is None
+    assert decision.reason in (None, "outlier")
+    rejector.learn_one(readings(X)[0], y[0])
+    assert rejector.decide_one(far(rejector)).novelty is not None
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -412,3 +431,22 @@ def test_around_a_trained_model_the_ball_decides_at_first() -> None:
     assert rejector.decide_one(far(rejector, 1000.0)).outlier_by == "ball"
     taught(rejector, n=120, seed=1)
     assert rejector.decide_one(far(rejector, 1000.0)).outlier_by == "novelty"
+
+
+@pytest.mark.parametrize("name", ["LGMLVQ", "PairwiseLVQ"])
+def test_a_shared_rejector_tells_no_distance_to_a_reading(name: str) -> None:
+    rejector = rejecting(build(name, rehearsal=2))
+    taught(rejector, n=200)
+    kernel = kernels("novelty")
+    shared = rejector.state(readings=False)
+    stored = np.minimum(shared.arrays["scored"][:-1], at.CLASS_SCORES)
+    assert stored.min() > 0
+    for scores, count in zip(shared.arrays["scores"], stored, strict=True):
+        assert np.isnan(scores[kernel.DISTANCE, :count]).all()
+    sums = shared.arrays["sums"]
+    np.testing.assert_array_equal(sums[kernel.BOTH], sums[kernel.BORDER_ONLY])
+    again = build_estimator(shared).state(readings=False)
+    for one in ("scores", "sums", "scored"):
+        np.testing.assert_array_equal(again.arrays[one], shared.arrays[one])
+    whole = rejector.state().arrays["scores"]
+    assert np.isfinite(whole[0, kernel.DISTANCE, : stored[0]]).any()  # its own memory keeps them

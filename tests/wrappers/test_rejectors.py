@@ -779,9 +779,9 @@ def test_asked_rates_hold_around_a_window_or_exactly_the_contradictions_go(
 def test_centred_windows() -> None:
     """Their label is about another reading than the one at hand."""
     centred = TimeIntegrator(small(), window=5, centered=True)
-    with pytest.raises(ValueError, match="use ProbabilityRejector, or centered=False"):
+    with pytest.raises(ValueError, match="use ProbabilityRejector, or leave delay and centered"):
         RelSimRejector(centred, threshold=0.5)
-    with pytest.raises(ValueError, match="use target_rate, or centered=False"):
+    with pytest.raises(ValueError, match="use target_rate, or leave delay and centered"):
         ProbabilityRejector(preprocessing.StandardScaler() | centred, target_accuracy=0.5)
     RelSimRejector(TimeIntegrator(small(), window=2, centered=True), threshold=0.5)  # no delay
     model = learnt(ProbabilityRejector(centred, target_rate=0.1), device="d")

@@ -665,7 +665,10 @@ def test_explanations_are_those_of_the_model_inside() -> None:
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"window": 0}, r"window=...\): expected a whole number of at least 1, got 0"),
+        (
+            {"window": 0},
+            r"=...\): expected 'adaptive' or a whole number of at least 1, got 0",
+        ),
         ({"window": 2.5}, "got 2.5"),
         ({"max_devices": 0}, "max_devices"),
         ({"max_gap": -1}, r"max_gap=...\): expected a number of at least 0, got -1"),
@@ -722,3 +725,38 @@ def test_a_time_of_the_wrong_kind_does_not_lock_a_device_out() -> None:
             model.learn_one({"a": 1.0}, "y", device="q", t=wrong)
     model.learn_one({"a": 1.0}, "y", device="q", t=2.0)
     assert model.integrated_one({"a": 1.0}, device="q", t=3.0).readings == 2
+
+
+def integrator_with_evidence() -> tuple[streamlvq.TimeIntegrator, np.ndarray]:
+    model = streamlvq.TimeIntegrator(streamlvq.GLVQ())
+    rng = np.random.default_rng(0)
+    for k in range(40):
+        model.learn_one({"a": rng.normal() + 3.0 * (k % 2)}, k % 2, device="d")
+    model.predict_one({"a": 1.0}, device="d")
+    evidence = model.last_evidence()
+    assert evidence is not None
+    return model, evidence
+
+
+@pytest.mark.parametrize("convert", [np.ndarray.tolist, np.asfortranarray], ids=["list", "order"])
+def test_evidence_may_come_in_another_form(convert: Any) -> None:
+    (one, evidence), (other, _) = integrator_with_evidence(), integrator_with_evidence()
+    one.record_label(evidence, 1, "d")
+    other.record_label(convert(evidence), 1, "d")
+    fitted = [model.memory_state()[0]["fitted"] for model in (one, other)]
+    np.testing.assert_array_equal(*fitted)
+
+
+@pytest.mark.parametrize("wrong", ["text", [[1.0], [2.0, 3.0]], [1.0, 2.0], [[np.nan], [0.0]]])
+def test_other_evidence_is_refused(wrong: Any) -> None:
+    model, _ = integrator_with_evidence()
+    with pytest.raises(ValueError, match="expected the result of last_evidence, got"):
+        model.record_label(wrong, 1, "d")
+
+
+def test_a_label_that_cannot_be_hashed_is_refused() -> None:
+    model, evidence = integrator_with_evidence()
+    before = str(model.memory_state())
+    with pytest.raises(ValueError, match=r"expected a label that can be hashed, got \[1\]"):
+        model.record_label(evidence, [1], "d")
+    assert str(model.memory_state()) == before
