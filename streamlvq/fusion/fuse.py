@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from streamlvq.arrays import Bools, Floats, Ints
+from streamlvq.arrays import Bools, Floats, Ints, Label
 from streamlvq.fusion.aggregators import (
     BYZANTINE_SHARE,
     CLASS_SHARE,
@@ -186,13 +186,20 @@ class FusionOptions:
 class FusionRun:
     """One run of `fuse`."""
 
-    def __init__(self, nodes: list[NodeModel], options: FusionOptions) -> None:
+    def __init__(
+        self,
+        nodes: list[NodeModel],
+        options: FusionOptions,
+        hidden: Mapping[str, Label] | None = None,
+    ) -> None:
         nodes, self.lost = without_lone_features(nodes)
         self.nodes, self.options = nodes, options
         self.axes = Axes.of([model for node in nodes for model in node.models.values()])
         if not self.axes.labels:
             raise FusionError("expected a node that has learnt something, got none")
         self.tables = ClassTables.of(nodes, self.axes)
+        if hidden:
+            self.tables = self.tables.only(~_cells(hidden, self.tables.nodes, self.axes.labels))
         if not self.tables.held.any():
             raise FusionError("expected a node that has counted what it learnt, got none")
         self.pools = {
@@ -376,6 +383,14 @@ class FusionRun:
                 columns = np.arange(len(self.axes.features))
             placements[node.node] = NodePlacement(node, number, coordinates, own, columns)
         return placements
+
+
+def _cells(hidden: Mapping[str, Label], nodes: list[str], labels: list[Label]) -> Bools:
+    """Return which cells (nodes x classes) are hidden."""
+    cells = np.zeros((len(nodes), len(labels)), bool)
+    for node, label in hidden.items():
+        cells[nodes.index(node), labels.index(label)] = True
+    return cells
 
 
 def _groups(tables: ClassTables, *, one_frame: bool) -> Ints:

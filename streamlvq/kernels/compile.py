@@ -210,6 +210,7 @@ MODULES = (
     "filtering",
     "novelty",
     "pool",
+    "candidates",
     "coupling",
     "prototypes",
     "forest",

@@ -1,0 +1,474 @@
+"""`PoolClassifier`: the local model beside fixed candidates, pooled log-linearly."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from streamlvq.arrays import Bools, Floats, Ints, Label, Reading, Rows
+from streamlvq.errors import SnapshotError
+from streamlvq.estimator import (
+    DEFAULT_LIMITS,
+    EstimatorState,
+    ModelLock,
+    StateLimits,
+    build_estimator,
+    exclusive,
+)
+from streamlvq.kernels import kernels
+from streamlvq.models.base import ArrayClassifier, LVQClassifier
+from streamlvq.models.insight import Closest
+from streamlvq.models.vectorizer import dictionary_maker
+from streamlvq.records import Explanation, Prototype
+
+MAX_WEIGHT = 3.0  # of a candidate or of the local model
+MAX_UNSEEN = 6.0  # of either sign
+MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
+MAX_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class PoolWeights:
+    """Exponents of the opinions in a pool.
+
+    Parameters
+    ----------
+    candidates
+        Of each candidate, by name.
+    local
+        Of the local model, for the classes that it has learnt.
+    unseen
+        Logarithm of the mass of a class that the local model has not learnt.
+
+    """
+
+    candidates: Mapping[str, float]
+    local: float
+    unseen: float
+
+    def vector(self, names: Iterable[str]) -> Floats:
+        """Return the weights of these candidates (0 for unknown ones), `local` and `unseen`."""
+        own = [self.candidates.get(name, 0.0) for name in names]
+        return np.array([*own, self.local, self.unseen])
+
+    @classmethod
+    def of(cls, names: Sequence[str], vector: Floats) -> Self:
+        """Return the weights of a vector as `vector` returns it."""
+        *own, local, unseen = vector.tolist()
+        return cls(dict(zip(names, own, strict=True)), local, unseen)
+
+
+class Scored(NamedTuple):
+    """Opinions about a labelled reading before it was learnt.
+
+    Of each candidate, and last of the local model, over the classes of the pool; NaN where one does
+    not know a class.
+    """
+
+    opinions: Floats
+    held: Bools  # classes that the local model had learnt
+    code: int
+    run: int  # readings of the same label in a row resemble each other
+
+
+class _Columns:
+    """Places of a model's labels among those of a pool, for a list of labels that may grow."""
+
+    def __init__(self) -> None:
+        self._known, self._of, self.places = 0, -1, np.zeros(0, np.int64)
+
+    def find(self, labels: Sequence[Label], among: dict[Label, int]) -> Ints:
+        if self._known != len(labels) or self._of != len(among):
+            self.places = np.array([among[label] for label in labels], np.int64)
+            self._known, self._of = len(labels), len(among)
+        return self.places
+
+
+class PoolClassifier(ArrayClassifier):
+    """A local model that learns, pooled with fixed candidates that other nodes contributed to.
+
+    Its probabilities are those of a log-linear pool: the product of all opinions, each to the power
+    of its weight. About classes that the local model has not learnt only the candidates have
+    opinions. `learn_one` first notes what each of them said about the reading, so that weights can
+    be fitted on readings before they are learnt, then teaches the local model alone. Made by
+    `Fused.for_node(name, local=model)`, which fits the weights.
+
+    Parameters
+    ----------
+    local
+        The model of the node: one of streamlvq, or any classifier of River.
+    candidates
+        Fixed models of streamlvq by name, in the coordinates of the node's sensors.
+    weights
+        How much each of them counts.
+
+    Examples
+    --------
+
+    >>> import streamlvq
+    >>> from streamlvq.models.pool import PoolClassifier, PoolWeights
+
+    >>> local, other = streamlvq.GLVQ(), streamlvq.GLVQ()
+    >>> for k in range(20):
+    ...     for y, x in {"ham": 1.0, "spam": 4.0, "egg": 7.0}.items():
+    ...         other.learn_one({"x": x + k % 5 / 10}, y)
+    ...         if y != "egg":
+    ...             local.learn_one({"x": x + k % 5 / 10}, y)
+    >>> model = PoolClassifier(local, {"other": other}, PoolWeights({"other": 0.5}, 0.5, 0.0))
+    >>> local.predict_one({"x": 7.1}), model.predict_one({"x": 7.1})
+    ('spam', 'egg')
+
+    """
+
+    def __init__(self, local: Any, candidates: Mapping[str, Any], weights: PoolWeights) -> None:
+        self.local, self.candidates, self.weights = local, dict(candidates), weights
+        self._lock = ModelLock()
+        self._labels: list[Label] = []
+        self._among: dict[Label, int] = {}
+        self._add(_labels_of(local))
+        for model in self.candidates.values():
+            self._add(model.classes)
+        self._columns = [_Columns() for _ in range(len(self.candidates) + 1)]
+        self._models = [*self.candidates.values(), local]
+        self._vector = weights.vector(self.candidates)
+        self._speaker = self._find_speaker()
+        self._empty = False
+        self._scored: deque[Scored] = deque(maxlen=MAX_SCORED)
+        self._last_label: Label | None = None
+        self._run = -1  # the first run began before the candidates were fixed: it is not scored
+        self._allocate()
+
+    def _add(self, labels: Iterable[Label]) -> None:
+        for label in labels:
+            if label not in self._among:
+                self._among[label] = len(self._labels)
+                self._labels.append(label)
+
+    def _allocate(self) -> None:
+        """Make arrays for one reading with a column for each class."""
+        count = len(self._labels)
+        self._opinions = np.full((len(self._models), 1, count), np.nan)
+        self._held, self._row = np.zeros(count, np.int64), np.empty((1, count))
+        self._by_label = dictionary_maker(self._labels)
+
+    # --- River's interface -----------------------------------------------------------------------
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """Labels that the local model has learnt or a candidate knows."""
+        return tuple(self._labels)
+
+    @property
+    def known_labels(self) -> list[Label]:
+        """Labels, as a list that belongs to the model."""
+        return self._labels
+
+    @property
+    def features(self) -> tuple[Hashable, ...]:
+        """Features of the local model."""
+        return tuple(self.local.features)
+
+    @property
+    def samples(self) -> int:
+        """Number of labelled samples that the local model has learnt."""
+        return int(self.local.samples)
+
+    @exclusive
+    def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
+        """Note every opinion about a reading, then teach it to the local model."""
+        if w == 0.0:
+            return
+        self.score_one(x, y)
+        if w == 1.0:
+            self.local.learn_one(x, y)
+        else:
+            self.local.learn_one(x, y, w=w)
+        if y not in self._among:
+            self._grow()
+
+    @exclusive
+    def score_one(self, x: Reading, y: Label) -> None:
+        """Note every opinion about a labelled reading, to fit weights by; nothing is learnt.
+
+        The first run of equal labels is left out: what came before the candidates were fixed may
+        have been a part of the same segment.
+        """
+        if self._last_label is None or y != self._last_label:
+            self._run += self._last_label is not None
+            self._last_label = y
+        code = self._among.get(y)
+        if self._run < 0 or code is None or not self._ask(x):
+            return
+        opinions, held = self._opinions[:, 0].copy(), self._held.astype(bool)
+        self._scored.append(Scored(opinions, held, code, self._run))
+
+    def scored(self) -> tuple[Scored, ...]:
+        """Return the opinions noted, for classes that all of them have columns for."""
+        width = len(self._labels)
+        return tuple(each for each in self._scored if len(each.held) == width)
+
+    def observe_one(self, x: Reading, **keywords: Any) -> None:
+        """Pass an unlabelled reading to the local model."""
+        if hasattr(self.local, "observe_one"):
+            self.local.observe_one(x, **keywords)
+
+    def _grow(self) -> None:
+        """Add the classes that the local model has learnt since."""
+        self._add(_labels_of(self.local))
+        self._allocate()
+
+    def _ask(self, x: Reading) -> bool:
+        """Write every opinion about a reading; return False if nobody knows anything yet."""
+        if not self._labels:
+            return False
+        self._empty = True
+        for m, model in enumerate(self._models):
+            answer = _answer(model, x)
+            row = self._opinions[m, 0]
+            if answer is None:
+                row.fill(np.nan)
+                continue
+            labels, probabilities = answer
+            places = self._columns[m].find(labels, self._among)
+            row[places] = probabilities
+            if m == len(self._models) - 1:
+                self._held.fill(0)
+                self._held[places] = 1
+            self._empty = self._empty and _was_empty(model)
+        return True
+
+    def _pool(self, opinions: Rows, held: Ints, out: Rows) -> None:
+        *weights, local, unseen = self._vector
+        kernels("candidates").pool_candidates(
+            opinions[:-1], np.array(weights), opinions[-1], held, local, unseen, out
+        )
+
+    @exclusive
+    def predict_labels_one(self, x: Reading) -> tuple[list[Label], Rows] | None:
+        """Return labels and an array of their probabilities; None before anything is learnt.
+
+        Both belong to the model and are valid until its next call.
+        """
+        if not self._ask(x):
+            return None
+        self._pool(self._opinions, self._held, self._row)
+        return self._labels, self._row[0]
+
+    def predict_proba_one(self, x: Reading) -> dict[Label, float]:
+        """Return the probability of every class that the local model or a candidate knows."""
+        answer = self.predict_labels_one(x)
+        return {} if answer is None else self._by_label(*answer[1].tolist())
+
+    def predict_one(self, x: Reading) -> Label | None:
+        """Return the most probable class; None before anything is known."""
+        answer = self.predict_labels_one(x)
+        return None if answer is None else answer[0][int(answer[1].argmax())]
+
+    # --- arrays ----------------------------------------------------------------------------------
+
+    @exclusive
+    def learn_array(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None = None, *, w: Any = None
+    ) -> None:
+        """Teach rows to the local model; their opinions are not noted."""
+        self.local.learn_array(X, y, features, w=w)
+        self._grow()
+
+    @exclusive
+    def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
+        """Return class probabilities: one row per reading, one column per entry of `classes`."""
+        opinions, held = self.opinions_array(X, features)
+        out = np.empty(opinions.shape[1:])
+        self._pool(opinions, held.astype(np.int64), out)
+        return out
+
+    def opinions_array(
+        self, X: Any, features: Sequence[Hashable] | None = None
+    ) -> tuple[Rows, Bools]:
+        """Return all opinions (models x rows x classes), and the classes that the last one holds.
+
+        The local model is the last one; NaN stands for classes that a model does not know.
+        """
+        return opinions_of(self._models, self._among, X, features)
+
+    # --- what it says about itself ---------------------------------------------------------------
+
+    def _find_speaker(self) -> LVQClassifier | None:
+        """Return the heaviest candidate with prototypes, or the local model."""
+        order = sorted(self.candidates, key=lambda name: -self.weights.candidates.get(name, 0.0))
+        for model in (*(self.candidates[name] for name in order), self.local):
+            if isinstance(model, LVQClassifier) and model.classes:
+                return model
+        return None
+
+    @property
+    def speaker(self) -> LVQClassifier | None:
+        """The model with prototypes that explains decisions: the heaviest such candidate."""
+        return self._speaker
+
+    def _ask_speaker(self) -> LVQClassifier:
+        if self._speaker is None:
+            raise ValueError("expected a model with prototypes in the pool, got none")
+        return self._speaker
+
+    @property
+    def has_relsim(self) -> bool:
+        """Whether the speaker decides by distances."""
+        return self._speaker is not None and type(self._speaker).decides_by_distance()
+
+    def prototypes(self) -> list[Prototype]:
+        """Return the prototypes of the speaker."""
+        return self._ask_speaker().prototypes()
+
+    def relevances(self, label: Label | None = None, *, raw: bool = False) -> dict[Hashable, float]:
+        """Return the relevances of the speaker."""
+        return self._ask_speaker().relevances(label, raw=raw)
+
+    def relsim_one(self, x: Reading) -> float | None:
+        """Return the relative similarity of a reading, as the speaker sees it."""
+        return self._ask_speaker().relsim_one(x)
+
+    def last_relsim(self, label: Label | None = None) -> float:
+        """Return the relative similarity of the last predicted reading for a label."""
+        speaker = self._ask_speaker()
+        if label is not None and label not in speaker.classes:
+            return 0.0
+        return speaker.last_relsim(label)
+
+    def last_closest(self) -> Closest | None:
+        """Return the closest prototypes of the last predicted reading."""
+        return self._ask_speaker().last_closest()
+
+    def last_separation(self, pair: Closest) -> float:
+        """Return the distance between two prototypes of the speaker."""
+        return self._ask_speaker().last_separation(pair)
+
+    def last_was_empty(self) -> bool:
+        """Return True if the last predicted reading had none of the features of any model."""
+        return self._empty
+
+    def explain_one(self, x: Reading) -> Explanation:
+        """Explain a decision by the prototypes of the speaker."""
+        return self._ask_speaker().explain_one(x)
+
+    # --- state -----------------------------------------------------------------------------------
+
+    @exclusive
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of all models and weights; what was scored is left out.
+
+        Parameters
+        ----------
+        readings
+            Include the readings that the local model keeps for rehearsal.
+        limits
+            Limits that `from_state` will use.
+
+        """
+        parts = {
+            f"candidate{k}": model.state(readings=False, limits=limits)
+            for k, model in enumerate(self.candidates.values())
+        }
+        if self.local is not None:
+            parts["local"] = self.local.state(readings=readings, limits=limits)
+        extra = {"candidates": [*self.candidates], "classes": [*self._labels]}
+        return EstimatorState(type(self).__name__, {}, {"weights": self._vector.copy()}, extra, parts)
+
+    @classmethod
+    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
+        """Validate a state, then rebuild the pool bit for bit."""
+        names = state.extra["candidates"]
+        vector = _checked_weights(names, state.arrays)
+        wanted = {f"candidate{k}" for k in range(len(names))}
+        if state.parts.keys() - {"local"} != wanted:
+            raise SnapshotError(
+                f"pool: expected the parts {sorted(wanted)[:9]}, got {sorted(state.parts)[:9]}"
+            )
+        models = [
+            build_estimator(state.parts[f"candidate{k}"], limits=limits) for k in range(len(names))
+        ]
+        local = state.parts.get("local")
+        pool = cls(
+            None if local is None else build_estimator(local, limits=limits),
+            dict(zip(names, models, strict=True)),
+            PoolWeights.of(names, vector),
+        )
+        pool._order(state.extra["classes"])
+        return pool
+
+    def _order(self, labels: Sequence[Label]) -> None:
+        """Give the classes the order that they had."""
+        if set(labels) != set(self._labels) or len(labels) != len(self._labels):
+            raise SnapshotError("pool: expected the classes of its models, got others")
+        self._labels, self._among = [], {}
+        self._add(labels)
+        self._allocate()
+
+    def moved_to(self, model: Any) -> Any:
+        """Return the other model unchanged: a pool has no wrappers to move."""
+        return model
+
+    def __repr__(self) -> str:
+        weights = ", ".join(f"{k} {v:.2f}" for k, v in self.weights.candidates.items())
+        return f"PoolClassifier({self.local!r} {self.weights.local:.2f}, {weights})"
+
+
+def opinions_of(
+    models: Sequence[Any],
+    among: Mapping[Label, int],
+    X: Any,
+    features: Sequence[Hashable] | None = None,
+) -> tuple[Rows, Bools]:
+    """Return probabilities (models x rows x classes), and the classes that the last one knows.
+
+    `among` says where the classes are; what a model does not know of them is NaN.
+    """
+    opinions = np.full((len(models), len(X), len(among)), np.nan)
+    held = np.zeros(len(among), bool)
+    for m, model in enumerate(models):
+        places = np.array([among[label] for label in _labels_of(model)], np.int64)
+        if len(places) and len(X):
+            opinions[m][:, places] = model.predict_proba_array(X, features)
+        held[:] = False
+        held[places] = True
+    return opinions, held
+
+
+def _labels_of(model: Any) -> Sequence[Label]:
+    return getattr(model, "classes", ())
+
+
+def _answer(model: Any, x: Reading) -> tuple[Sequence[Label], Any] | None:
+    """Return labels and probabilities of any classifier."""
+    if hasattr(model, "predict_labels_one"):
+        answer: tuple[Sequence[Label], Any] | None = model.predict_labels_one(x)
+        return answer
+    found = {} if model is None else model.predict_proba_one(x)
+    return ([*found], [*found.values()]) if found else None
+
+
+def _was_empty(model: Any) -> bool:
+    return bool(model.last_was_empty()) if hasattr(model, "last_was_empty") else False
+
+
+def _checked_weights(names: Sequence[str], arrays: Mapping[str, Any]) -> Floats:
+    weights = arrays.get("weights")
+    if arrays.keys() != {"weights"} or weights is None:
+        raise SnapshotError(f"pool: expected the array weights, got {sorted(arrays)[:9]}")
+    if weights.shape != (len(names) + 2,) or weights.dtype != np.float64:
+        raise SnapshotError(f"pool: expected {len(names) + 2} weights, got {weights.shape}")
+    low = np.array([0.0] * (len(names) + 1) + [-MAX_UNSEEN])
+    high = np.array([MAX_WEIGHT] * (len(names) + 1) + [MAX_UNSEEN])
+    if not np.all((weights >= low) & (weights <= high)):
+        raise SnapshotError(f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {weights}")
+    return np.asarray(weights)
+
+
+_ = itertools
