@@ -6,10 +6,11 @@ needs more space.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -514,6 +515,43 @@ def _engine_class(family: Family) -> type[Engine]:
 
 def _kernels() -> Any:
     return kernels("prototypes")
+
+
+# --- learning again what was learnt before ---------------------------------------------------------
+
+# Classes have one prototype each, as far as births and evictions can tell, and may have no more.
+FIXED_STRUCTURE = {at.INITIAL: 1, at.PROTOTYPE_LIMIT: 0, at.RENEW: 0}
+UNTOUCHED = {at.REHEARSAL: 0, at.PASSIVE: at.SILENT, at.BUFFER: 0}  # store and rehearse nothing
+
+
+def widen_ranges(engine: Engine, rows: Rows, classes: Ints) -> None:
+    """Let prototypes go wherever these readings of their classes are."""
+    if not engine.spec.keeps_ranges:
+        return
+    low, high = engine.state["class_low"], engine.state["class_high"]
+    for c in np.unique(classes):
+        low[c] = np.fmin(low[c], np.fmin.reduce(rows[classes == c], axis=0))
+        high[c] = np.fmax(high[c], np.fmax.reduce(rows[classes == c], axis=0))
+
+
+@contextlib.contextmanager
+def learning_again(engine: Engine) -> Iterator[None]:
+    """Let `learn_rows` learn rows of known classes that were learnt before.
+
+    Prototypes and metrics move, and who wins is counted. Nothing else changes: no prototype is born
+    or leaves, nothing is stored or rehearsed, statistics count no reading twice, and probabilities
+    do not become surer.
+    """
+    switches = FIXED_STRUCTURE | UNTOUCHED
+    before = {which: engine.state.size(which) for which in (*switches, at.SAMPLES)}
+    sizes = engine.state["class_size"].copy()
+    engine.state["class_size"][...] = 1
+    engine.set_parameters({}, switches)
+    try:
+        yield
+    finally:
+        engine.set_parameters({}, before)
+        engine.state["class_size"][...] = sizes
 
 
 # --- training in several passes over a recorded set -----------------------------------------------
