@@ -183,6 +183,17 @@ def wrapper_classes() -> Mapping[str, type[Any]]:
     return MappingProxyType({name: getattr(module, name) for name in module.__all__})
 
 
+@functools.cache
+def served_classes() -> Mapping[str, type[Any]]:
+    """Return the classifiers that fusion makes of several models, by name."""
+    names = {"PoolClassifier": "pool", "NodeEnsemble": "ensemble"}
+    found = {
+        name: getattr(importlib.import_module(f"streamlvq.models.{module}"), name)
+        for name, module in names.items()
+    }
+    return MappingProxyType(found)
+
+
 def estimator_class(kind: str) -> type[Any]:
     """Return the model or wrapper of this name; raises `SnapshotError` if there is none."""
     if kind in MODELS:
@@ -190,7 +201,9 @@ def estimator_class(kind: str) -> type[Any]:
         return model
     if kind in wrapper_classes():
         return wrapper_classes()[kind]
-    known = ", ".join([*MODELS, *wrapper_classes()])
+    if kind in served_classes():
+        return served_classes()[kind]
+    known = ", ".join([*MODELS, *wrapper_classes(), *served_classes()])
     raise SnapshotError(f"expected one of {known}, got {kind[:80]!r}")
 
 
@@ -198,7 +211,7 @@ def is_ours(estimator: Any) -> bool:
     """Return True for a registered model or a wrapper of streamlvq, not for a subclass of one."""
     # `type`, because `isinstance` sees through pipelines
     name = type(estimator).__name__
-    known = name in MODELS or name in wrapper_classes()
+    known = name in MODELS or name in wrapper_classes() or name in served_classes()
     return known and type(estimator) is estimator_class(name)
 
 

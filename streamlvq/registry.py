@@ -168,6 +168,27 @@ CORRECTIONS: Registry[Any] = Registry(
     },
 )
 
+# What a pool may weigh beside the local model of a node: classes with the methods of
+# `streamlvq.fusion.candidates.Candidate`.
+CANDIDATES: Registry[Any] = Registry(
+    "candidate",
+    {
+        "fused": ("streamlvq.fusion.candidates:FusedModel", "the fused model"),
+        "ensemble": (
+            "streamlvq.fusion.candidates:EnsembleOfNodes",
+            "the mean opinion of all nodes' models",
+        ),
+        "personal": (
+            "streamlvq.fusion.candidates:PersonalModel",
+            "the fused model after a pass over the node's own readings",
+        ),
+        "round": (
+            "streamlvq.fusion.candidates:RoundModel",
+            "the personal models of all nodes, fused again",
+        ),
+    },
+)
+
 # How the values of many nodes become one: classes with the methods of
 # `streamlvq.fusion.aggregators.Aggregator`.
 AGGREGATORS: Registry[Any] = Registry(

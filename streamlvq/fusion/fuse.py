@@ -149,10 +149,16 @@ def fuse(
     chosen = get_aggregator(aggregator)
     if quorum is None:
         quorum = QUORUM if chosen.robust else 1
-    nodes = unpack(newest(snapshots))
+    given = [each.without_pool() for each in newest(snapshots)]
+    nodes = unpack(given)
     check_compatible(nodes)
     options = FusionOptions(weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum)
-    return FusionRun(nodes, options).run()
+    fused = FusionRun(nodes, options).run()
+    from streamlvq.fusion.pooling import FleetPool
+
+    corrections = tuple(candidates(scaled=True)) if drift == AUTO else (drift,)
+    fused.pool = FleetPool(given, options, corrections)
+    return fused
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -389,7 +395,8 @@ def _cells(hidden: Mapping[str, Label], nodes: list[str], labels: list[Label]) -
     """Return which cells (nodes x classes) are hidden."""
     cells = np.zeros((len(nodes), len(labels)), bool)
     for node, label in hidden.items():
-        cells[nodes.index(node), labels.index(label)] = True
+        if label in labels:  # else nobody brings anything about it
+            cells[nodes.index(node), labels.index(label)] = True
     return cells
 
 

@@ -65,6 +65,7 @@ class Fused:
         self._axes, self._layouts, self._drift = axes, layouts, drift
         self._components, self._placements = components, placements
         self._report = report
+        self.pool: Any = None
 
     @functools.cached_property
     def report(self) -> FusionReport:
@@ -76,9 +77,41 @@ class Fused:
         """Names of all nodes that took part."""
         return tuple(self._placements)
 
-    def for_node(self, name: str) -> Any:
-        """Return a new classifier for a node: all shared classes, in the units of its sensors."""
-        return self.snapshot(name).classifier()
+    def for_node(
+        self,
+        name: str,
+        local: Any = None,
+        *,
+        max_candidates: int | None = 3,
+        candidates: Sequence[str] | None = None,
+    ) -> Any:
+        """Return a classifier for a node: all shared classes, in the units of its sensors."""
+        if local is None:
+            return self.snapshot(name).classifier()
+        self._placement(name)
+        assert self.pool is not None
+        return self.pool.for_node(name, local, max_candidates, candidates)
+
+    def heard(self, name: str) -> tuple[str, ...]:
+        """Return the nodes in the component of a node, which its coordinates can be compared with."""
+        component = self._placement(name).component
+        return tuple(
+            other
+            for other, placement in self._placements.items()
+            if placement.component == component and len(placement.own)
+        )
+
+    def to_node(self, name: str, other: str) -> tuple[Floats, Floats]:
+        """Return gain and shift from the coordinates of a node's sensors to those of another's."""
+        ours, theirs = (self._placement(node).coordinates for node in (name, other))
+        gain = theirs.gain / ours.gain
+        return gain, theirs.shift - gain * ours.shift
+
+    def _placement(self, name: str) -> NodePlacement:
+        if name not in self._placements:
+            known = ", ".join(map(repr, list(self._placements)[:9]))
+            raise FusionError(f"expected a node that took part ({known}), got {name!r}")
+        return self._placements[name]
 
     def snapshot(self, name: str | None = None, *, called: str = COMMON_NODE) -> Snapshot:
         """Return a fused model as a snapshot, to be kept or sent.
@@ -94,10 +127,7 @@ class Fused:
         """
         if name is None:
             return self._snapshot(called, self._common())
-        if name not in self._placements:
-            known = ", ".join(map(repr, list(self._placements)[:9]))
-            raise FusionError(f"expected a node that took part ({known}), got {name!r}")
-        return self._snapshot(name, self._placements[name])
+        return self._snapshot(name, self._placement(name))
 
     def _common(self) -> NodePlacement:
         if len(self._components) > 1:

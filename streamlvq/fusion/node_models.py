@@ -92,7 +92,7 @@ def newest(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
 def _age(snapshot: Snapshot) -> tuple[float, int, bytes]:
     """Return a sort key, larger for later snapshots; bytes break ties, so that all nodes agree."""
     created = snapshot.created_seconds
-    samples = unpack([snapshot])[0].first.samples
+    samples = unpack([snapshot.without_pool()])[0].first.samples
     when = float("-inf") if created is None else created
     return when, samples, hashlib.sha256(snapshot.to_bytes()).digest()
 

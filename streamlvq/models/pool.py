@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -22,14 +22,16 @@ from streamlvq.estimator import (
 )
 from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
+from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.insight import Closest
 from streamlvq.models.vectorizer import dictionary_maker
 from streamlvq.records import Explanation, Prototype
 
 MAX_WEIGHT = 3.0  # of a candidate or of the local model
 MAX_UNSEEN = 6.0  # of either sign
+MAX_WEIGHTS = 64  # of candidates
+LOCAL, UNSEEN = "local", "unseen"  # names of the other weights
 MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
-MAX_CANDIDATES = 64
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,24 @@ class PoolWeights:
         """Return the weights of a vector as `vector` returns it."""
         *own, local, unseen = vector.tolist()
         return cls(dict(zip(names, own, strict=True)), local, unseen)
+
+
+    def named(self) -> dict[str, float]:
+        """Return all weights by name, those of the local model and of unseen classes as well."""
+        return {**self.candidates, LOCAL: self.local, UNSEEN: self.unseen}
+
+    @classmethod
+    def from_names(cls, named: Mapping[str, float]) -> Self:
+        """Return the weights of what `named` returned; raise ValueError if they are out of bounds."""
+        own = {name: float(value) for name, value in named.items()}
+        local, unseen = own.pop(LOCAL, math.nan), own.pop(UNSEEN, math.nan)
+        good = all(0.0 <= value <= MAX_WEIGHT for value in (*own.values(), local))
+        if not good or not abs(unseen) <= MAX_UNSEEN or len(own) > MAX_WEIGHTS:
+            raise ValueError(
+                f"expected at most {MAX_WEIGHTS} weights from 0 to {MAX_WEIGHT:g} with those of "
+                f"{LOCAL!r} and {UNSEEN!r}, got {str(dict(named))[:200]}"
+            )
+        return cls(own, local, unseen)
 
 
 class Scored(NamedTuple):
@@ -299,11 +319,13 @@ class PoolClassifier(ArrayClassifier):
     # --- what it says about itself ---------------------------------------------------------------
 
     def _find_speaker(self) -> LVQClassifier | None:
-        """Return the heaviest candidate with prototypes, or the local model."""
-        order = sorted(self.candidates, key=lambda name: -self.weights.candidates.get(name, 0.0))
-        for model in (*(self.candidates[name] for name in order), self.local):
-            if isinstance(model, LVQClassifier) and model.classes:
-                return model
+        """Return the heaviest of the local model and the candidates that has prototypes."""
+        weighed = [(self.weights.local, self.local)]
+        weighed += [(self.weights.candidates[name], m) for name, m in self.candidates.items()]
+        for _, model in sorted(weighed, key=lambda each: -each[0]):
+            speaker = prototype_model(model)
+            if speaker is not None and speaker.classes:
+                return speaker
         return None
 
     @property
@@ -341,12 +363,23 @@ class PoolClassifier(ArrayClassifier):
         return speaker.last_relsim(label)
 
     def last_closest(self) -> Closest | None:
-        """Return the closest prototypes of the last predicted reading."""
-        return self._ask_speaker().last_closest()
+        """Return the closest prototypes of the last predicted reading, with classes of the pool."""
+        speaker = self._ask_speaker()
+        pair = speaker.last_closest()
+        if pair is None:
+            return None
+        winner, runner_up = (
+            self._among[speaker.known_labels[code]] for code in (pair.winner, pair.runner_up)
+        )
+        return pair._replace(winner=winner, runner_up=runner_up)
 
     def last_separation(self, pair: Closest) -> float:
-        """Return the distance between two prototypes of the speaker."""
-        return self._ask_speaker().last_separation(pair)
+        """Return the distance between the closest prototypes that `last_closest` returned."""
+        speaker = self._ask_speaker()
+        winner, runner_up = (
+            speaker.class_number(self._labels[code]) for code in (pair.winner, pair.runner_up)
+        )
+        return speaker.last_separation(pair._replace(winner=winner, runner_up=runner_up))
 
     def last_was_empty(self) -> bool:
         """Return True if the last predicted reading had none of the features of any model."""
@@ -411,13 +444,17 @@ class PoolClassifier(ArrayClassifier):
         self._add(labels)
         self._allocate()
 
+    def beside(self, local: Any) -> PoolClassifier:
+        """Return a pool of another local model with the same candidates and weights."""
+        return PoolClassifier(local, self.candidates, self.weights)
+
     def moved_to(self, model: Any) -> Any:
         """Return the other model unchanged: a pool has no wrappers to move."""
         return model
 
-    def __repr__(self) -> str:
-        weights = ", ".join(f"{k} {v:.2f}" for k, v in self.weights.candidates.items())
-        return f"PoolClassifier({self.local!r} {self.weights.local:.2f}, {weights})"
+    def __str__(self) -> str:
+        own = ", ".join(f"{name} {value:.2f}" for name, value in self.weights.candidates.items())
+        return f"PoolClassifier({self.local} {self.weights.local:.2f}, {own})"
 
 
 def opinions_of(
@@ -439,6 +476,20 @@ def opinions_of(
         held[:] = False
         held[places] = True
     return opinions, held
+
+
+def prototype_model(model: Any) -> LVQClassifier | None:
+    """Return the model whose prototypes and stored readings explain the decisions of a model.
+
+    Of a committee or a pool it is the one that speaks for it; None if there is none.
+    """
+    # `type`, because `isinstance` looks through wrappers
+    if issubclass(type(model), LVQClassifier):
+        return cast(LVQClassifier, model)
+    if issubclass(type(model), (LVQCommittee, PoolClassifier)):
+        speaker: LVQClassifier | None = model.speaker
+        return speaker
+    return None
 
 
 def _labels_of(model: Any) -> Sequence[Label]:
@@ -469,6 +520,3 @@ def _checked_weights(names: Sequence[str], arrays: Mapping[str, Any]) -> Floats:
     if not np.all((weights >= low) & (weights <= high)):
         raise SnapshotError(f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {weights}")
     return np.asarray(weights)
-
-
-_ = itertools

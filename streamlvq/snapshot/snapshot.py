@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +23,7 @@ from streamlvq.estimator import (
 )
 from streamlvq.models.base import CompiledClassifier, LVQClassifier
 from streamlvq.models.committee import speaker_name
+from streamlvq.models.pool import PoolClassifier, PoolWeights
 from streamlvq.models.vectorizer import name_order
 from streamlvq.records import Prototype
 from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
@@ -34,13 +36,15 @@ MAX_NODE_LENGTH = 200
 ByFeature = dict[Hashable, float]
 
 
-class _SnapshotFile(msgspec.Struct, forbid_unknown_fields=True):
+# Defaults are omitted: most nodes have no pool.
+class _SnapshotFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Metadata of a snapshot file."""
 
     node: str
     created: float | None
     readings: bool
     classifier: Meta
+    weights: dict[str, float] | None = None
 
 
 class Snapshot:
@@ -90,9 +94,11 @@ class Snapshot:
         *,
         readings: bool = True,
         created: float | datetime | None = None,
+        weights: PoolWeights | None = None,
     ) -> None:
         _check_node(node)
         self._state = state
+        self._weights = weights
         self._node = node
         self._readings = readings
         self._created = created.timestamp() if isinstance(created, datetime) else created
@@ -127,9 +133,20 @@ class Snapshot:
             that the same knowledge gives the same bytes.
 
         """
-        state = capture(classifier, readings=readings)
+        state, weights = capture(classifier, readings=readings), None
+        if state.innermost.kind == PoolClassifier.__name__ and not readings:
+            state, weights = _own_part(state)
         to_arrays(state)  # raises for names that cannot be written, now and not later
-        return cls(state, node, readings=readings, created=created)
+        return cls(state, node, readings=readings, created=created, weights=weights)
+
+    def without_pool(self) -> Snapshot:
+        """Return a snapshot of the local model alone if this is one of a pool, with its weights."""
+        if self._state.innermost.kind != PoolClassifier.__name__:
+            return self
+        state, weights = _own_part(self._state)
+        return Snapshot(
+            state, self._node, readings=self._readings, created=self._created, weights=weights
+        )
 
     def classifier(self) -> Any:
         """Build a new, independent classifier that continues from here."""
@@ -147,8 +164,9 @@ class Snapshot:
     def to_bytes(self, *, limit: int = MAX_SNAPSHOT_BYTES) -> bytes:
         """Encode as a safetensors file; raises `SnapshotError` if it is larger than `limit`."""
         arrays, meta = to_arrays(self._state)
-        file = _SnapshotFile(self._node, self._created, self._readings, meta)
-        return encode(arrays, msgspec.structs.asdict(file), limit=limit)
+        weights = None if self._weights is None else self._weights.named()
+        file = _SnapshotFile(self._node, self._created, self._readings, meta, weights)
+        return encode(arrays, msgspec.to_builtins(file), limit=limit)
 
     @classmethod
     def from_bytes(
@@ -176,7 +194,13 @@ class Snapshot:
         _check_time(file.created)
         state = from_arrays(arrays, file.classifier)
         built = check(state, limits=limits)  # what cannot be rebuilt is no snapshot
-        snapshot = cls(state, file.node, readings=file.readings, created=file.created)
+        try:
+            weights = None if file.weights is None else PoolWeights.from_names(file.weights)
+        except ValueError as error:
+            raise SnapshotError(f"weights: {error}") from error
+        snapshot = cls(
+            state, file.node, readings=file.readings, created=file.created, weights=weights
+        )
         if built is not None:
             snapshot._built = built
         return snapshot
@@ -214,6 +238,11 @@ class Snapshot:
     def created_seconds(self) -> float | None:
         """Time of the snapshot in seconds since 1970, unrounded."""
         return self._created
+
+    @property
+    def pool_weights(self) -> PoolWeights | None:
+        """Weights that the node has fitted for its pool; None if it has none."""
+        return self._weights
 
     @property
     def has_readings(self) -> bool:
@@ -349,6 +378,16 @@ class Snapshot:
             f"Snapshot({self.type_name} of node {self.node!r}: {self.samples} samples, "
             f"{len(self.features)} features, {len(self.labels)} classes)"
         )
+
+
+def _own_part(state: EstimatorState) -> tuple[EstimatorState, PoolWeights]:
+    """Return the state without its pool: the local model in its wrappers; and the weights."""
+    if "classifier" in state.parts:
+        inner, weights = _own_part(state.parts["classifier"])
+        return replace(state, parts={**state.parts, "classifier": inner}), weights
+    if "local" not in state.parts:
+        raise SnapshotError("pool: expected a local model, got candidates alone")
+    return state.parts["local"], PoolWeights.of(state.extra["candidates"], state.arrays["weights"])
 
 
 def _check_node(node: str) -> None:

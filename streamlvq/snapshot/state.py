@@ -24,6 +24,7 @@ from streamlvq.estimator import (
     check_between,
     check_distinct,
     check_ours,
+    served_classes,
     without_numpy,
     wrapper_classes,
 )
@@ -36,7 +37,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 COMMITTEE = LVQCommittee.__name__
 WRAPPER_CLASSES = wrapper_classes()
-MAX_NESTING = 4  # transform, rejector, integrator, model
+MAX_NESTING = 6  # transform, rejector, integrator, pool, ensemble, model
 MAX_NAME_LENGTH = 10_000
 _EXPECTED_VALUE = "expected text, a whole or other number, a bool or None"
 
@@ -81,6 +82,15 @@ class WrapperMeta(msgspec.Struct, forbid_unknown_fields=True):
     parameters: Meta
     classifier: Meta
     memory: Meta | None
+
+
+class ServedMeta(msgspec.Struct, forbid_unknown_fields=True):
+    """Metadata of a pool or an ensemble: lists of names, and its models in order."""
+
+    type: str
+    names: dict[str, list[Any]]
+    parts: dict[str, Meta]
+    order: list[str]
 
 
 # --- classifiers ----------------------------------------------------------------------------------
@@ -147,6 +157,8 @@ def to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
         return prefixed("classifier", arrays) | prefixed("memory", state.arrays), meta
     if state.kind == COMMITTEE:
         return _committee_to_arrays(state)
+    if state.kind in served_classes():
+        return _served_to_arrays(state)
     return dict(state.arrays), _model_to_json(state)
 
 
@@ -181,6 +193,17 @@ def _committee_to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
     }
 
 
+def _served_to_arrays(state: EstimatorState) -> tuple[Arrays, Meta]:
+    arrays, parts = dict(state.arrays), {}
+    for name, part in state.parts.items():
+        own, parts[name] = to_arrays(part)
+        arrays |= prefixed(name, own)
+    names = {
+        what: [encode_name(each, what) for each in given] for what, given in state.extra.items()
+    }
+    return arrays, {"type": state.kind, "names": names, "parts": parts, "order": list(parts)}
+
+
 def from_arrays(arrays: Mapping[str, Array], meta: Meta) -> EstimatorState:
     """Restore a state from what `to_arrays` returned; raises `SnapshotError` for anything else.
 
@@ -199,6 +222,8 @@ def _from_arrays(arrays: Mapping[str, Array], meta: Meta, depth: int) -> Estimat
         return _wrapper_from_arrays(arrays, _convert(meta, WrapperMeta), depth)
     if kind == COMMITTEE:
         return _committee_from_arrays(arrays, _convert(meta, CommitteeMeta))
+    if kind in served_classes():
+        return _served_from_arrays(arrays, _convert(meta, ServedMeta), depth)
     return _model_from_json(dict(arrays), _convert(meta, ModelMeta))
 
 
@@ -233,6 +258,22 @@ def _committee_from_arrays(arrays: Mapping[str, Array], meta: CommitteeMeta) -> 
     }
     members = {name: _model_from_json(parts[name], meta.members[name]) for name in names}
     return EstimatorState(meta.type, parameters, own, {}, members)
+
+
+def _served_from_arrays(
+    arrays: Mapping[str, Array], meta: ServedMeta, depth: int
+) -> EstimatorState:
+    if sorted(meta.order) != sorted(meta.parts):
+        raise SnapshotError(
+            f"{meta.type}: expected the models {sorted(meta.parts)[:9]}, got the order "
+            f"{meta.order[:9]}"
+        )
+    own, parts = split(arrays, meta.order)
+    extra = {
+        what: [decode_name(each, what) for each in encoded] for what, encoded in meta.names.items()
+    }
+    models = {name: _from_arrays(parts[name], meta.parts[name], depth - 1) for name in meta.order}
+    return EstimatorState(meta.type, {}, own, extra, models)
 
 
 def _wrapper_from_arrays(

@@ -11,7 +11,6 @@ from streamlvq.arrays import Floats, Ints, Label
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.base import LVQClassifier
-from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.engine import Engine
 from streamlvq.models.vectorizer import Arrays
 from streamlvq.wrappers.thresholds import MAX_SEEN
@@ -127,17 +126,6 @@ class NoveltyMemory:
         for code, count in enumerate(self._counts[:-1].tolist()):
             self._scores[code, kernel.DISTANCE, : min(count, at.CLASS_SCORES)] = np.nan
         self._sums[kernel.BOTH] = self._sums[kernel.BORDER_ONLY]
-
-
-def prototype_model(model: Any) -> LVQClassifier | None:
-    """Return the model whose prototypes and stored readings novelty is about; None if there is none.
-
-    Of a committee it is the member that speaks for it.
-    """
-    # `type`, because `isinstance` looks through wrappers
-    if issubclass(type(model), LVQClassifier):
-        return cast(LVQClassifier, model)
-    return cast(LVQCommittee, model).speaker if issubclass(type(model), LVQCommittee) else None
 
 
 def answering_engine(model: LVQClassifier) -> Engine | None:

@@ -18,6 +18,7 @@ from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.parameters import check_range, documented
+from streamlvq.models.pool import prototype_model
 from streamlvq.models.vectorizer import Arrays, KernelBatch, no_rejection
 from streamlvq.records import Decision
 from streamlvq.wrappers.base import ClassifierWrapper, innermost, is_pipeline, unwrap
@@ -28,7 +29,6 @@ from streamlvq.wrappers.novelty import (
     answering_engine,
     has_stored_readings,
     is_beyond_ball,
-    prototype_model,
 )
 from streamlvq.wrappers.thresholds import (
     Adaptive,

@@ -1,0 +1,190 @@
+"""Candidates of a pool: what the models of a fleet say, in the coordinates of one of its nodes.
+
+A new kind of candidate is a class and a line in `streamlvq.registry.CANDIDATES`. Candidates are named
+by their kind and the correction between sensors that they rely on: "fused none".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from streamlvq.arrays import Label
+from streamlvq.estimator import EstimatorState, build_estimator
+from streamlvq.fusion.fuse import FusionOptions, FusionRun
+from streamlvq.fusion.fused import Fused
+from streamlvq.fusion.node_models import FusionError, unpack
+from streamlvq.fusion.personal import StoredReadings, local_passes, with_own_statistics
+from streamlvq.models.ensemble import NodeEnsemble
+from streamlvq.registry import CANDIDATES
+from streamlvq.snapshot import Snapshot
+
+ENSEMBLE_MAX_NODES = 12  # of more nodes, asking every model would cost too much
+
+
+@dataclass(frozen=True)
+class FleetMoment:
+    """Models of a fleet at one moment, the readings of some nodes, and classes that are hidden.
+
+    A node is treated as if it had never learnt its hidden class: candidates for it are then judged
+    by a class that the node can check.
+    """
+
+    snapshots: Mapping[str, Snapshot]
+    readings: Mapping[str, StoredReadings]
+    options: FusionOptions
+    hidden: Mapping[str, Label]
+
+    @functools.cached_property
+    def _fused(self) -> dict[str, Fused]:
+        return {}
+
+    @functools.cached_property
+    def _personal(self) -> dict[tuple[str, str], EstimatorState]:
+        return {}
+
+    @functools.cached_property
+    def _rounds(self) -> dict[str, Fused]:
+        return {}
+
+    def fused(self, correction: str) -> Fused:
+        """Return the fusion by a correction."""
+        if correction not in self._fused:
+            self._fused[correction] = self._run(self.snapshots, correction)
+        return self._fused[correction]
+
+    def _run(self, snapshots: Mapping[str, Snapshot], correction: str) -> Fused:
+        nodes = unpack(snapshots[name] for name in sorted(snapshots))
+        options = replace(self.options, drift=correction)
+        return FusionRun(nodes, options, self.hidden).run()
+
+    def personal(self, correction: str, node: str) -> EstimatorState:
+        """Return the fused model of a node after a pass over its readings."""
+        key = correction, node
+        if key not in self._personal:
+            start = self.fused(correction).snapshot(node).estimator_state()
+            known = self.readings[node].without([self.hidden[node]] if node in self.hidden else [])
+            self._personal[key] = local_passes(start, known)
+        return self._personal[key]
+
+    def round(self, correction: str) -> Fused:
+        """Return the fusion of all nodes' personal models: one round."""
+        if correction not in self._rounds:
+            answers = {
+                name: Snapshot(
+                    with_own_statistics(
+                        self.personal(correction, name), self.snapshots[name].estimator_state()
+                    ),
+                    name,
+                    readings=False,
+                )
+                for name in self.snapshots
+            }
+            self._rounds[correction] = self._run(answers, correction)
+        return self._rounds[correction]
+
+
+class Candidate(Protocol):
+    """A kind of candidate."""
+
+    needs_own_readings: ClassVar[bool]  # stored readings of the node itself
+    needs_all_readings: ClassVar[bool]  # of all nodes
+    max_nodes: ClassVar[int | None]  # fleets that are larger do without it
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        """Return a classifier for the readings of a node as its model sees them."""
+        ...
+
+
+class FusedModel:
+    """The fused model in the coordinates of the node."""
+
+    needs_own_readings: ClassVar[bool] = False
+    needs_all_readings: ClassVar[bool] = False
+    max_nodes: ClassVar[int | None] = None
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        return _inner(fleet.fused(correction).snapshot(node).estimator_state())
+
+
+class PersonalModel:
+    """The fused model after a pass over the node's own readings."""
+
+    needs_own_readings: ClassVar[bool] = True
+    needs_all_readings: ClassVar[bool] = False
+    max_nodes: ClassVar[int | None] = None
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        return _inner(fleet.personal(correction, node))
+
+
+class RoundModel:
+    """The personal models of all nodes, fused again."""
+
+    needs_own_readings: ClassVar[bool] = True
+    needs_all_readings: ClassVar[bool] = True
+    max_nodes: ClassVar[int | None] = None
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        return _inner(fleet.round(correction).snapshot(node).estimator_state())
+
+
+class EnsembleOfNodes:
+    """The mean opinion of all nodes' models, each asked in the coordinates of its own sensors."""
+
+    needs_own_readings: ClassVar[bool] = False
+    needs_all_readings: ClassVar[bool] = False
+    max_nodes: ClassVar[int | None] = ENSEMBLE_MAX_NODES
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        fused = fleet.fused(correction)
+        members = {}
+        for name in fused.heard(node):
+            gain, shift = fused.to_node(node, name)
+            members[name] = (_inner(fleet.snapshots[name].estimator_state()), gain, shift)
+        return NodeEnsemble(
+            [model for model, _, _ in members.values()],
+            [gain for _, gain, _ in members.values()],
+            [shift for _, _, shift in members.values()],
+            fused.features,
+            [fleet.hidden.get(name) for name in members],
+        )
+
+
+def _inner(state: EstimatorState) -> Any:
+    """Return the model of a state without its transform: a pool is inside of that."""
+    return build_estimator(state.innermost)
+
+
+def candidate_names(
+    corrections: Iterable[str],
+    kinds: Sequence[str] | None,
+    *,
+    nodes: int,
+    own_readings: bool,
+    all_readings: bool,
+) -> list[str]:
+    """Return the candidates that can be built from what there is."""
+    names = []
+    corrections = list(corrections)
+    for kind in CANDIDATES.names if kinds is None else kinds:
+        candidate: Candidate = CANDIDATES[kind]
+        possible = (
+            (own_readings or not candidate.needs_own_readings)
+            and (all_readings or not candidate.needs_all_readings)
+            and (candidate.max_nodes is None or nodes <= candidate.max_nodes)
+        )
+        if possible:
+            names += [f"{kind} {correction}" for correction in corrections]
+    return names
+
+
+def build_candidate(name: str, fleet: FleetMoment, node: str) -> Any:
+    """Return the candidate of this name for a node."""
+    kind, _, correction = name.partition(" ")
+    if kind not in CANDIDATES.names:
+        raise FusionError(f"candidate: expected one of {', '.join(CANDIDATES.names)}, got {kind!r}")
+    candidate: Candidate = CANDIDATES[kind]()
+    return candidate.build(fleet, correction, node)

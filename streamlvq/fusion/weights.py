@@ -1,0 +1,222 @@
+"""Weights of a pool: fitted on opinions about readings before these were learnt.
+
+A node's weights follow its own records, drawn towards a prior; those of the fleet are a trimmed mean
+over its nodes; a node departs from the fleet's only where its records leave no doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from streamlvq.arrays import Bools, Floats, Ints
+from streamlvq.kernels import kernels
+from streamlvq.models.pool import MAX_UNSEEN, MAX_WEIGHT, PoolWeights
+
+NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node
+FLEET_RIDGE = 100.0  # and of the fleet's weights under those that a node has for itself
+UNSEEN_RIDGE_SHARE = 0.1  # of these, for the mass of unseen classes
+TRIMMED_WEIGHTS = 0.2  # share of the nodes at either end that the fleet's weights leave out
+TRIMMING_NODES = 5  # with fewer, nothing is trimmed
+CLEAR_GAIN = 0.2  # nats, and standard errors, by which a node's own weights must be better
+CLEAR_ERRORS = 2.0
+RUN_EVIDENCE = 10.0  # readings that a longer run of one label counts as: they resemble each other
+
+# Mean of what was fitted on fleets of gas sensors, people with phones and machines; see docs/fleet.md.
+PRIOR_KINDS: Mapping[str, Mapping[str, float]] = {
+    "fused": {"none": 0.12, "least_squares": 0.03, "scale_shift": 0.06},
+    "ensemble": {"none": 0.22, "least_squares": 0.27, "scale_shift": 0.20},
+    "personal": {"none": 0.15, "least_squares": 0.11, "scale_shift": 0.13},
+    "round": {"none": 0.28, "least_squares": 0.11, "scale_shift": 0.11},
+}
+PRIOR_OTHER = 0.1  # of a candidate that is not among them
+PRIOR_LOCAL = 0.23
+PRIOR_UNSEEN = 0.81
+PRIOR_TOTAL = sum(sum(each.values()) for each in PRIOR_KINDS.values())
+
+
+def prior_weights(names: Sequence[str]) -> PoolWeights:
+    """Return the weights of candidates before there are records; they add up to the same always.
+
+    Examples
+    --------
+    >>> prior_weights(["fused none", "round none"]).candidates
+    {'fused none': 0.537, 'round none': 1.253}
+
+    """
+    own = {}
+    for name in names:
+        kind, _, correction = name.partition(" ")
+        own[name] = PRIOR_KINDS.get(kind, {}).get(correction, PRIOR_OTHER)
+    total = sum(own.values())
+    scale = min(PRIOR_TOTAL / total, MAX_WEIGHT / max(own.values())) if total > 0 else 1.0
+    return PoolWeights(
+        {name: value * scale for name, value in own.items()}, PRIOR_LOCAL, PRIOR_UNSEEN
+    )
+
+
+@dataclass(frozen=True)
+class Records:
+    """Opinions about labelled readings before they were learnt, ready to fit weights on.
+
+    `terms` (readings x classes x weights) is what each weight is multiplied with: logarithms of the
+    opinions of candidates and of the local model, and 1 where the local model has not learnt the
+    class. `possible` says which classes compete, `worth` how much a reading counts.
+    """
+
+    names: tuple[str, ...]
+    terms: Floats
+    codes: Ints
+    possible: Bools
+    worth: Floats
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        opinions: Floats,
+        codes: Ints,
+        held: Bools,
+        lacking: Bools | None = None,
+    ) -> Self:
+        """Return the records of consecutive readings.
+
+        `opinions` are models x readings x classes, the local model last; `held` are the classes
+        that it counts as having learnt. Readings of other classes are left out, unless it was made
+        to forget one: then `lacking` are the classes that it truly lacks, which do not compete.
+        """
+        least = kernels("candidates").LEAST_OPINION
+        logs = np.log(np.maximum(np.nan_to_num(opinions), least))
+        terms = np.zeros((len(codes), len(held), len(names) + 2))
+        terms[:, :, : len(names)] = np.moveaxis(logs[:-1], 0, 2)
+        terms[:, held, -2] = logs[-1][:, held]
+        terms[:, ~held, -1] = 1.0
+        possible = np.ones(len(held), bool) if lacking is None else ~lacking
+        usable = held[codes] if lacking is None else possible[codes]
+        count = int(usable.sum())
+        return cls(
+            tuple(names),
+            terms[usable],
+            codes[usable],
+            np.broadcast_to(possible, (count, len(held))),
+            run_worth(codes)[usable],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Records]) -> Records:
+        """Return several records, of the same candidates and classes, as one."""
+        return Records(
+            parts[0].names,
+            np.concatenate([each.terms for each in parts]),
+            np.concatenate([each.codes for each in parts]),
+            np.concatenate([each.possible for each in parts]),
+            np.concatenate([each.worth for each in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def only(self, names: Sequence[str]) -> Records:
+        """Return the records of some candidates."""
+        columns = [self.names.index(name) for name in names]
+        terms = self.terms[:, :, [*columns, -2, -1]]
+        return Records(tuple(names), terms, self.codes, self.possible, self.worth)
+
+    def thinned(self, most: int) -> Records:
+        """Return at most about so many of the readings, evenly spread."""
+        step = slice(None, None, max(1, -(-len(self) // most)))
+        return Records(
+            self.names, self.terms[step], self.codes[step], self.possible[step], self.worth[step]
+        )
+
+    def losses(self, weights: Floats) -> Floats:
+        """Return the log loss of each reading with these weights."""
+        return self._scores(weights)[0]
+
+    def _scores(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return losses, and the probability of each class for each reading."""
+        scores = np.where(self.possible, self.terms @ weights, -np.inf)
+        scores -= scores.max(axis=1, keepdims=True)
+        chances = np.exp(scores)
+        total = chances.sum(axis=1)
+        losses = np.log(total) - scores[np.arange(len(self)), self.codes]
+        return losses, chances / total[:, None]
+
+    def cost(self, weights: Floats) -> tuple[float, Floats]:
+        """Return the total loss and its gradient."""
+        losses, chances = self._scores(weights)
+        rows = np.arange(len(self))
+        shares = chances * self.worth[:, None]
+        shares[rows, self.codes] -= self.worth
+        return float(self.worth @ losses), np.tensordot(shares, self.terms, axes=2)
+
+
+def run_worth(codes: Ints) -> Floats:
+    """Return how much each reading counts: together, a run of one label at most `RUN_EVIDENCE`.
+
+    Examples
+    --------
+    >>> run_worth(np.array([0, 1] + [0] * 20)).round(2).tolist()[:4]
+    [1.0, 1.0, 0.5, 0.5]
+
+    """
+    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, int)
+    length = np.diff(np.r_[starts, len(codes)])
+    worth: Floats = np.repeat(np.minimum(1.0, RUN_EVIDENCE / np.maximum(length, 1)), length)
+    return worth
+
+
+def fit_weights(records: Records, prior: Floats, ridge: float) -> Floats:
+    """Return the weights with the least loss on records plus the ridge towards a prior.
+
+    The problem is convex; bounds keep opinions from being turned around.
+    """
+    from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
+
+    if not len(records):
+        return prior
+    curvature = np.full(len(prior), ridge)
+    curvature[-1] *= UNSEEN_RIDGE_SHARE
+
+    def cost(weights: Floats) -> tuple[float, Floats]:
+        loss, slope = records.cost(weights)
+        apart = weights - prior
+        return loss + 0.5 * float(curvature @ apart**2), slope + curvature * apart
+
+    bounds = [(0.0, MAX_WEIGHT)] * (len(prior) - 1) + [(-MAX_UNSEEN, MAX_UNSEEN)]
+    found = minimize(cost, prior, jac=True, bounds=bounds, method="L-BFGS-B")
+    low, high = np.array(bounds).T
+    return np.clip(found.x, low, high)
+
+
+def fleet_weights(nodes: Sequence[Floats]) -> Floats:
+    """Return the mean of the nodes' weights without the extremes of each.
+
+    Examples
+    --------
+    >>> fleet_weights([np.array([w]) for w in (0.1, 0.2, 0.3, 0.4, 99.0)]).tolist()
+    [0.3]
+
+    """
+    ordered = np.sort(np.array(nodes), axis=0)
+    cut = int(TRIMMED_WEIGHTS * len(ordered)) if len(ordered) >= TRIMMING_NODES else 0
+    mean: Floats = ordered[cut : len(ordered) - cut].mean(axis=0)
+    return mean
+
+
+def guarded_weights(fit_on: Records, own: Records, fleet: Floats) -> Floats:
+    """Return a node's weights: those of the fleet, unless its own are clearly better.
+
+    `own` are the records as served, without hidden classes.
+    """
+    mine = fit_weights(fit_on, fleet, FLEET_RIDGE)
+    if not len(own):
+        return fleet
+    gains = own.losses(fleet) - own.losses(mine)
+    total = float(own.worth @ gains)
+    mean = total / float(own.worth.sum())
+    error = float(np.sqrt(own.worth @ (gains - mean) ** 2))
+    return mine if total > max(CLEAR_GAIN, CLEAR_ERRORS * error) else fleet
