@@ -13,7 +13,6 @@ from streamlvq.fusion.crossfit import CrossFit, NodeRecords
 from streamlvq.fusion.fuse import FusionOptions
 from streamlvq.fusion.personal import StoredReadings, stored_readings
 from streamlvq.fusion.weights import (
-    NODE_RIDGE,
     Records,
     fit_weights,
     fleet_weights,
@@ -112,7 +111,7 @@ class FleetPool:
         for each in records.values():
             found = each.all(chosen)
             if found is not None and len(found):
-                fits.append(fit_weights(found, prior, NODE_RIDGE))
+                fits.append(fit_weights(found, prior))
         fleet = fleet_weights(fits) if fits else prior
         found = records[name].all(chosen) if name in records else None
         served = records[name].served(chosen) if name in records else None
@@ -123,7 +122,7 @@ class FleetPool:
 
 def _loss(records: Records, names: Sequence[str]) -> float:
     part, prior = records.only(names), prior_weights(names).vector(names)
-    weights = fit_weights(part, prior, NODE_RIDGE)
+    weights = fit_weights(part, prior)
     return part.cost(weights)[0]
 
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.kernels import kernels
-from streamlvq.models.pool import MAX_UNSEEN, MAX_WEIGHT, PoolWeights
+from streamlvq.models.pool import MAX_UNSEEN, MAX_WEIGHT, PoolClassifier, PoolWeights
 
-NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node
+NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node, where their scale is 1
 FLEET_RIDGE = 100.0  # and of the fleet's weights under those that a node has for itself
-UNSEEN_RIDGE_SHARE = 0.1  # of these, for the mass of unseen classes
+UNSEEN_RIDGE = 1.0  # of the mass of unseen classes
+SCALE_RIDGE = 1.0  # of the scale of all weights
+MIN_SCALE, MAX_SCALE = 0.05, 1.6
 TRIMMED_WEIGHTS = 0.2  # share of the nodes at either end that the fleet's weights leave out
 TRIMMING_NODES = 5  # with fewer, nothing is trimmed
 CLEAR_GAIN = 0.2  # nats, and standard errors, by which a node's own weights must be better
@@ -36,6 +38,7 @@ PRIOR_OTHER = 0.1  # of a candidate that is not among them
 PRIOR_LOCAL = 0.23
 PRIOR_UNSEEN = 0.81
 PRIOR_TOTAL = sum(sum(each.values()) for each in PRIOR_KINDS.values())
+PRIOR_SUM = PRIOR_TOTAL + PRIOR_LOCAL
 
 
 def prior_weights(names: Sequence[str]) -> PoolWeights:
@@ -169,26 +172,52 @@ def run_worth(codes: Ints) -> Floats:
     return worth
 
 
-def fit_weights(records: Records, prior: Floats, ridge: float) -> Floats:
-    """Return the weights with the least loss on records plus the ridge towards a prior.
+def fit_weights(records: Records, prior: Floats) -> Floats:
+    """Return weights with a small loss on records, in proportions like those of a prior.
 
-    The problem is convex; bounds keep opinions from being turned around.
+    Models can be far too sure of themselves, or too cautious: first all weights are scaled alike.
+    Then each may depart from its share, against a ridge in units of that scale.
+    """
+    if not len(records):
+        return prior
+    start, scale = _scaled(records, prior)
+    return _fit(records, start, NODE_RIDGE / scale**2)
+
+
+def _scaled(records: Records, prior: Floats) -> tuple[Floats, float]:
+    """Return the prior times the scale that suits the records, with their mass of unseen classes."""
+    both = np.stack([records.terms[:, :, :-1] @ prior[:-1], records.terms[:, :, -1]], axis=2)
+    part = Records((), both, records.codes, records.possible, records.worth)
+    scale, unseen = _fit(
+        part, np.array([1.0, prior[-1]]), SCALE_RIDGE, np.array([MIN_SCALE, MAX_SCALE])
+    )
+    return np.append(np.minimum(prior[:-1] * scale, MAX_WEIGHT), unseen), float(scale)
+
+
+def _fit(
+    records: Records, prior: Floats, ridge: float, limits: Floats | None = None
+) -> Floats:
+    """Return the weights with the least loss plus ridge towards a prior: a convex problem.
+
+    The ridge of the last weight, the mass of unseen classes, does not depend on the scale of the
+    others. Bounds keep opinions from being turned around.
     """
     from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
 
-    if not len(records):
-        return prior
     curvature = np.full(len(prior), ridge)
-    curvature[-1] *= UNSEEN_RIDGE_SHARE
+    curvature[-1] = UNSEEN_RIDGE
+    low, high = np.zeros(len(prior)), np.full(len(prior), MAX_WEIGHT)
+    if limits is not None:
+        low[:-1], high[:-1] = limits
+    low[-1], high[-1] = -MAX_UNSEEN, MAX_UNSEEN
 
     def cost(weights: Floats) -> tuple[float, Floats]:
         loss, slope = records.cost(weights)
         apart = weights - prior
         return loss + 0.5 * float(curvature @ apart**2), slope + curvature * apart
 
-    bounds = [(0.0, MAX_WEIGHT)] * (len(prior) - 1) + [(-MAX_UNSEEN, MAX_UNSEEN)]
+    bounds = list(zip(low, high, strict=True))
     found = minimize(cost, prior, jac=True, bounds=bounds, method="L-BFGS-B")
-    low, high = np.array(bounds).T
     return np.clip(found.x, low, high)
 
 
@@ -212,11 +241,37 @@ def guarded_weights(fit_on: Records, own: Records, fleet: Floats) -> Floats:
 
     `own` are the records as served, without hidden classes.
     """
-    mine = fit_weights(fit_on, fleet, FLEET_RIDGE)
     if not len(own):
         return fleet
+    scale = max(MIN_SCALE, min(1.0, float(fleet[:-1].sum()) / PRIOR_SUM))
+    mine = _fit(fit_on, fleet, FLEET_RIDGE / scale**2)
     gains = own.losses(fleet) - own.losses(mine)
     total = float(own.worth @ gains)
     mean = total / float(own.worth.sum())
     error = float(np.sqrt(own.worth @ (gains - mean) ** 2))
     return mine if total > max(CLEAR_GAIN, CLEAR_ERRORS * error) else fleet
+
+
+def records_of(pool: PoolClassifier) -> Records | None:
+    """Return the records of what a pool has scored since its candidates were made; None if nothing."""
+    scored = pool.scored()
+    if not scored:
+        return None
+    parts = []
+    held = np.array([each.held for each in scored])
+    # Consecutive readings between which the local model has learnt no class.
+    cuts = np.flatnonzero((held[1:] != held[:-1]).any(axis=1)) + 1
+    for part in np.split(np.arange(len(scored)), cuts):
+        opinions = np.stack([scored[k].opinions for k in part], axis=1)
+        codes = np.array([scored[k].code for k in part], np.int64)
+        parts.append(Records.of(tuple(pool.candidates), opinions, codes, held[part[0]]))
+    return Records.joined(parts)
+
+
+def refitted(pool: PoolClassifier) -> PoolWeights:
+    """Return the weights of a pool after what it has scored, drawn towards those that it has."""
+    records, names = records_of(pool), tuple(pool.candidates)
+    before = pool.weights.vector(names)
+    if records is None or not len(records):
+        return pool.weights
+    return PoolWeights.of(names, guarded_weights(records, records, before))

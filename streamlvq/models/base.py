@@ -486,6 +486,21 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
         engine = self._answer(x)
         return None if engine is None else (self._labels, engine.probabilities)
 
+    @exclusive
+    def predict_vector(self, values: Floats) -> Rows | None:
+        """Return probabilities of a reading given as an array in the order of `features`.
+
+        The array belongs to the model until its next call; None before anything is learnt.
+        """
+        engine = self._engine
+        if engine is None or not self._labels:
+            return None
+        engine.work[: len(self.features)] = values
+        status = engine.predict_kernel(*engine.memory)
+        if status:
+            raise self._infinite(status)
+        return engine.probabilities
+
     def vector(self, x: Reading) -> list[float]:
         """Return the values of a reading in the order of `features`, NaN where missing."""
         return self._vectorizer.vector(x)

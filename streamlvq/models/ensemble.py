@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamlvq.arrays import Floats, Label, Reading, Rows
+from streamlvq.arrays import Floats, Ints, Label, Reading, Rows
 from streamlvq.errors import SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
@@ -17,7 +17,7 @@ from streamlvq.estimator import (
     build_estimator,
     exclusive,
 )
-from streamlvq.models.base import ArrayClassifier
+from streamlvq.models.base import ArrayClassifier, CompiledClassifier
 from streamlvq.models.vectorizer import Vectorizer, dictionary_maker, to_rows
 
 
@@ -75,6 +75,14 @@ class NodeEnsemble(ArrayClassifier):
         self._holders = np.maximum(holders, 1.0)
         self._by_label = dictionary_maker(self._labels)
         self._empty = False
+        # Where the features of each model are; None if one of them has no such entrance.
+        column = {name: k for k, name in enumerate(self.features)}
+        self._orders: list[Ints] | None = None
+        if all(isinstance(model, CompiledClassifier) for model in self.models):
+            self._orders = [
+                np.array([column[name] for name in model.features], np.int64)
+                for model in self.models
+            ]
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -101,9 +109,9 @@ class NodeEnsemble(ArrayClassifier):
         """Return labels and an array of their probabilities; None if no model knows anything."""
         if not self._labels:
             return None
-        row = np.array([self._vectorizer.vector(x)])
+        row = np.array(self._vectorizer.vector(x))
         self._empty = bool(np.isnan(row).all())
-        return self._labels, self._mean(row)[0]
+        return self._labels, self._mean_one(row)
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """Return the probability of every class that a model knows."""
@@ -121,6 +129,23 @@ class NodeEnsemble(ArrayClassifier):
         """Return the names of columns without names, as the models know them."""
         named: list[Hashable] = self.models[0].column_names(width)
         return named
+
+    def _mean_one(self, row: Floats) -> Rows:
+        """Return the mean of one reading, with the bits of `_mean`."""
+        if self._orders is None:
+            return self._mean(row[None])[0]
+        total = np.zeros(len(self._labels))
+        parts = zip(self.models, self.gains, self.shifts, self._places, self._orders, strict=True)
+        for model, gain, shift, (columns, places), order in parts:
+            if not len(columns):
+                continue
+            seen = model.predict_vector((gain * row + shift)[order])[columns]
+            size = seen.sum()
+            total[places] += seen / (size if size > 0.0 else 1.0)
+        total /= self._holders
+        size = total.sum()
+        mean: Rows = total / (size if size > 0.0 else 1.0)
+        return mean
 
     def _mean(self, rows: Rows) -> Rows:
         total = np.zeros((len(rows), len(self._labels)))

@@ -96,19 +96,6 @@ class Scored(NamedTuple):
     run: int  # readings of the same label in a row resemble each other
 
 
-class _Columns:
-    """Places of a model's labels among those of a pool, for a list of labels that may grow."""
-
-    def __init__(self) -> None:
-        self._known, self._of, self.places = 0, -1, np.zeros(0, np.int64)
-
-    def find(self, labels: Sequence[Label], among: dict[Label, int]) -> Ints:
-        if self._known != len(labels) or self._of != len(among):
-            self.places = np.array([among[label] for label in labels], np.int64)
-            self._known, self._of = len(labels), len(among)
-        return self.places
-
-
 class PoolClassifier(ArrayClassifier):
     """A local model that learns, pooled with fixed candidates that other nodes contributed to.
 
@@ -150,14 +137,13 @@ class PoolClassifier(ArrayClassifier):
         self._lock = ModelLock()
         self._labels: list[Label] = []
         self._among: dict[Label, int] = {}
-        self._add(_labels_of(local))
+        self._add(labels_of(local))
         for model in self.candidates.values():
             self._add(model.classes)
-        self._columns = [_Columns() for _ in range(len(self.candidates) + 1)]
         self._models = [*self.candidates.values(), local]
-        self._vector = weights.vector(self.candidates)
+        *own, self._local_weight, self._unseen = weights.vector(self.candidates).tolist()
+        self._exponents = np.array(own)
         self._speaker = self._find_speaker()
-        self._empty = False
         self._scored: deque[Scored] = deque(maxlen=MAX_SCORED)
         self._last_label: Label | None = None
         self._run = -1  # the first run began before the candidates were fixed: it is not scored
@@ -173,8 +159,22 @@ class PoolClassifier(ArrayClassifier):
         """Make arrays for one reading with a column for each class."""
         count = len(self._labels)
         self._opinions = np.full((len(self._models), 1, count), np.nan)
+        self._foreign, self._own = self._opinions[:-1], self._opinions[-1]
         self._held, self._row = np.zeros(count, np.int64), np.empty((1, count))
         self._by_label = dictionary_maker(self._labels)
+        self._asked = [
+            (model.predict_labels_one, self._opinions[m, 0], self._places(model.classes))
+            for m, model in enumerate(self.candidates.values())
+        ]
+        self._local_labels: Sequence[Label] = ()
+        self._local_places = self._places(())
+
+    def _places(self, labels: Sequence[Label]) -> slice | Ints:
+        """Return where the columns of labels are; a slice, which is faster, if they come first."""
+        places = [self._among[label] for label in labels]
+        if places == list(range(len(places))):
+            return slice(0, len(places))
+        return np.array(places, np.int64)
 
     # --- River's interface -----------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class PoolClassifier(ArrayClassifier):
         else:
             self.local.learn_one(x, y, w=w)
         if y not in self._among:
-            self._grow()
+            self._note_local(labels_of(self.local))
 
     @exclusive
     def score_one(self, x: Reading, y: Label) -> None:
@@ -237,35 +237,32 @@ class PoolClassifier(ArrayClassifier):
         if hasattr(self.local, "observe_one"):
             self.local.observe_one(x, **keywords)
 
-    def _grow(self) -> None:
-        """Add the classes that the local model has learnt since."""
-        self._add(_labels_of(self.local))
-        self._allocate()
-
     def _ask(self, x: Reading) -> bool:
         """Write every opinion about a reading; return False if nobody knows anything yet."""
         if not self._labels:
             return False
-        self._empty = True
-        for m, model in enumerate(self._models):
-            answer = _answer(model, x)
-            row = self._opinions[m, 0]
-            if answer is None:
-                row.fill(np.nan)
-                continue
-            labels, probabilities = answer
-            places = self._columns[m].find(labels, self._among)
-            row[places] = probabilities
-            if m == len(self._models) - 1:
-                self._held.fill(0)
-                self._held[places] = 1
-            self._empty = self._empty and _was_empty(model)
+        for ask, row, places in self._asked:
+            answer = ask(x)
+            if answer is not None:
+                row[places] = answer[1]
+        labels, probabilities = answer_of(self.local, x)
+        if len(labels) != len(self._local_labels):
+            self._note_local(labels)
+        self._own[0, self._local_places] = probabilities
         return True
 
-    def _pool(self, opinions: Rows, held: Ints, out: Rows) -> None:
-        *weights, local, unseen = self._vector
+    def _note_local(self, labels: Sequence[Label]) -> None:
+        """Take note of the classes that the local model has learnt."""
+        if not all(label in self._among for label in labels):
+            self._add(labels)
+            self._allocate()
+        self._local_labels, self._local_places = tuple(labels), self._places(labels)
+        self._held.fill(0)
+        self._held[self._local_places] = 1
+
+    def _pool(self, foreign: Rows, own: Rows, held: Ints, out: Rows) -> None:
         kernels("candidates").pool_candidates(
-            opinions[:-1], np.array(weights), opinions[-1], held, local, unseen, out
+            foreign, self._exponents, own, held, self._local_weight, self._unseen, out
         )
 
     @exclusive
@@ -276,7 +273,7 @@ class PoolClassifier(ArrayClassifier):
         """
         if not self._ask(x):
             return None
-        self._pool(self._opinions, self._held, self._row)
+        self._pool(self._foreign, self._own, self._held, self._row)
         return self._labels, self._row[0]
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
@@ -297,14 +294,14 @@ class PoolClassifier(ArrayClassifier):
     ) -> None:
         """Teach rows to the local model; their opinions are not noted."""
         self.local.learn_array(X, y, features, w=w)
-        self._grow()
+        self._note_local(labels_of(self.local))
 
     @exclusive
     def predict_proba_array(self, X: Any, features: Sequence[Hashable] | None = None) -> Rows:
         """Return class probabilities: one row per reading, one column per entry of `classes`."""
         opinions, held = self.opinions_array(X, features)
         out = np.empty(opinions.shape[1:])
-        self._pool(opinions, held.astype(np.int64), out)
+        self._pool(opinions[:-1], opinions[-1], held.astype(np.int64), out)
         return out
 
     def opinions_array(
@@ -383,7 +380,7 @@ class PoolClassifier(ArrayClassifier):
 
     def last_was_empty(self) -> bool:
         """Return True if the last predicted reading had none of the features of any model."""
-        return self._empty
+        return all(_was_empty(model) for model in self._models)
 
     def explain_one(self, x: Reading) -> Explanation:
         """Explain a decision by the prototypes of the speaker."""
@@ -412,7 +409,7 @@ class PoolClassifier(ArrayClassifier):
         if self.local is not None:
             parts["local"] = self.local.state(readings=readings, limits=limits)
         extra = {"candidates": [*self.candidates], "classes": [*self._labels]}
-        return EstimatorState(type(self).__name__, {}, {"weights": self._vector.copy()}, extra, parts)
+        return EstimatorState(type(self).__name__, {}, {"weights": self.weights.vector(self.candidates)}, extra, parts)
 
     @classmethod
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
@@ -470,7 +467,7 @@ def opinions_of(
     opinions = np.full((len(models), len(X), len(among)), np.nan)
     held = np.zeros(len(among), bool)
     for m, model in enumerate(models):
-        places = np.array([among[label] for label in _labels_of(model)], np.int64)
+        places = np.array([among[label] for label in labels_of(model)], np.int64)
         if len(places) and len(X):
             opinions[m][:, places] = model.predict_proba_array(X, features)
         held[:] = False
@@ -492,17 +489,19 @@ def prototype_model(model: Any) -> LVQClassifier | None:
     return None
 
 
-def _labels_of(model: Any) -> Sequence[Label]:
-    return getattr(model, "classes", ())
+def labels_of(model: Any) -> Sequence[Label]:
+    """Return the labels that a model says it knows; River's classifiers say nothing."""
+    classes: Sequence[Label] = getattr(model, "classes", ())
+    return classes
 
 
-def _answer(model: Any, x: Reading) -> tuple[Sequence[Label], Any] | None:
-    """Return labels and probabilities of any classifier."""
+def answer_of(model: Any, x: Reading) -> tuple[Sequence[Label], Any]:
+    """Return the labels and probabilities of any classifier; both are empty if it knows nothing."""
     if hasattr(model, "predict_labels_one"):
-        answer: tuple[Sequence[Label], Any] | None = model.predict_labels_one(x)
-        return answer
+        answer = model.predict_labels_one(x)
+        return ((), ()) if answer is None else answer
     found = {} if model is None else model.predict_proba_one(x)
-    return ([*found], [*found.values()]) if found else None
+    return [*found], [*found.values()]
 
 
 def _was_empty(model: Any) -> bool:
