@@ -1,7 +1,7 @@
 """Candidates of a pool: what the models of a fleet say, in the coordinates of one of its nodes.
 
-A new kind of candidate is a class and a line in `streamlvq.registry.CANDIDATES`. Candidates are named
-by their kind and the correction between sensors that they rely on: "fused none".
+A new kind of candidate is a class and a line in `streamlvq.registry.CANDIDATES`. Candidates are
+named by their kind and the correction between sensors that they rely on: "fused none".
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Protocol
 
 from streamlvq.arrays import Label
 from streamlvq.estimator import EstimatorState, build_estimator
-from streamlvq.fusion.fuse import FusionOptions, FusionRun
+from streamlvq.fusion.fuse import FusionRun
 from streamlvq.fusion.fused import Fused
 from streamlvq.fusion.node_models import FusionError, unpack
-from streamlvq.fusion.personal import StoredReadings, local_passes, with_own_statistics
+from streamlvq.fusion.options import FusionOptions
+from streamlvq.fusion.personal import StoredReadings, learnt_on, with_own_statistics
 from streamlvq.models.ensemble import NodeEnsemble
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
@@ -66,7 +67,7 @@ class FleetMoment:
         if key not in self._personal:
             start = self.fused(correction).snapshot(node).estimator_state()
             known = self.readings[node].without([self.hidden[node]] if node in self.hidden else [])
-            self._personal[key] = local_passes(start, known)
+            self._personal[key] = learnt_on(start, known)
         return self._personal[key]
 
     def round(self, correction: str) -> Fused:
@@ -84,6 +85,24 @@ class FleetMoment:
             }
             self._rounds[correction] = self._run(answers, correction)
         return self._rounds[correction]
+
+
+def class_shares(snapshots: Mapping[str, Snapshot], node: str) -> dict[Label, float]:
+    """Return how frequent each class is at the other nodes: the mean of their shares.
+
+    So no node moves it far, whatever counts it claims.
+    """
+    total: dict[Label, float] = {}
+    others = 0
+    for name in sorted(snapshots):
+        counts = snapshots[name].counts
+        learnt = sum(counts.values())
+        if name == node or learnt <= 0:
+            continue
+        others += 1
+        for label, count in counts.items():
+            total[label] = total.get(label, 0.0) + count / learnt
+    return {label: share / others for label, share in total.items()}
 
 
 class Candidate(Protocol):

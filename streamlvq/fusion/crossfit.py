@@ -1,4 +1,4 @@
-"""Records for the weights of pools: candidates judged on stored readings that they have not learnt.
+"""Cross-fitting: candidates of a pool judged on stored readings that they have not learnt.
 
 The stored readings of a node are learnt anew, block by block, by a shadow of its model. Before each
 block all candidates are made as they would have been then, and say what they think of it. Nodes
@@ -7,20 +7,20 @@ whose readings are not at hand take part as they are: they have never seen these
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from streamlvq.arrays import Bools, Floats, Ints, Label
+from streamlvq.arrays import Floats, Label
 from streamlvq.errors import StreamLVQError
 from streamlvq.estimator import EstimatorState, build_estimator
-from streamlvq.fusion.candidates import FleetMoment, build_candidate
-from streamlvq.fusion.fuse import FusionOptions
+from streamlvq.fusion.candidates import FleetMoment, build_candidate, class_shares
+from streamlvq.fusion.options import FusionOptions
 from streamlvq.fusion.personal import StoredReadings
-from streamlvq.fusion.weights import Records
-from streamlvq.models.pool import opinions_of
+from streamlvq.fusion.weights import OpinionRecords
+from streamlvq.models.pool import opinions_of, unseen_offsets
 from streamlvq.snapshot import Snapshot
 
 BLOCKS = 4  # of stored readings; all but the first are judged
@@ -32,18 +32,18 @@ MIN_HELD = 3  # classes that a node must have for one to be hidden
 class NodeRecords:
     """Records of a node as served, and with one of its classes hidden at a time."""
 
-    own: tuple[Records, ...] = ()
-    hidden: tuple[Records, ...] = ()
+    own: tuple[OpinionRecords, ...] = ()
+    hidden: tuple[OpinionRecords, ...] = ()
 
-    def all(self, names: Sequence[str]) -> Records | None:
+    def all(self, names: Sequence[str]) -> OpinionRecords | None:
         """Return all records for some candidates; None if there are none."""
         parts = [each.only(names) for each in (*self.own, *self.hidden)]
-        return Records.joined(parts) if parts else None
+        return OpinionRecords.joined(parts) if parts else None
 
-    def served(self, names: Sequence[str]) -> Records | None:
+    def served(self, names: Sequence[str]) -> OpinionRecords | None:
         """Return the records without hidden classes; None if there are none."""
         parts = [each.only(names) for each in self.own]
-        return Records.joined(parts) if parts else None
+        return OpinionRecords.joined(parts) if parts else None
 
 
 class CrossFit:
@@ -66,8 +66,8 @@ class CrossFit:
         nodes = list(self.readings)
         shadows = {node: _blank(self.snapshots[node].estimator_state()) for node in nodes}
         parts = {node: _blocks(self.readings[node]) for node in nodes}
-        own: dict[str, list[Records]] = {node: [] for node in nodes}
-        hidden: dict[str, list[Records]] = {node: [] for node in nodes}
+        own: dict[str, list[OpinionRecords]] = {node: [] for node in nodes}
+        hidden: dict[str, list[OpinionRecords]] = {node: [] for node in nodes}
         for b in range(BLOCKS - 1):
             for node in nodes:
                 _learn(shadows[node], parts[node][b])
@@ -81,15 +81,14 @@ class CrossFit:
         shadows: Mapping[str, Any],
         known: Mapping[str, StoredReadings],
         following: Mapping[str, StoredReadings],
-        own: Mapping[str, list[Records]],
-        hidden: Mapping[str, list[Records]],
+        own: Mapping[str, list[OpinionRecords]],
+        hidden: Mapping[str, list[OpinionRecords]],
     ) -> None:
         """Add what candidates made of `known` readings think of those that follow."""
         snapshots = dict(self.snapshots)
         for node, shadow in shadows.items():
             if shadow.classes:
                 snapshots[node] = Snapshot.of(shadow, node, readings=False)
-        held = {node: sorted(map(str, _labels(each))) for node, each in snapshots.items()}
         for turn in range(-1, HIDDEN_CLASSES):
             away = {} if turn < 0 else _hidden_classes(snapshots, turn)
             if turn >= 0 and not away.keys() & shadows.keys():
@@ -102,11 +101,10 @@ class CrossFit:
                 records = self._records(moment, node, shadow, block)
                 if records is not None:
                     (own if turn < 0 else hidden)[node].append(records)
-        del held
 
     def _records(
         self, moment: FleetMoment, node: str, shadow: Any, block: StoredReadings
-    ) -> Records | None:
+    ) -> OpinionRecords | None:
         try:
             models = [build_candidate(name, moment, node) for name in self.names]
         except StreamLVQError:  # with so few readings there may be nothing to fuse yet
@@ -115,14 +113,15 @@ class CrossFit:
             [*models, shadow], self._among, block.rows, tuple(block.features)
         )
         codes = np.array([self._among[label] for label in block.labels], np.int64)
+        unseen = unseen_offsets(self.labels, class_shares(moment.snapshots, node))
         if node not in moment.hidden:
-            return Records.of(self.names, opinions, codes, held)
+            return OpinionRecords.of(self.names, opinions, codes, held, unseen)
         away = self._among[moment.hidden[node]]
         lacking = ~held
         held = held.copy()
         held[away] = False
         opinions[-1] = _without(opinions[-1], away)
-        return Records.of(self.names, opinions, codes, held, lacking)
+        return OpinionRecords.of(self.names, opinions, codes, held, unseen, lacking)
 
 
 def _without(opinions: Floats, column: int) -> Floats:
@@ -132,10 +131,6 @@ def _without(opinions: Floats, column: int) -> Floats:
     total = np.nansum(out, axis=1, keepdims=True)
     rest: Floats = out / np.where(total > 0, total, 1.0)
     return rest
-
-
-def _labels(snapshot: Snapshot) -> tuple[Label, ...]:
-    return snapshot.labels
 
 
 def _hidden_classes(snapshots: Mapping[str, Snapshot], turn: int) -> dict[str, Label]:
@@ -158,14 +153,12 @@ def _blank(state: EstimatorState) -> Any:
 def _blocks(readings: StoredReadings) -> list[StoredReadings]:
     """Cut readings into blocks of about equal size, between runs of equal labels if they allow."""
     count = len(readings)
-    codes = [hash(label) for label in readings.labels]
     changes = [k for k in range(1, count) if readings.labels[k] != readings.labels[k - 1]]
     cuts = [0]
     for b in range(1, BLOCKS):
         wanted = count * b // BLOCKS
         near = min(changes, key=lambda k: abs(k - wanted), default=wanted)
         cuts.append(max(cuts[-1], near))
-    del codes
     return [_part(readings, slice(i, j)) for i, j in zip(cuts, [*cuts[1:], count], strict=True)]
 
 
@@ -190,6 +183,3 @@ def _joined(parts: Sequence[StoredReadings]) -> StoredReadings:
 def _learn(model: Any, readings: StoredReadings) -> None:
     if len(readings):
         model.learn_array(readings.rows, readings.labels, tuple(readings.features))
-
-
-_ = (Iterator, Bools, Ints)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from streamlvq.arrays import Bools, Floats, Ints, Label
 from streamlvq.fusion.aggregators import (
     BYZANTINE_SHARE,
     CLASS_SHARE,
-    Aggregator,
     assumed_byzantine,
     capped_weights,
     get_aggregator,
@@ -47,6 +45,7 @@ from streamlvq.fusion.node_models import (
     unpack,
     without_lone_features,
 )
+from streamlvq.fusion.options import FusionOptions
 from streamlvq.fusion.report import FusionRecord, build_report
 from streamlvq.fusion.screening import (
     QUORUM,
@@ -154,10 +153,11 @@ def fuse(
     check_compatible(nodes)
     options = FusionOptions(weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum)
     fused = FusionRun(nodes, options).run()
-    from streamlvq.fusion.pooling import FleetPool
+    from streamlvq.fusion.pooling import FleetPool  # noqa: PLC0415 - it fuses as well
 
-    corrections = tuple(candidates(scaled=True)) if drift == AUTO else (drift,)
-    fused.pool = FleetPool(given, options, corrections)
+    scaled = all(layout.standardize for layout in fused.layouts.values())
+    corrections = tuple(candidates(scaled=scaled)) if drift == AUTO else (drift,)
+    fused.pool = FleetPool(given, options, corrections, fused.is_left_out)
     return fused
 
 
@@ -173,20 +173,6 @@ def _check_number(name: str, value: Any, words: tuple[str | None, ...], least: i
         raise FusionError(
             f"{name}: expected {allowed} or a whole number of at least {least}, got {value!r}"
         )
-
-
-@dataclass(frozen=True)
-class FusionOptions:
-    """Parameters of `fuse`."""
-
-    weighting: str
-    drift: str
-    aggregator_name: str
-    aggregator: Aggregator
-    rank: str | int
-    screen: bool
-    byzantine: int | str | None
-    quorum: int
 
 
 class FusionRun:
@@ -241,7 +227,7 @@ class FusionRun:
             parts.append(part)
             weights += cells
             loss = max(loss, lost)
-        placements = self._placements(group, parts, alignment, correction)
+        placements = self._placements(group, parts, alignment, correction, screened)
         places = [each.coordinates for each in placements.values()]
         record = FusionRecord(
             axes=self.axes,
@@ -371,7 +357,12 @@ class FusionRun:
     # --- placing nodes ---------------------------------------------------------------------------
 
     def _placements(
-        self, group: Ints, parts: list[Component], alignment: Alignment, correction: Correction
+        self,
+        group: Ints,
+        parts: list[Component],
+        alignment: Alignment,
+        correction: Correction,
+        screened: ScreeningResult,
     ) -> dict[str, NodePlacement]:
         largest = max(range(len(parts)), key=lambda c: parts[c].samples)
         placements = {}
@@ -387,7 +378,9 @@ class FusionRun:
             columns = np.sort(self.axes.columns(node.first))
             if len(columns) == 0:  # nothing seen: it may come to have whatever others have
                 columns = np.arange(len(self.axes.features))
-            placements[node.node] = NodePlacement(node, number, coordinates, own, columns)
+            placements[node.node] = NodePlacement(
+                node, number, coordinates, own, columns, i in screened.left_out
+            )
         return placements
 
 

@@ -45,6 +45,7 @@ class NodePlacement:
     coordinates: Coordinates
     own: Ints  # classes that it has
     columns: Ints  # features that it has
+    left_out: bool = False  # nothing of it was believed
 
 
 class Fused:
@@ -62,7 +63,7 @@ class Fused:
         drift: str,
         report: Callable[[], FusionReport],
     ) -> None:
-        self._axes, self._layouts, self._drift = axes, layouts, drift
+        self._axes, self.layouts, self._drift = axes, layouts, drift
         self._components, self._placements = components, placements
         self._report = report
         self.pool: Any = None
@@ -85,15 +86,66 @@ class Fused:
         max_candidates: int | None = 3,
         candidates: Sequence[str] | None = None,
     ) -> Any:
-        """Return a classifier for a node: all shared classes, in the units of its sensors."""
+        """Return a classifier for a node: all shared classes, in the units of its sensors.
+
+        Parameters
+        ----------
+        name
+            The node.
+        local
+            Its own model, or what an earlier call returned. Then the result is that model in a pool
+            with candidates of the fleet, weighed by how well each of them answers readings of the
+            node that it has not learnt: never much worse than the local model, and better where the
+            others know more. It goes on learning: `learn_one` teaches the local model, and notes
+            what the candidates said before. Without it, the fused model alone, which does not know
+            whether it suits the node.
+        max_candidates
+            How many to keep, those that matter most; None for all. Each costs about as much as the
+            local model, an ensemble as much as all models of the fleet.
+        candidates
+            Kinds of candidates, of `streamlvq.registry.CANDIDATES`; None for all that can be built:
+            "fused" models by each correction, an "ensemble" of all nodes' models, "personal" models
+            that have learnt the node's stored readings, and those of all nodes fused again
+            ("round").
+
+        Examples
+        --------
+
+        >>> from river import datasets
+        >>> import streamlvq
+        >>> from streamlvq import Snapshot, fuse
+
+        Two nodes; the second has never seen the sky and has learnt little:
+
+        >>> stream = list(datasets.ImageSegments().take(1500))
+        >>> nodes = {"a": streamlvq.LGMLVQ(), "b": streamlvq.LGMLVQ()}
+        >>> for x, y in stream[:800]:
+        ...     nodes["a"].learn_one(x, y)
+        >>> for x, y in stream[800:950]:
+        ...     if y != "sky":
+        ...         nodes["b"].learn_one(x, y)
+        >>> fused = fuse([Snapshot.of(model, name) for name, model in nodes.items()])
+        >>> pool = fused.for_node("b", local=nodes["b"])
+        >>> def accuracy(model):
+        ...     return sum(model.predict_one(x) == y for x, y in stream[950:]) / len(stream[950:])
+        >>> accuracy(nodes["b"]), accuracy(pool)
+        (0.78, 0.98)
+        >>> print(pool.report)
+        weights ...
+
+        """
         if local is None:
             return self.snapshot(name).classifier()
         self._placement(name)
         assert self.pool is not None
         return self.pool.for_node(name, local, max_candidates, candidates)
 
+    def is_left_out(self, name: str) -> bool:
+        """Return True if nothing of a node was believed."""
+        return self._placement(name).left_out
+
     def heard(self, name: str) -> tuple[str, ...]:
-        """Return the nodes in the component of a node, which its coordinates can be compared with."""
+        """Return the nodes that a node shares coordinates with: those of its component."""
         component = self._placement(name).component
         return tuple(
             other
@@ -157,7 +209,7 @@ class Fused:
                 placement.columns,
                 placement.coordinates,
                 own,
-                self._layouts[member],
+                self.layouts[member],
             )
             for member, own in placement.model.models.items()
         }

@@ -1,20 +1,26 @@
 """Weights of a pool: fitted on opinions about readings before these were learnt.
 
-A node's weights follow its own records, drawn towards a prior; those of the fleet are a trimmed mean
-over its nodes; a node departs from the fleet's only where its records leave no doubt.
+A node's weights follow its own records, drawn towards a prior; those of the fleet are a trimmed
+mean over its nodes; a node departs from the fleet's only where its records leave no doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.kernels import kernels
-from streamlvq.models.pool import MAX_UNSEEN, MAX_WEIGHT, PoolClassifier, PoolWeights
+from streamlvq.models.pool import (
+    MAX_UNSEEN,
+    MAX_WEIGHT,
+    PoolClassifier,
+    PoolWeights,
+    unseen_offsets,
+)
 
 NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node, where their scale is 1
 FLEET_RIDGE = 100.0  # and of the fleet's weights under those that a node has for itself
@@ -27,7 +33,7 @@ CLEAR_GAIN = 0.2  # nats, and standard errors, by which a node's own weights mus
 CLEAR_ERRORS = 2.0
 RUN_EVIDENCE = 10.0  # readings that a longer run of one label counts as: they resemble each other
 
-# Mean of what was fitted on fleets of gas sensors, people with phones and machines; see docs/fleet.md.
+# Mean of what was fitted on fleets of gas sensors, people with phones and machines.
 PRIOR_KINDS: Mapping[str, Mapping[str, float]] = {
     "fused": {"none": 0.12, "least_squares": 0.03, "scale_shift": 0.06},
     "ensemble": {"none": 0.22, "least_squares": 0.27, "scale_shift": 0.20},
@@ -62,16 +68,18 @@ def prior_weights(names: Sequence[str]) -> PoolWeights:
 
 
 @dataclass(frozen=True)
-class Records:
+class OpinionRecords:
     """Opinions about labelled readings before they were learnt, ready to fit weights on.
 
     `terms` (readings x classes x weights) is what each weight is multiplied with: logarithms of the
     opinions of candidates and of the local model, and 1 where the local model has not learnt the
-    class. `possible` says which classes compete, `worth` how much a reading counts.
+    class. `offsets` (readings x classes) is added. `possible` says which classes compete, `worth`
+    how much a reading counts.
     """
 
     names: tuple[str, ...]
     terms: Floats
+    offsets: Floats
     codes: Ints
     possible: Bools
     worth: Floats
@@ -83,13 +91,15 @@ class Records:
         opinions: Floats,
         codes: Ints,
         held: Bools,
+        unseen: Floats,
         lacking: Bools | None = None,
     ) -> Self:
         """Return the records of consecutive readings.
 
         `opinions` are models x readings x classes, the local model last; `held` are the classes
-        that it counts as having learnt. Readings of other classes are left out, unless it was made
-        to forget one: then `lacking` are the classes that it truly lacks, which do not compete.
+        that it counts as having learnt, `unseen` the offsets of the others. Readings of other
+        classes are left out, unless it was made to forget one: then `lacking` are the classes that
+        it truly lacks, which do not compete.
         """
         least = kernels("candidates").LEAST_OPINION
         logs = np.log(np.maximum(np.nan_to_num(opinions), least))
@@ -103,17 +113,19 @@ class Records:
         return cls(
             tuple(names),
             terms[usable],
+            np.broadcast_to(np.where(held, 0.0, unseen), (count, len(held))),
             codes[usable],
             np.broadcast_to(possible, (count, len(held))),
             run_worth(codes)[usable],
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Records]) -> Records:
+    def joined(cls, parts: Sequence[OpinionRecords]) -> OpinionRecords:
         """Return several records, of the same candidates and classes, as one."""
-        return Records(
+        return OpinionRecords(
             parts[0].names,
             np.concatenate([each.terms for each in parts]),
+            np.concatenate([each.offsets for each in parts]),
             np.concatenate([each.codes for each in parts]),
             np.concatenate([each.possible for each in parts]),
             np.concatenate([each.worth for each in parts]),
@@ -122,17 +134,21 @@ class Records:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def only(self, names: Sequence[str]) -> Records:
+    def only(self, names: Sequence[str]) -> OpinionRecords:
         """Return the records of some candidates."""
         columns = [self.names.index(name) for name in names]
-        terms = self.terms[:, :, [*columns, -2, -1]]
-        return Records(tuple(names), terms, self.codes, self.possible, self.worth)
+        return replace(self, names=tuple(names), terms=self.terms[:, :, [*columns, -2, -1]])
 
-    def thinned(self, most: int) -> Records:
+    def thinned(self, most: int) -> OpinionRecords:
         """Return at most about so many of the readings, evenly spread."""
         step = slice(None, None, max(1, -(-len(self) // most)))
-        return Records(
-            self.names, self.terms[step], self.codes[step], self.possible[step], self.worth[step]
+        return OpinionRecords(
+            self.names,
+            self.terms[step],
+            self.offsets[step],
+            self.codes[step],
+            self.possible[step],
+            self.worth[step],
         )
 
     def losses(self, weights: Floats) -> Floats:
@@ -141,7 +157,7 @@ class Records:
 
     def _scores(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return losses, and the probability of each class for each reading."""
-        scores = np.where(self.possible, self.terms @ weights, -np.inf)
+        scores = np.where(self.possible, self.terms @ weights + self.offsets, -np.inf)
         scores -= scores.max(axis=1, keepdims=True)
         chances = np.exp(scores)
         total = chances.sum(axis=1)
@@ -166,13 +182,15 @@ def run_worth(codes: Ints) -> Floats:
     [1.0, 1.0, 0.5, 0.5]
 
     """
-    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, int)
+    starts = (
+        np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, int)
+    )
     length = np.diff(np.r_[starts, len(codes)])
     worth: Floats = np.repeat(np.minimum(1.0, RUN_EVIDENCE / np.maximum(length, 1)), length)
     return worth
 
 
-def fit_weights(records: Records, prior: Floats) -> Floats:
+def fit_weights(records: OpinionRecords, prior: Floats) -> Floats:
     """Return weights with a small loss on records, in proportions like those of a prior.
 
     Models can be far too sure of themselves, or too cautious: first all weights are scaled alike.
@@ -184,10 +202,10 @@ def fit_weights(records: Records, prior: Floats) -> Floats:
     return _fit(records, start, NODE_RIDGE / scale**2)
 
 
-def _scaled(records: Records, prior: Floats) -> tuple[Floats, float]:
-    """Return the prior times the scale that suits the records, with their mass of unseen classes."""
+def _scaled(records: OpinionRecords, prior: Floats) -> tuple[Floats, float]:
+    """Return the prior times the scale that suits the records, and that scale."""
     both = np.stack([records.terms[:, :, :-1] @ prior[:-1], records.terms[:, :, -1]], axis=2)
-    part = Records((), both, records.codes, records.possible, records.worth)
+    part = replace(records, names=(), terms=both)
     scale, unseen = _fit(
         part, np.array([1.0, prior[-1]]), SCALE_RIDGE, np.array([MIN_SCALE, MAX_SCALE])
     )
@@ -195,7 +213,7 @@ def _scaled(records: Records, prior: Floats) -> tuple[Floats, float]:
 
 
 def _fit(
-    records: Records, prior: Floats, ridge: float, limits: Floats | None = None
+    records: OpinionRecords, prior: Floats, ridge: float, limits: Floats | None = None
 ) -> Floats:
     """Return the weights with the least loss plus ridge towards a prior: a convex problem.
 
@@ -218,7 +236,8 @@ def _fit(
 
     bounds = list(zip(low, high, strict=True))
     found = minimize(cost, prior, jac=True, bounds=bounds, method="L-BFGS-B")
-    return np.clip(found.x, low, high)
+    best: Floats = np.clip(found.x, low, high)
+    return best
 
 
 def fleet_weights(nodes: Sequence[Floats]) -> Floats:
@@ -236,12 +255,25 @@ def fleet_weights(nodes: Sequence[Floats]) -> Floats:
     return mean
 
 
-def guarded_weights(fit_on: Records, own: Records, fleet: Floats) -> Floats:
+def projected(told: PoolWeights, names: Sequence[str]) -> Floats | None:
+    """Return what another node's weights say about some candidates; None if they say nothing."""
+    own = {name: told.candidates.get(name, 0.0) for name in names}
+    known, total = sum(own.values()), sum(told.candidates.values())
+    if known <= 0.0:
+        return None
+    scale = min(total / known, MAX_WEIGHT / max(own.values()))
+    scaled = {name: value * scale for name, value in own.items()}
+    return PoolWeights(scaled, told.local, told.unseen).vector(names)
+
+
+def guarded_weights(
+    fit_on: OpinionRecords | None, own: OpinionRecords | None, fleet: Floats
+) -> Floats:
     """Return a node's weights: those of the fleet, unless its own are clearly better.
 
     `own` are the records as served, without hidden classes.
     """
-    if not len(own):
+    if fit_on is None or own is None or not len(own):
         return fleet
     scale = max(MIN_SCALE, min(1.0, float(fleet[:-1].sum()) / PRIOR_SUM))
     mine = _fit(fit_on, fleet, FLEET_RIDGE / scale**2)
@@ -252,8 +284,8 @@ def guarded_weights(fit_on: Records, own: Records, fleet: Floats) -> Floats:
     return mine if total > max(CLEAR_GAIN, CLEAR_ERRORS * error) else fleet
 
 
-def records_of(pool: PoolClassifier) -> Records | None:
-    """Return the records of what a pool has scored since its candidates were made; None if nothing."""
+def records_of(pool: PoolClassifier) -> OpinionRecords | None:
+    """Return the records of what a pool has scored since it was made; None if nothing."""
     scored = pool.scored()
     if not scored:
         return None
@@ -264,8 +296,11 @@ def records_of(pool: PoolClassifier) -> Records | None:
     for part in np.split(np.arange(len(scored)), cuts):
         opinions = np.stack([scored[k].opinions for k in part], axis=1)
         codes = np.array([scored[k].code for k in part], np.int64)
-        parts.append(Records.of(tuple(pool.candidates), opinions, codes, held[part[0]]))
-    return Records.joined(parts)
+        unseen = unseen_offsets(pool.classes, pool.shares)
+        parts.append(
+            OpinionRecords.of(tuple(pool.candidates), opinions, codes, held[part[0]], unseen)
+        )
+    return OpinionRecords.joined(parts)
 
 
 def refitted(pool: PoolClassifier) -> PoolWeights:

@@ -1,7 +1,8 @@
 """Log-linear pool of the local model and fixed candidates, see `streamlvq.models.pool`.
 
 `candidates` are probabilities, candidates x rows x classes, NaN where one does not know a class;
-`local` are those of the local model over all classes, of which those with `held` count.
+`local` are those of the local model over all classes, of which those with `held` count; `unseen`
+are the logarithms of the mass of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def opinion_log(p):
 
 
 @kernel(
-    "void(float64[:, :, ::1], float64[::1], float64[:, ::1], int64[::1], float64, float64, "
+    "void(float64[:, :, ::1], float64[::1], float64[:, ::1], int64[::1], float64, float64[::1], "
     "float64[:, ::1])"
 )
 def pool_candidates(candidates, weights, local, held, local_weight, unseen, out):
@@ -29,7 +30,7 @@ def pool_candidates(candidates, weights, local, held, local_weight, unseen, out)
     for k in range(out.shape[0]):
         top = -1e300
         for c in range(classes):
-            score = local_weight * opinion_log(local[k, c]) if held[c] else unseen
+            score = local_weight * opinion_log(local[k, c]) if held[c] else unseen[c]
             for m in range(candidates.shape[0]):
                 score += weights[m] * opinion_log(candidates[m, k, c])
             out[k, c] = score

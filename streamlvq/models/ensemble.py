@@ -184,7 +184,9 @@ class NodeEnsemble(ArrayClassifier):
         """Validate a state, then rebuild the ensemble bit for bit."""
         count, width = len(state.parts), len(state.extra["features"])
         if [*state.parts] != [f"node{k}" for k in range(count)] or not count:
-            raise SnapshotError(f"ensemble: expected models by number, got {sorted(state.parts)[:9]}")
+            raise SnapshotError(
+                f"ensemble: expected models by number, got {sorted(state.parts)[:9]}"
+            )
         for name in ("gains", "shifts"):
             array = state.arrays.get(name)
             good = array is not None and array.shape == (count, width)

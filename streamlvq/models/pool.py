@@ -26,11 +26,14 @@ from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.insight import Closest
 from streamlvq.models.vectorizer import dictionary_maker
 from streamlvq.records import Explanation, Prototype
+from streamlvq.text import entry
 
 MAX_WEIGHT = 3.0  # of a candidate or of the local model
 MAX_UNSEEN = 6.0  # of either sign
 MAX_WEIGHTS = 64  # of candidates
 LOCAL, UNSEEN = "local", "unseen"  # names of the other weights
+SHARE_EXPONENT = 0.5  # of a class's share in the fleet, in the mass that it has while unseen
+LEAST_RELATIVE_SHARE = 0.1  # of the average share: rarer classes count as this
 MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
 
 
@@ -64,7 +67,6 @@ class PoolWeights:
         *own, local, unseen = vector.tolist()
         return cls(dict(zip(names, own, strict=True)), local, unseen)
 
-
     def named(self) -> dict[str, float]:
         """Return all weights by name, those of the local model and of unseen classes as well."""
         return {**self.candidates, LOCAL: self.local, UNSEEN: self.unseen}
@@ -81,6 +83,51 @@ class PoolWeights:
                 f"{LOCAL!r} and {UNSEEN!r}, got {str(dict(named))[:200]}"
             )
         return cls(own, local, unseen)
+
+
+@dataclass(frozen=True)
+class PoolReport:
+    """How the weights of a pool were found; `print` shows it.
+
+    Parameters
+    ----------
+    node
+        The node it was made for.
+    records
+        Readings of the node by which candidates were judged before they had learnt them; 0: the
+        weights are those of other nodes, or what was measured on other fleets.
+    weights
+        Of every candidate that was kept, of the local model and of unseen classes.
+    dropped
+        Candidates that would have added too little.
+    losses
+        Log loss per reading, in nats, of the local model alone, of the pool, and of all candidates
+        with the weights that suit these records best.
+    left_out
+        True if nothing of the node was believed: it decides with its own model alone.
+
+    """
+
+    node: str
+    records: int
+    weights: Mapping[str, float]
+    dropped: tuple[str, ...]
+    losses: Mapping[str, float]
+    left_out: bool = False
+
+    def __str__(self) -> str:
+        if self.left_out:
+            return f"node {self.node!r} was left out: its own model decides alone"
+        weights = ", ".join(f"{name} {value:.2f}" for name, value in self.weights.items())
+        lines = [entry("weights", weights)]
+        if self.losses:
+            losses = ", ".join(f"{name} {value:.3f}" for name, value in self.losses.items())
+            lines.append(entry("loss", f"{losses} (log loss on {self.records} readings)"))
+        else:
+            lines.append(entry("note", "no readings to judge by: weights of other nodes or fleets"))
+        if self.dropped:
+            lines.append(entry("dropped", ", ".join(self.dropped)))
+        return "\n".join(lines)
 
 
 class Scored(NamedTuple):
@@ -113,6 +160,9 @@ class PoolClassifier(ArrayClassifier):
         Fixed models of streamlvq by name, in the coordinates of the node's sensors.
     weights
         How much each of them counts.
+    shares
+        How frequent each class is in the fleet, from 0 to 1: the mass of a class that the local
+        model has not learnt grows with the root of its share. None if they are taken as equal.
 
     Examples
     --------
@@ -132,8 +182,16 @@ class PoolClassifier(ArrayClassifier):
 
     """
 
-    def __init__(self, local: Any, candidates: Mapping[str, Any], weights: PoolWeights) -> None:
+    def __init__(
+        self,
+        local: Any,
+        candidates: Mapping[str, Any],
+        weights: PoolWeights,
+        shares: Mapping[Label, float] | None = None,
+    ) -> None:
         self.local, self.candidates, self.weights = local, dict(candidates), weights
+        self.shares = None if shares is None else dict(shares)
+        self.report: PoolReport | None = None
         self._lock = ModelLock()
         self._labels: list[Label] = []
         self._among: dict[Label, int] = {}
@@ -141,7 +199,7 @@ class PoolClassifier(ArrayClassifier):
         for model in self.candidates.values():
             self._add(model.classes)
         self._models = [*self.candidates.values(), local]
-        *own, self._local_weight, self._unseen = weights.vector(self.candidates).tolist()
+        *own, self._local_weight, _ = weights.vector(self.candidates).tolist()
         self._exponents = np.array(own)
         self._speaker = self._find_speaker()
         self._scored: deque[Scored] = deque(maxlen=MAX_SCORED)
@@ -161,6 +219,7 @@ class PoolClassifier(ArrayClassifier):
         self._opinions = np.full((len(self._models), 1, count), np.nan)
         self._foreign, self._own = self._opinions[:-1], self._opinions[-1]
         self._held, self._row = np.zeros(count, np.int64), np.empty((1, count))
+        self._unseen = self.weights.unseen + unseen_offsets(self._labels, self.shares)
         self._by_label = dictionary_maker(self._labels)
         self._asked = [
             (model.predict_labels_one, self._opinions[m, 0], self._places(model.classes))
@@ -408,8 +467,17 @@ class PoolClassifier(ArrayClassifier):
         }
         if self.local is not None:
             parts["local"] = self.local.state(readings=readings, limits=limits)
-        extra = {"candidates": [*self.candidates], "classes": [*self._labels]}
-        return EstimatorState(type(self).__name__, {}, {"weights": self.weights.vector(self.candidates)}, extra, parts)
+        shares = {} if self.shares is None else self.shares
+        extra = {
+            "candidates": [*self.candidates],
+            "classes": [*self._labels],
+            "shared": [*shares],
+        }
+        arrays = {
+            "weights": self.weights.vector(self.candidates),
+            "shares": np.array([*shares.values()], float),
+        }
+        return EstimatorState(type(self).__name__, {}, arrays, extra, parts)
 
     @classmethod
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
@@ -429,6 +497,7 @@ class PoolClassifier(ArrayClassifier):
             None if local is None else build_estimator(local, limits=limits),
             dict(zip(names, models, strict=True)),
             PoolWeights.of(names, vector),
+            _checked_shares(state.extra["shared"], state.arrays["shares"]),
         )
         pool._order(state.extra["classes"])
         return pool
@@ -443,7 +512,7 @@ class PoolClassifier(ArrayClassifier):
 
     def beside(self, local: Any) -> PoolClassifier:
         """Return a pool of another local model with the same candidates and weights."""
-        return PoolClassifier(local, self.candidates, self.weights)
+        return PoolClassifier(local, self.candidates, self.weights, self.shares)
 
     def moved_to(self, model: Any) -> Any:
         """Return the other model unchanged: a pool has no wrappers to move."""
@@ -452,6 +521,22 @@ class PoolClassifier(ArrayClassifier):
     def __str__(self) -> str:
         own = ", ".join(f"{name} {value:.2f}" for name, value in self.weights.candidates.items())
         return f"PoolClassifier({self.local} {self.weights.local:.2f}, {own})"
+
+
+def unseen_offsets(labels: Sequence[Label], shares: Mapping[Label, float] | None) -> Floats:
+    """Return what the mass of each class differs by from that of a class of average frequency.
+
+    Examples
+    --------
+    >>> unseen_offsets(["ham", "spam"], {"ham": 0.9, "spam": 0.1}).round(2).tolist()
+    [0.29, -0.8]
+
+    """
+    if not shares:
+        return np.zeros(len(labels))
+    known = np.array([shares.get(label, 0.0) for label in labels]) * len(shares)
+    offsets: Floats = SHARE_EXPONENT * np.log(np.maximum(known, LEAST_RELATIVE_SHARE))
+    return offsets
 
 
 def opinions_of(
@@ -510,8 +595,8 @@ def _was_empty(model: Any) -> bool:
 
 def _checked_weights(names: Sequence[str], arrays: Mapping[str, Any]) -> Floats:
     weights = arrays.get("weights")
-    if arrays.keys() != {"weights"} or weights is None:
-        raise SnapshotError(f"pool: expected the array weights, got {sorted(arrays)[:9]}")
+    if arrays.keys() != {"weights", "shares"} or weights is None:
+        raise SnapshotError(f"pool: expected the arrays weights, shares, got {sorted(arrays)[:9]}")
     if weights.shape != (len(names) + 2,) or weights.dtype != np.float64:
         raise SnapshotError(f"pool: expected {len(names) + 2} weights, got {weights.shape}")
     low = np.array([0.0] * (len(names) + 1) + [-MAX_UNSEEN])
@@ -519,3 +604,10 @@ def _checked_weights(names: Sequence[str], arrays: Mapping[str, Any]) -> Floats:
     if not np.all((weights >= low) & (weights <= high)):
         raise SnapshotError(f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {weights}")
     return np.asarray(weights)
+
+
+def _checked_shares(labels: Sequence[Label], shares: Any) -> dict[Label, float] | None:
+    good = shares.shape == (len(labels),) and shares.dtype == np.float64
+    if not good or not np.all((shares >= 0.0) & (shares <= 1.0)):
+        raise SnapshotError(f"pool: expected {len(labels)} shares of classes from 0 to 1")
+    return dict(zip(labels, shares.tolist(), strict=True)) if len(labels) else None

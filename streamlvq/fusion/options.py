@@ -1,0 +1,21 @@
+"""`FusionOptions`: the parameters of `fuse`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlvq.fusion.aggregators import Aggregator
+
+
+@dataclass(frozen=True)
+class FusionOptions:
+    """Parameters of `fuse`."""
+
+    weighting: str
+    drift: str
+    aggregator_name: str
+    aggregator: Aggregator
+    rank: str | int
+    screen: bool
+    byzantine: int | str | None
+    quorum: int
