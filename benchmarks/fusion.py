@@ -17,12 +17,14 @@ from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_never import never
+from fusion_pool import pool
 from fusion_spectra import spectra
 from fusion_stream import streaming
 from fusion_theorem import theorem
 from fusion_thesis import thesis
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
+    "pool": pool,
     "thesis": thesis,
     "spectra": spectra,
     "theorem": theorem,
@@ -33,6 +35,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "streaming": streaming,
 }
 SMALL: dict[str, dict[str, Any]] = {
+    "pool": {"data": ["keystroke"], "seeds": 1, "models": ["GMLVQ"]},
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
     "theorem": {"draws": 5},

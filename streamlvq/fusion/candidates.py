@@ -50,6 +50,16 @@ class FleetMoment:
     def _rounds(self) -> dict[str, Fused]:
         return {}
 
+    @functools.cached_property
+    def _models(self) -> dict[str, Any]:
+        return {}
+
+    def model(self, node: str) -> Any:
+        """Return the model of a node, for all who ask."""
+        if node not in self._models:
+            self._models[node] = _inner(self.snapshots[node].estimator_state())
+        return self._models[node]
+
     def fused(self, correction: str) -> Fused:
         """Return the fusion by a correction."""
         if correction not in self._fused:
@@ -162,7 +172,7 @@ class EnsembleOfNodes:
         members = {}
         for name in fused.heard(node):
             gain, shift = fused.to_node(node, name)
-            members[name] = (_inner(fleet.snapshots[name].estimator_state()), gain, shift)
+            members[name] = (fleet.model(name), gain, shift)
         return NodeEnsemble(
             [model for model, _, _ in members.values()],
             [gain for _, gain, _ in members.values()],
