@@ -202,9 +202,9 @@ def _report(name: str, pool: PoolClassifier, names: Sequence[str], own: NodeReco
     chosen = tuple(pool.candidates)
     losses: dict[str, float] = {}
     count = 0
-    found = own.served(names)
-    if found is not None and len(found):
-        count = len(found)
+    found, served = own.all(names), own.served(names)
+    if found is not None and served is not None and len(found):
+        count = len(served)
         weight = float(found.worth.sum())
         losses = {
             "local": _loss(found, []) / weight,

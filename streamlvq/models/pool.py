@@ -102,7 +102,8 @@ class PoolReport:
         Candidates that would have added too little.
     losses
         Log loss per reading, in nats, of the local model alone, of the pool, and of all candidates
-        with the weights that suit these records best.
+        with the weights that suit these records best. The readings are judged with all classes of
+        the node, and again with some of them hidden in turn, as if it had never seen them.
     left_out
         True if nothing of the node was believed: it decides with its own model alone.
 
