@@ -25,7 +25,7 @@ from streamlvq.snapshot import Snapshot
 
 BLOCKS = 4  # of stored readings; all but the first are judged
 HIDDEN_CLASSES = 3  # per node and block: each is hidden once, to judge candidates by it
-MIN_HELD = 3  # classes that a node must have for one to be hidden
+MIN_HELD = 2  # classes that a node must have for one to be hidden
 
 
 @dataclass(frozen=True)
