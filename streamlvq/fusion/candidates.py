@@ -23,6 +23,7 @@ from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
 
 ENSEMBLE_MAX_NODES = 12  # of more nodes, asking every model would cost too much
+ROUND_MAX_NODES = 16  # of more nodes, each is judged by itself, with the others as they are
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class RoundModel:
 
     needs_own_readings: ClassVar[bool] = True
     needs_all_readings: ClassVar[bool] = True
-    max_nodes: ClassVar[int | None] = None
+    max_nodes: ClassVar[int | None] = ROUND_MAX_NODES
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
         return _inner(fleet.round(correction).snapshot(node).estimator_state())

@@ -8,6 +8,7 @@ from typing import Any
 
 from streamlvq.arrays import Floats, Label
 from streamlvq.fusion.candidates import (
+    ROUND_MAX_NODES,
     FleetMoment,
     build_candidate,
     candidate_names,
@@ -122,6 +123,8 @@ class FleetPool:
             own = stored_readings(model.state())
             if len(own):
                 readings[name] = own
+        if len(readings) > ROUND_MAX_NODES:
+            return {name: readings[name]} if name in readings else {}
         return readings
 
     def _records(

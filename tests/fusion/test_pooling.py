@@ -431,3 +431,18 @@ def test_every_candidate_answers_in_the_coordinates_of_the_node(drift: str) -> N
         model = build_candidate(f"{kind} {drift}", moment, "z")
         least = 0.5 if drift == "none" else 0.75
         assert accuracy(model, 2) > least, kind
+
+
+def test_in_large_fleets_a_node_is_judged_by_itself() -> None:
+    local = {}
+    for node in range(18):
+        name = f"n{node:02d}"
+        labels = "ham spam egg" if node == 17 else "ham spam egg toast"
+        local[name] = streamlvq.GLVQ(max_prototypes_per_class=1, buffer_size=60)
+        local[name].learn_array(*rows_of(labels, node % 3, node, 60), features=FEATURES)
+    fused = fuse([Snapshot.of(model, name) for name, model in local.items()])
+    pool = fused.for_node("n17", local["n17"])
+    kinds = {name.split()[0] for name in (*pool.candidates, *pool.report.dropped)}
+    assert kinds == {"fused", "personal"}
+    assert pool.report.records > 20
+    assert accuracy(pool, 2) >= accuracy(local["n17"], 2) + 0.1
