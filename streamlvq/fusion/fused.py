@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,14 @@ class NodePlacement:
     columns: Ints  # features that it has
 
 
+class DriftChoice(NamedTuple):
+    """The errors of the corrections that were tried, the one that was chosen, and why."""
+
+    errors: dict[str, float]
+    drift: str
+    why: str
+
+
 class Fused:
     """Result of a fusion: models for each node in the coordinates of its own sensors.
 
@@ -59,10 +67,11 @@ class Fused:
         layouts: dict[str, ModelLayout],
         components: list[Component],
         placements: dict[str, NodePlacement],
-        drift: str,
+        choice: DriftChoice,
         report: Callable[[], FusionReport],
     ) -> None:
-        self._axes, self._layouts, self._drift = axes, layouts, drift
+        self._axes, self._layouts, self._drift = axes, layouts, choice.drift
+        self.choice = choice
         self._components, self._placements = components, placements
         self._report = report
 
