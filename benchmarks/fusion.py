@@ -18,6 +18,7 @@ from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_never import never
 from fusion_pool import pool
+from fusion_rounds import rounds
 from fusion_spectra import spectra
 from fusion_stream import streaming
 from fusion_theorem import theorem
@@ -31,6 +32,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "gas": gas,
     "hostile": hostile,
     "never": never,
+    "rounds": rounds,
     "cost": cost,
     "streaming": streaming,
 }
@@ -42,6 +44,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
+    "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")
@@ -63,7 +66,7 @@ def main() -> None:
     parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
     parser.add_argument("--data", nargs="+", help="of thesis, hostile and never: only these sets")
-    parser.add_argument("--models", nargs="+", help="of thesis, hostile and never")
+    parser.add_argument("--models", nargs="+", help="of thesis, hostile, never and rounds")
     parser.add_argument("--model", help="of spectra and gas")
     for name in OPTIONS[3:]:
         parser.add_argument(f"--{name}", type=int)

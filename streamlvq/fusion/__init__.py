@@ -6,6 +6,7 @@ from streamlvq.fusion.fuse import fuse
 from streamlvq.fusion.fused import Fused, new_node
 from streamlvq.fusion.node_models import FusionError
 from streamlvq.fusion.report import Edge, FusionReport, NodeReport
+from streamlvq.fusion.rounds import fuse_rounds
 from streamlvq.fusion.screening import Clipping
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "FusionReport",
     "NodeReport",
     "fuse",
+    "fuse_rounds",
     "new_node",
 ]

@@ -39,6 +39,7 @@ class VotingWeights:
     relevance: Floats  # of features
     screened: ScreeningResult | None  # where to note what was clipped; None: nothing is
     capped: Callable[[Floats], Floats]  # weights as far as they are believed
+    by_order: bool = False  # the first prototypes of a class are the same, the second ones ...
 
 
 class FusedMetric(NamedTuple):
@@ -126,6 +127,11 @@ def _groups(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> li
     counted = (weights > 0) & np.isfinite(w).any(axis=1)
     for label, against in _targets(pool, counted):
         rows = np.flatnonzero(counted & (pool.label == label) & (pool.against == against))
+        if voting.by_order:
+            mine = np.flatnonzero((pool.label == label) & (pool.against == against))
+            found = match_by_order(pool.node[mine])
+            groups += [kept for group in found if len(kept := mine[group][counted[mine[group]]])]
+            continue
         found = match_prototypes(w[rows], pool.node[rows], weights[rows], voting.spread[label])
         groups += [rows[group] for group in found]
     return groups
@@ -220,6 +226,16 @@ def match_prototypes(w: Floats, node: Ints, weights: Floats, spread: Floats) -> 
             groups.append([p])
             centres.append(scaled[p])
     return [np.array(sorted(group), np.int64) for group in groups]
+
+
+def match_by_order(node: Ints) -> list[Ints]:
+    """Group the first prototypes of a class of all nodes, the second ones, and so on.
+
+    `node` says whose prototypes they are, in ascending order. Return the rows of each group.
+    """
+    nodes, first = np.unique(node, return_index=True)
+    place = np.arange(len(node)) - first[np.searchsorted(nodes, node)]
+    return [np.flatnonzero(place == k) for k in range(int(place.max(initial=-1)) + 1)]
 
 
 def _assign(

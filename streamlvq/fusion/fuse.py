@@ -35,7 +35,13 @@ from streamlvq.fusion.corrections import (
     get_correction,
     trial_errors,
 )
-from streamlvq.fusion.fused import Component, Fused, NodePlacement, estimate_coordinates
+from streamlvq.fusion.fused import (
+    Component,
+    DriftChoice,
+    Fused,
+    NodePlacement,
+    estimate_coordinates,
+)
 from streamlvq.fusion.node_models import (
     FusionError,
     ModelLayout,
@@ -72,6 +78,7 @@ def fuse(
     screen: bool = True,
     byzantine: int | Literal["auto"] | None = "auto",
     quorum: int | None = None,
+    after: Fused | None = None,
 ) -> Fused:
     """Fuse the models of many nodes, for each of them in the coordinates of its sensors.
 
@@ -108,6 +115,9 @@ def fuse(
     quorum
         Nodes that must have a class before others are given it; by default one, and three for the
         aggregators that withstand a minority.
+    after
+        The fusion that the models of all nodes have come from, in rounds (see `fuse_rounds`). Its
+        correction is kept, and prototypes are the same that were the same then, wherever they are.
 
     Examples
     --------
@@ -151,7 +161,9 @@ def fuse(
     given = [each.without_pool() for each in newest(snapshots)]
     nodes = unpack(given)
     check_compatible(nodes)
-    options = FusionOptions(weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum)
+    options = FusionOptions(
+        weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum, after
+    )
     fused = FusionRun(nodes, options).run()
     from streamlvq.fusion.pooling import FleetPool  # noqa: PLC0415 - it fuses as well
 
@@ -250,12 +262,15 @@ class FusionRun:
             quorum=self.options.quorum,
         )
         report = functools.partial(build_report, record)
-        return Fused(self.axes, self.layouts, parts, placements, drift, report)
+        choice = DriftChoice(errors, drift, why)
+        return Fused(self.axes, self.layouts, parts, placements, choice, report)
 
     # --- drift -----------------------------------------------------------------------------------
 
     def _choose(self) -> tuple[dict[str, float], str, str]:
         """Return the errors of what was tried, the name of the correction, and why."""
+        if self.options.after is not None:
+            return self.options.after.choice
         drift = self.options.drift
         if drift != AUTO:
             if get_correction(drift).needs_scales and not self._scaled:
@@ -309,6 +324,7 @@ class FusionRun:
             relevance=self.relevance,
             screened=screened if self.options.screen else None,
             capped=self._capped_class,
+            by_order=self.options.after is not None,
         )
         models = {
             member: combine(pool, alignment, voting, self.layouts[member])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,14 @@ class NodePlacement:
     left_out: bool = False  # nothing of it was believed
 
 
+class DriftChoice(NamedTuple):
+    """The errors of the corrections that were tried, the one that was chosen, and why."""
+
+    errors: dict[str, float]
+    drift: str
+    why: str
+
+
 class Fused:
     """Result of a fusion: models for each node in the coordinates of its own sensors.
 
@@ -60,10 +68,11 @@ class Fused:
         layouts: dict[str, ModelLayout],
         components: list[Component],
         placements: dict[str, NodePlacement],
-        drift: str,
+        choice: DriftChoice,
         report: Callable[[], FusionReport],
     ) -> None:
-        self._axes, self.layouts, self._drift = axes, layouts, drift
+        self._axes, self.layouts, self._drift = axes, layouts, choice.drift
+        self.choice = choice
         self._components, self._placements = components, placements
         self._report = report
         self.pool: Any = None

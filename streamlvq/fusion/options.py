@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.fusion.aggregators import Aggregator
+from streamlvq.fusion.fused import Fused
 
 
 @dataclass(frozen=True)
@@ -19,3 +20,4 @@ class FusionOptions:
     screen: bool
     byzantine: int | str | None
     quorum: int
+    after: Fused | None = None

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 import streamlvq
 from streamlvq.cli import main
 from streamlvq.cli.commands.fuse import WEIGHTINGS, _file_name, add_arguments
-from streamlvq.fusion import FusionReport, fuse
+from streamlvq.fusion import FusionReport, fuse, fuse_rounds
 from streamlvq.fusion.fuse import WEIGHTINGS as ALL_WEIGHTINGS
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.replay import load_monitor, load_snapshots, replay, save_monitor
@@ -257,6 +258,97 @@ def test_a_node_cannot_write_outside_the_folder(
     Snapshot.of(learnt("york"), "../../york", readings=False).save("york.slvq")
     said(capsys, *FILES, "--each", "deep/own")
     assert sorted(os.listdir("deep/own")) == ["..%2F..%2Fyork.slvq", "bath.slvq", "leeds.slvq"]
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+def with_readings() -> list[Snapshot]:
+    return [Snapshot.of(learnt(each.node, buffer_size=60), each.node) for each in fleet()]
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Snapshots with readings, in the folder that the command runs in."""
+    for snapshot in with_readings():
+        snapshot.save(tmp_path / f"{snapshot.node}.slvq")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how"),
+    [
+        ([], {}),
+        (["--passes", "2", "--pull", "0.5"], {"passes": 2, "pull": 0.5}),
+        (["--drift", "least_squares", "--pull", "0"], {"drift": "least_squares"}),
+    ],
+)
+def test_rounds_hold_the_same_bits_as_the_function(
+    arguments: list[str], how: dict[str, Any], stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, *reversed(FILES), "--rounds", "3", *arguments, "--each", "own", "-o", "all.slvq")
+    fused = fuse_rounds(with_readings(), rounds=3, **how)
+    assert Path("all.slvq").read_bytes() == fused.snapshot().to_bytes()
+    for node in OFF:
+        assert Path("own", f"{node}.slvq").read_bytes() == fused.snapshot(node).to_bytes()
+    assert all(Snapshot.load(name).has_readings for name in FILES)  # what was read stays
+
+
+def test_rounds_are_named(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, *FILES, "--rounds", "2")
+    assert "rounds       2, each of 1 pass over the 60 readings that nodes store" in out
+    Snapshot.of(learnt("york", buffer_size=40), "york").save("york.slvq")
+    out = said(capsys, *FILES, "--rounds", "1", "--passes", "3", "--pull", "0.25")
+    assert "1, each of 3 passes with pull 0.25 over the 40 to 60 readings" in out
+    assert "rounds" not in said(capsys, *FILES)
+    assert said(capsys, *FILES, "--rounds", "1", "--quiet") == ""
+
+
+def test_rounds_over_folders_of_daemons(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They hold readings: as many rounds as anybody likes, and nothing is written there."""
+    for node in ("a", "b"):
+        config = plain_config()
+        monitor = load_monitor(config)
+        replay(write_csv(stored / "plant.csv", rows(300)), config, monitor=monitor)
+        SnapshotFiles(f"{node}/state").write(monitor.checkpoint(), 300)
+    before = {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()}
+    out = said(capsys, "a=a/state", "b=b/state", "--rounds", "5")
+    assert "rounds       5, each of 1 pass" in out and "\nb " in out
+    assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == before
+
+
+def test_rounds_show_their_progress_on_a_terminal(stored: Path) -> None:
+    command = [sys.executable, "-m", "streamlvq", "fuse", *FILES, "--rounds", "4"]
+    terminal, end = os.openpty()
+    termios.tcsetwinsize(end, (24, 100))
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=end, check=True)
+    os.set_blocking(terminal, False)
+    shown = os.read(terminal, 10**6).decode()
+    os.close(end)
+    os.close(terminal)
+    assert "/4 [" in shown and "rounds/s" in shown
+    assert b"rounds       4" in done.stdout
+    quiet = subprocess.run(command, capture_output=True, check=True)
+    assert quiet.stderr == b""
+
+
+def test_rounds_without_readings_name_who_has_none(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Snapshot.of(learnt("york"), "york", readings=False).save("york.slvq")
+    error = wrong(capsys, *FILES, "--rounds", "2", "-o", "all.slvq")
+    assert "expected snapshots that hold the readings that nodes have stored" in error
+    assert "got none from 'york'" in error and "the state folder of the daemon" in error
+
+
+def test_settings_of_rounds_need_rounds(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--passes", "--pull"):
+        assert f"{option}: expected --rounds too" in wrong(capsys, *FILES, option, "1")
+    for given in (["--rounds", "0"], ["--rounds", "2", "--pull", "-1"], ["--passes", "half"]):
+        with pytest.raises(SystemExit) as done:
+            main(["fuse", *FILES, *given])
+        assert done.value.code == 2
 
 
 # --- mistakes ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from streamlvq.cli import arguments
 from streamlvq.errors import StreamLVQError
 from streamlvq.fusion import Fused, fuse
 from streamlvq.fusion.node_models import group_compatible, newest
+from streamlvq.fusion.rounds import PASSES, PULL, participants_of, run_rounds
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot, write_atomically
 
@@ -27,6 +29,10 @@ Each node needs the fused model in the coordinates of its own sensors: `--each` 
 node, `--for` for some. What `-o` writes is in common coordinates, between those of all nodes: it is
 there to be fused again (site by site, then all sites), or to start from.
 
+With `--rounds` what was fused goes back to the nodes, which learn it further from the readings that
+they have stored, and is fused again (federated averaging). Nodes are played by their state folders,
+or by snapshots with readings; nothing of what they learn stays there.
+
 Without any file to write it shows what would come of it."""
 EXAMPLES = """\
 examples:
@@ -34,7 +40,8 @@ examples:
   streamlvq fuse bath.slvq leeds.slvq york.slvq --each fused/ --report fleet.html
   streamlvq fuse bath.slvq york.slvq --for york=new.slvq --drift least_squares
   streamlvq fuse bath=a/state leeds=b/state -o site.slvq  folders of daemons, with a name each
-  streamlvq fuse *.slvq --aggregator median  if some nodes may be wrong"""
+  streamlvq fuse *.slvq --aggregator median  if some nodes may be wrong
+  streamlvq fuse a/state b/state --rounds 5 --each fused/  federated averaging"""
 
 AUTO = "auto"
 WEIGHTINGS = ("samples", "uniform")
@@ -76,6 +83,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="keep",
         help="of fused metrics: keep (default) the largest of any node, full, or a number",
     )
+    rounds = parser.add_argument_group("rounds of federated averaging")
+    rounds.add_argument(
+        "--rounds", type=arguments.count, metavar="N", help="after the first fusion; default none"
+    )
+    rounds.add_argument(
+        "--passes",
+        type=arguments.count,
+        metavar="N",
+        help=f"of a node over its stored readings in each round; default {PASSES}",
+    )
+    rounds.add_argument(
+        "--pull",
+        type=_pull,
+        metavar="X",
+        help="towards what was fused, while a node learns (FedProx); default 0",
+    )
     out = parser.add_argument_group("results")
     out.add_argument("-o", "--output", metavar="FILE", help="the model in common coordinates")
     out.add_argument(
@@ -95,18 +118,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     sources = [_source(text) for text in options.snapshots]
     own = dict(_own(text) for text in options.own)
+    _check_rounds(options)
     _check_outputs(options, own, [path for _, path in sources])
     snapshots = _nodes(_load(sources))
-    fused = fuse(
-        snapshots,
-        drift=options.drift,
-        weighting=options.weighting,
-        aggregator=options.aggregator,
-        rank=options.rank,
-    )
+    fused = _fused(options, snapshots)
     files = _files(options, own, fused, snapshots)  # all of them, before the first is written
     if not options.quiet and options.json != arguments.STANDARD_OUTPUT:
         print(fused.report, flush=True)
+        if options.rounds:
+            print(_said_of_rounds(options, snapshots), flush=True)
     _write(options, files)
     return 0
 
@@ -120,6 +140,51 @@ def _rank(text: str) -> Any:
         raise argparse.ArgumentTypeError(
             f"expected keep, full or a whole number of at least 1, got {text!r}"
         ) from None
+
+
+def _pull(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return number
+
+
+# --- how it is fused -----------------------------------------------------------------------------
+
+
+def _check_rounds(options: argparse.Namespace) -> None:
+    for name in ("passes", "pull"):
+        if getattr(options, name) is not None and not options.rounds:
+            raise StreamLVQError(f"--{name}: expected --rounds too, got none")
+
+
+def _fused(options: argparse.Namespace, snapshots: Sequence[Snapshot]) -> Fused:
+    how: dict[str, Any] = {
+        name: getattr(options, name) for name in ("drift", "weighting", "aggregator", "rank")
+    }
+    if not options.rounds:
+        return fuse(snapshots, **how)
+    from tqdm import tqdm  # noqa: PLC0415
+
+    given = {name: getattr(options, name) for name in ("passes", "pull")}
+    how |= {name: value for name, value in given.items() if value is not None}
+    steps = run_rounds(snapshots, rounds=options.rounds, **how)
+    last = next(steps)
+    shown = sys.stderr.isatty() and not options.quiet
+    for step in tqdm(steps, "fuse", options.rounds, leave=False, disable=not shown, unit=" rounds"):
+        last = step
+    return last.fused
+
+
+def _said_of_rounds(options: argparse.Namespace, snapshots: Sequence[Snapshot]) -> str:
+    counts = sorted(len(each.readings) for each in participants_of(snapshots))
+    many = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    passes, pull = options.passes or PASSES, options.pull or PULL
+    how = f"{passes} pass{'es' * (passes > 1)}" + (f" with pull {pull:g}" if pull else "")
+    return f"rounds       {options.rounds}, each of {how} over the {many} readings that nodes store"
 
 
 # --- what is read --------------------------------------------------------------------------------
