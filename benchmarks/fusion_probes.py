@@ -94,7 +94,7 @@ def gas(kinds: Sequence[str], turn: int) -> list[Place]:
     order = np.random.default_rng(turn).permutation(len(y))
     places = []
     for k, number in enumerate(np.unique(batch)):
-        rows = order[batch[order] == number][:600]
+        rows = order[batch[order] == number][:400]
         parts = parts_of(X[rows], y[rows], np.arange(len(rows)), turn)
         places.append(Place(f"batch {number}", kinds[k % len(kinds)], *parts))
     return places

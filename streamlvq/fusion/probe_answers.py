@@ -28,7 +28,7 @@ from streamlvq.wrappers.base import innermost_model
 
 FLOOR = 1e-3  # of a probability, so that no node can veto a class
 SUM_ERROR = 1e-6  # by which the probabilities of an answer may miss one
-LEAST_SHARE = 0.05  # of a probe that a class must have to be learnt there
+MIN_LESSON_SHARE = 0.05  # of a probe that a class must have to be learnt there
 READINGS_PER_PROBE = 1.0  # that a probe counts as when it is learnt
 MAX_READINGS_PER_PROBE = 1e4
 
@@ -372,7 +372,7 @@ def _lessons(agreed: ProbeConsensus, probe: int) -> Iterator[tuple[Label, float]
     if not agreed.voices[probe]:
         return
     row = agreed.probabilities[probe]
-    kept = np.where(row >= LEAST_SHARE, row, 0.0)
+    kept = np.where(row >= MIN_LESSON_SHARE, row, 0.0)
     shares = (kept / kept.sum()).tolist() if kept.any() else []
     yield from ((label, p) for label, p in zip(agreed.labels, shares, strict=False) if p > 0.0)
 

@@ -35,6 +35,7 @@ from streamlvq.fusion.class_moments import (
     newest_moments,
 )
 from streamlvq.fusion.class_tables import (
+    CHECKABLE_NODES,
     Alignment,
     Axes,
     ClassStatistics,
@@ -68,6 +69,8 @@ MAX_PROBE_BYTES = 2**28  # of a file
 PROBE_SEED = 14  # of the scrambled sequence, the same on all nodes
 PROBE_QUANTILE = 0.001  # at either end: no probe lies farther out in its class
 PROBE_REACH = 100.0  # deviations over all classes from the fleet's middle
+# Deviations within classes by which sensors may be off: more, and rounding would eat all digits.
+MAX_PROBE_OFFSET = 1e4
 AUTOMATIC = "auto"
 
 
@@ -183,9 +186,9 @@ class ProbeSet:
         if drift != AUTOMATIC and drift not in CORRECTIONS:
             known = ", ".join((AUTOMATIC, *CORRECTIONS))
             raise FusionError(f"drift: expected one of {known}, got {drift!r}")
-        nodes, _ = without_lone_features(
-            [moments.node_model() for moments in newest_moments(statistics)]
-        )
+        nodes = [moments.node_model() for moments in newest_moments(statistics)]
+        if nodes:
+            nodes, _ = without_lone_features(nodes)
         design = _Design(nodes, drift, known_aggregator(aggregator), screen)
         points, origin = design.points(per_class)
         return cls(
@@ -333,30 +336,34 @@ class _Design:
                 f"expected at most {MAX_PROBED_FEATURES} features, got {len(self.axes.features)}"
             )
         self.relevance = np.full(len(self.axes.features), 1.0 / len(self.axes.features))
+        self.tables = self.published
+        if screen:
+            self.tables = self.tables.only(possible_nodes(self.tables)[:, None])
         self.drift = self._choose() if drift == AUTOMATIC else drift
         correction = get_correction(self.drift)
-        self.tables, alignment = self._correct(correction, screen)
+        alignment = self._correct(correction, screen)
         self.statistics = self._statistics(alignment)
         self.alignment = self._place_others(alignment, correction)
-        self.group = self._groups(correction)
+        # Who asks for no correction says that sensors agree, whether nodes share classes or not.
+        self.group = self._groups(one_frame=drift != AUTOMATIC and correction.one_frame)
 
     def _choose(self) -> str:
         if len(self.nodes) == 1:
             return UNCORRECTED
-        errors = trial_errors(self.published, self.relevance, candidates(scaled=True))
+        errors = trial_errors(self.tables, self.relevance, candidates(scaled=True))
         return choose(errors)[0]
 
-    def _correct(self, correction: Correction, screen: bool) -> tuple[ClassTables, Alignment]:
-        """Return what counts, and how sensors differ according to what counts."""
-        alignment = correction.estimate(self.published)
+    def _correct(self, correction: Correction, screen: bool) -> Alignment:
+        """Return how sensors differ according to what counts."""
+        alignment = correction.estimate(self.tables)
         if not screen:
-            return self.published, alignment
+            return alignment
         _, names = self.axes.display_names
-        keep = screen_nodes(self.published, alignment, self.relevance, names).keep
-        if keep.sum() == self.published.held.sum():
-            return self.published, alignment
-        tables = self.published.only(keep)
-        return tables, correction.estimate(tables)
+        keep = screen_nodes(self.tables, alignment, self.relevance, names).keep
+        if keep.sum() == self.tables.held.sum():
+            return alignment
+        self.tables = self.tables.only(keep)
+        return correction.estimate(self.tables)
 
     def _statistics(self, alignment: Alignment) -> ClassStatistics:
         samples = self.tables.samples
@@ -379,8 +386,8 @@ class _Design:
             gain[i], shift[i], _ = correction.fit_node(self.published.node(i), common)
         return Alignment(gain, np.clip(shift, -LARGEST_VALUE, LARGEST_VALUE))
 
-    def _groups(self, correction: Correction) -> Ints:
-        if correction.one_frame:  # sensors agree, whether nodes share classes or not
+    def _groups(self, *, one_frame: bool) -> Ints:
+        if one_frame:
             return np.zeros(len(self.nodes), np.int64)
         return np.unique(components(self.published.held), return_inverse=True)[1].astype(np.int64)
 
@@ -468,6 +475,24 @@ def normal_sequence(count: int, width: int) -> Floats:
     uniform = engine.random_base2(math.ceil(math.log2(count)))[:count]
     points: Floats = ndtri(np.clip(uniform, PROBE_QUANTILE, 1.0 - PROBE_QUANTILE))
     return points
+
+
+def possible_nodes(tables: ClassTables) -> Bools:
+    """Return which nodes have sensors that are off by what can be corrected.
+
+    What is far from most other nodes in any feature cannot, if at least three nodes have it.
+    """
+    total = tables.count.sum(axis=1)
+    share = tables.count / np.where(total > 0, total, 1.0)[:, None, :]
+    seen = total > 0
+    mean = (share * np.where(tables.count > 0, tables.mean, 0.0)).sum(axis=1)
+    deviation = np.sqrt((share * tables.variance).sum(axis=1))
+    middle = weighted_median(np.where(seen, mean, np.nan), seen.astype(float))
+    usual = np.sqrt(tables.spread.max(axis=0))
+    far = (abs(mean - middle) > MAX_PROBE_OFFSET * usual) | (deviation > MAX_PROBE_OFFSET * usual)
+    judged = seen & (seen.sum(axis=0) >= CHECKABLE_NODES)
+    possible: Bools = ~(judged & far).any(axis=1)
+    return possible
 
 
 def believed_counts(counts: Floats, aggregator: Aggregator) -> Floats:
