@@ -17,6 +17,7 @@ from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_never import never
+from fusion_probes import probes
 from fusion_spectra import spectra
 from fusion_stream import streaming
 from fusion_theorem import theorem
@@ -29,6 +30,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "gas": gas,
     "hostile": hostile,
     "never": never,
+    "probes": probes,
     "cost": cost,
     "streaming": streaming,
 }
@@ -39,6 +41,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
+    "probes": {"seeds": 1},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")

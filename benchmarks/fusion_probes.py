@@ -19,7 +19,7 @@ import streamlvq
 from common import Figure, Table, figure_table, progress
 from datasets import read_npz, table_set
 from fusion_fleets import Floats, Labels, Make
-from fusion_gas import CLASSES, FILE
+from fusion_gas import FILE
 from streamlvq.fusion import ClassMoments, ProbeAnswers, ProbeSet, learn_from_probes
 from streamlvq.snapshot import Snapshot
 
@@ -33,7 +33,7 @@ KINDS: dict[str, Make] = {
 THREE = ("LGMLVQ", "LVQCommittee", "HoeffdingTree")
 PARTS = 4  # of the segments of each class: two are learnt, one fits the weights, one is the test
 FLOOR = 1e-3
-PRIOR = np.array([0.8, 0.4, 1.0])  # weights of local and probe model, score of a class never seen
+PRIOR = np.array([1.0, 0.5, -1.0])  # weights of local and probe model, score of a class never seen
 RIDGE = 10.0
 MOST_LOST = 0.005
 
@@ -234,25 +234,95 @@ def fitted(records: Sequence[Records], prior: Floats = PRIOR) -> Floats:
     return found
 
 
-def study(
+@dataclass(frozen=True)
+class NodeRecords:
+    """Records of one node; `hidden` is as if it had never seen a class that it has."""
+
+    place: Place
+    own: Records
+    hidden: Records
+    test: Records
+
+    def weights(self) -> Floats:
+        """Fit on its own labels; only if others know more classes, on a hidden one as well."""
+        unseen = not self.own.held.all()
+        return fitted([self.own, self.hidden] if unseen else [self.own])
+
+    def accuracies(self) -> dict[str, float]:
+        """Return the accuracy of each method on the test readings."""
+        ways = {
+            "alone": np.array([1.0, 0.0, -50.0]),
+            "probes": np.array([0.0, 1.0, 0.0]),
+            "unfitted": PRIOR,
+            "pool": self.weights(),
+        }
+        return {name: self.test.accuracy(weights) for name, weights in ways.items()}
+
+
+def records(
     places: Sequence[Place], teach: Callable[[Learnt], list[Any]] = taught
-) -> dict[str, Floats]:
-    """Return the accuracy of each node by method, on its test readings."""
+) -> list[NodeRecords]:
     labels = np.unique(np.concatenate([place.test[1] for place in places])).tolist()
     real, hidden = learn(places), learn(one_more_hidden(places))
     real_taught, hidden_taught = teach(real), teach(hidden)
-    found: dict[str, list[float]] = {name: [] for name in ("alone", "probes", "equal", "pool")}
+    found = []
     for k, place in enumerate(places):
         held, kept = np.unique(place.learn[1]), np.unique(hidden.places[k].learn[1])
         X, y = place.fit
         ours = np.isin(y, held)  # a node has no labels of classes that it has never seen
-        fit = X[ours], y[ours]
-        own = Records.of(real.models[k], real_taught[k], *fit, labels, held)
-        without = Records.of(hidden.models[k], hidden_taught[k], *fit, labels, kept)
-        weights = fitted([own, without])
-        test = Records.of(real.models[k], real_taught[k], *place.test, labels, held)
-        found["alone"].append(test.accuracy(np.array([1.0, 0.0, -50.0])))
-        found["probes"].append(test.accuracy(np.array([0.0, 1.0, 0.0])))
-        found["equal"].append(test.accuracy(PRIOR))
-        found["pool"].append(test.accuracy(weights))
-    return {name: np.array(values) for name, values in found.items()}
+        pair, blind = (real.models[k], real_taught[k]), (hidden.models[k], hidden_taught[k])
+        found.append(
+            NodeRecords(
+                place,
+                Records.of(*pair, X[ours], y[ours], labels, held),
+                Records.of(*blind, X[ours], y[ours], labels, kept),
+                Records.of(*pair, *place.test, labels, held),
+            )
+        )
+    return found
+
+
+# --- the study ------------------------------------------------------------------------------------
+
+FLEETS: dict[str, tuple[tuple[str, ...], range]] = {
+    "LGMLVQ, committee, tree": (THREE, range(1, 16)),
+    "five kinds": (tuple(KINDS), range(16, 31)),
+}
+METHODS = ("alone", "probes", "unfitted", "pool")
+
+
+def rotated(
+    kinds: Sequence[str], subjects: range, missing: bool, turns: int
+) -> tuple[list[Place], dict[str, Floats]]:
+    """Return the nodes and their accuracies, over turns in which other segments are the test."""
+    runs = []
+    for turn in progress(range(turns), "probes", turns):
+        places = har(kinds, subjects, turn)
+        runs.append([r.accuracies() for r in records(one_missing(places) if missing else places)])
+    means = {
+        name: np.array([[node[name] for node in run] for run in runs]).mean(axis=0)
+        for name in METHODS
+    }
+    return places, means
+
+
+def probes(seeds: int = PARTS) -> Iterator[Table]:
+    """Tabulate HAR subjects with models of different kinds, and the node that lost most."""
+    figures = []
+    for name, (kinds, subjects) in FLEETS.items():
+        for missing in (False, True):
+            what = f"{name}{', one class missing' * missing}"
+            places, found = rotated(kinds, subjects, missing, seeds)
+            gain = found["pool"] - found["alone"]
+            table = Table(
+                f"HAR subjects, {what}: mean accuracy, {seeds} turns",
+                ["model", *METHODS, "gained", "worst node"],
+            )
+            for kind in (*kinds, "all"):
+                ours = np.array([kind in ("all", place.kind) for place in places])
+                means = [f"{found[method][ours].mean():.3f}" for method in METHODS]
+                table.add(kind, *means, f"{gain[ours].mean():+.3f}", f"{gain[ours].min():+.3f}")
+            yield table
+            worst = float(gain.min())
+            figures.append(Figure(f"worst node, {what}", worst, -MOST_LOST, at_least=True))
+    yield figure_table(figures)

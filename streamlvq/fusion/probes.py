@@ -20,6 +20,7 @@ import numpy as np
 from streamlvq.arrays import Array, Bools, Floats, Ints, Label
 from streamlvq.errors import SnapshotError
 from streamlvq.fusion.aggregators import (
+    BYZANTINE_SHARE,
     Aggregator,
     assumed_byzantine,
     capped_weights,
@@ -63,7 +64,9 @@ from streamlvq.snapshot.state import decode_names, encode_name
 
 PROBES_PER_CLASS = 32
 MAX_PROBES_PER_CLASS = 4096
-MAX_PROBED_CLASSES = 256  # those that most nodes have: one node must not make work for all others
+# Of the classes that most nodes have: some nodes must not make work for all others.
+MAX_PROBED_CLASSES = 256
+MAX_PROBE_NUMBERS = 2**24  # probes x features
 MAX_PROBED_FEATURES = 21_201  # dimensions of scipy's Sobol sequence
 MAX_PROBE_BYTES = 2**28  # of a file
 PROBE_SEED = 14  # of the scrambled sequence, the same on all nodes
@@ -189,7 +192,7 @@ class ProbeSet:
         nodes = [moments.node_model() for moments in newest_moments(statistics)]
         if nodes:
             nodes, _ = without_lone_features(nodes)
-        design = _Design(nodes, drift, known_aggregator(aggregator), screen)
+        design = _Design(nodes, per_class, drift, known_aggregator(aggregator), screen)
         points, origin = design.points(per_class)
         return cls(
             nodes=tuple(node.node for node in nodes),
@@ -324,10 +327,15 @@ class _Design:
     """One run of `ProbeSet.of`: statistics of all nodes, and how their sensors differ."""
 
     def __init__(
-        self, nodes: list[NodeModel], drift: str, aggregator: Aggregator, screen: bool
+        self,
+        nodes: list[NodeModel],
+        per_class: int,
+        drift: str,
+        aggregator: Aggregator,
+        screen: bool,
     ) -> None:
         self.nodes, self.aggregator = nodes, aggregator
-        self.axes = _common_axes(nodes)
+        self.axes = _common_axes(nodes, per_class)
         self.published = ClassTables.of(_limited(nodes, self.axes), self.axes)
         if not self.published.held.any() or not self.axes.features:
             raise FusionError("expected a node that has counted what it learnt, got none")
@@ -428,14 +436,14 @@ class _Design:
         return centre - width, centre + width
 
 
-def _common_axes(nodes: list[NodeModel]) -> Axes:
+def _common_axes(nodes: list[NodeModel], per_class: int) -> Axes:
     """Return the features of all nodes, and the classes that most of them have."""
     axes = Axes.of([node.first for node in nodes])
-    if len(axes.labels) <= MAX_PROBED_CLASSES:
-        return axes
+    each = per_class * max(len(axes.features), 1)
+    most = max(min(MAX_PROBED_CLASSES, MAX_PROBE_NUMBERS // each), 2)
     holders = Counter(label for node in nodes for label in node.first.labels)
     ordered = sorted(axes.labels, key=lambda label: -holders[label])  # stable
-    return Axes(axes.features, name_order(ordered[:MAX_PROBED_CLASSES]))
+    return Axes(axes.features, name_order(ordered[:most]))
 
 
 def _limited(nodes: list[NodeModel], axes: Axes) -> list[NodeModel]:
@@ -501,7 +509,8 @@ def believed_counts(counts: Floats, aggregator: Aggregator) -> Floats:
     What an aggregator cuts off at either end is no less than what byzantine nodes may have.
     """
     byzantine = assumed_byzantine(int((counts > 0).sum()))
-    return capped_weights(counts, byzantine, aggregator.trimmed or 1 / 3)
+    share = aggregator.trimmed if aggregator.robust else BYZANTINE_SHARE
+    return capped_weights(counts, byzantine, share)
 
 
 def known_aggregator(name: str) -> Aggregator:

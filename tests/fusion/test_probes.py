@@ -6,7 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -23,13 +23,13 @@ from streamlvq.fusion import (
     FusionError,
     ProbeAnswers,
     ProbeSet,
+    class_moments,
     consensus,
     discrepancy,
     learn_from_probes,
 )
-from streamlvq.fusion.class_moments import MAX_MOMENTS
 from streamlvq.fusion.probe_answers import jensen_shannon, takes_weights
-from streamlvq.fusion.probes import MAX_PROBED_CLASSES, normal_sequence
+from streamlvq.fusion.probes import MAX_PROBE_NUMBERS, MAX_PROBED_CLASSES, normal_sequence
 from streamlvq.snapshot.container import decode, encode
 from support.fusions import World, accuracy, learnt
 from support.samples import readings
@@ -121,9 +121,10 @@ def test_a_reading_that_is_refused_leaves_class_moments_as_they_were(bad: Any) -
     assert moments.to_bytes() == before
 
 
-def test_class_moments_do_not_grow_for_ever() -> None:
+def test_class_moments_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_moments, "MAX_MOMENTS", 100)
     moments = ClassMoments("n")
-    moments.learn_one(dict.fromkeys(range(MAX_MOMENTS), 1.0), "a")
+    moments.learn_one(dict.fromkeys(range(100), 1.0), "a")
     with pytest.raises(FusionError, match="at most"):
         moments.learn_one({0: 1.0}, "b")
     moments.learn_one({0: 3.0}, "a")
@@ -324,6 +325,32 @@ def test_a_node_with_very_many_classes_makes_no_work_for_others() -> None:
     probes = ProbeSet.of([*honest, many], per_class=2)
     assert len(probes.labels) == MAX_PROBED_CLASSES
     assert set(WORLD.labels) <= set(probes.labels)
+
+
+def test_very_many_features_of_some_nodes_leave_room_for_common_classes() -> None:
+    wide = []
+    for name in ("a", "b"):
+        wide.append(ClassMoments(name))
+        for k in range(40):
+            wide[-1].learn_one(dict.fromkeys(range(3000), float(k)), f"junk {k}")
+    honest = [moments_of(f"n{i}", *WORLD.read(i, 60)) for i in range(3)]
+    probes = ProbeSet.of([*honest, *wide], per_class=256, drift="none")
+    assert probes.points.size <= MAX_PROBE_NUMBERS
+    assert len(probes.labels) < 43
+    assert set(WORLD.labels) <= set(probes.labels)
+    assert probes.has_feature[probes.index("n0")].sum() == 4
+
+
+def test_a_node_that_has_no_feature_of_a_class_is_taught_nothing_about_it() -> None:
+    lamps = ClassMoments("lamps")
+    for k in range(9):
+        lamps.learn_one({"light": k / 10}, "c0")
+    probes = ProbeSet.of([moments_of("n", *WORLD.read(1, 60)), lamps], drift="none")
+    model = learnt(streamlvq.GLVQ(), *WORLD.read(1, 60))
+    answers = [ProbeAnswers.of(model, "n", probes), ProbeAnswers.of(OneClass(), "lamps", probes)]
+    taught = learn_from_probes(Listener(), "lamps", probes, answers)
+    assert {y for _, y, _ in taught.heard} == {"c0"}  # others have no light
+    assert all(x.keys() == {"light"} for x, *_ in taught.heard)
 
 
 @pytest.mark.parametrize(
@@ -655,8 +682,13 @@ def test_the_local_model_learns_nothing(fleet: Fleet) -> None:
 class Listener:
     """A model that keeps what it is taught; with weights."""
 
+    said: ClassVar = {"c0": 0.3, "c1": 0.5}
+
     def __init__(self) -> None:
         self.heard: list[tuple[dict[Any, float], Any, float]] = []
+
+    def predict_proba_one(self, x: dict[Any, float]) -> dict[Any, float]:
+        return self.said
 
     def learn_one(self, x: dict[Any, float], y: Any, w: float = 1.0) -> None:
         self.heard.append((x, y, w))
@@ -670,21 +702,19 @@ class CountingListener(Listener):
 
 
 @pytest.mark.parametrize("strength", [0.3, 1.0, 2.5])
-def test_weights_follow_the_consensus(fleet: Fleet, strength: float) -> None:
+def test_weights_are_what_the_model_lacks_of_the_consensus(fleet: Fleet, strength: float) -> None:
     options = {"readings_per_probe": strength}
     agreed = consensus("n0", fleet.probes, fleet.answers)
     taught = learn_from_probes(Listener(), "n0", fleet.probes, fleet.answers, **options)
     wanted = []
     for x, row in zip(fleet.probes.readings("n0"), agreed.probabilities.tolist(), strict=True):
-        kept = [p if p >= 0.05 else 0.0 for p in row]
-        wanted += [
-            (x, label, strength * p / sum(kept))
-            for label, p in zip(agreed.labels, kept, strict=True)
-            if p > 0
-        ]
+        for label, p in zip(agreed.labels, row, strict=True):
+            lacking = p - Listener.said.get(label, 0.0)
+            if lacking >= 0.05:
+                wanted.append((x, label, strength * lacking))
+    assert len(wanted) >= len(fleet.probes)
     assert [(x, y) for x, y, _ in taught.heard] == [(x, y) for x, y, _ in wanted]
     assert [w for *_, w in taught.heard] == pytest.approx([w for *_, w in wanted])
-    assert sum(w for *_, w in taught.heard) == pytest.approx(strength * len(fleet.probes))
     # Without weights: whole readings, as many of each class as its weights add up to.
     counted = learn_from_probes(CountingListener(), "n0", fleet.probes, fleet.answers, **options)
     for label in agreed.labels:
