@@ -28,7 +28,7 @@ from streamlvq.wrappers.base import innermost_model
 
 FLOOR = 1e-3  # of a probability, so that no node can veto a class
 SUM_ERROR = 1e-6  # by which the probabilities of an answer may miss one
-MIN_LESSON = 0.05  # of the probability of a class that a model must lack to be taught it
+MIN_LESSON = 0.05  # probability of a class below which a probe is not learnt as one of it
 READINGS_PER_PROBE = 0.3  # that a probe counts as when it is learnt
 MAX_READINGS_PER_PROBE = 1e4
 
@@ -139,21 +139,14 @@ class ProbeAnswers:
 
 def _answer(model: Any, reading: dict[Hashable, float], labels: Sequence[Label]) -> list[float]:
     """Return probabilities of the labels that sum to one; all alike if the model says nothing."""
-    said = _probabilities(model, reading, labels)
-    total = math.fsum(said)
-    return [p / total for p in said] if total > 0.0 else [1.0 / len(labels)] * len(labels)
-
-
-def _probabilities(
-    model: Any, reading: dict[Hashable, float], labels: Sequence[Label]
-) -> list[float]:
-    """Return what a model says to a reading; 0 for classes that it does not mention."""
     try:
         said = model.predict_proba_one(reading)
     except NotImplementedError:  # some models of River only name a class
         said = {model.predict_one(reading): 1.0}
     given = [float(said.get(label) or 0.0) for label in labels]
-    return [p if p > 0.0 and math.isfinite(p) else 0.0 for p in given]
+    given = [p if p > 0.0 and math.isfinite(p) else 0.0 for p in given]
+    total = math.fsum(given)
+    return [p / total for p in given] if total > 0.0 else [1.0 / len(labels)] * len(labels)
 
 
 def newest_answers(probes: ProbeSet, answers: Iterable[ProbeAnswers]) -> list[ProbeAnswers]:
@@ -329,10 +322,9 @@ def learn_from_probes(
 ) -> Any:
     """Return a copy of a model that has learnt what the other nodes say to the probes.
 
-    Each probe is learnt as each class that the others find more probable than the model does, with
-    a weight of `readings_per_probe` times the difference: where all agree nothing is learnt. Models
-    whose `learn_one` has no `w` learn whole readings: of each class, whenever the weights since the
-    last add up to one.
+    Each probe is learnt as every class to which the others give at least a twentieth, with a weight
+    of `readings_per_probe` times its probability. Models whose `learn_one` has no `w` learn whole
+    readings: of each class, whenever the weights since the last add up to one.
 
     Keep the copy apart, as a candidate beside the local model: what it says is not the node's own
     knowledge and must not be published as such.
@@ -361,7 +353,7 @@ def learn_from_probes(
     weighted = takes_weights(learner)
     owed = dict.fromkeys(agreed.labels, 0.5)  # readings of each class, to be learnt as whole ones
     for k, reading in enumerate(probes.readings(node)):
-        for label, share in _lessons(model, reading, agreed, k):
+        for label, share in _lessons(agreed, k) if reading else ():
             if weighted:
                 learner.learn_one(reading, label, w=readings_per_probe * share)
                 continue
@@ -372,22 +364,17 @@ def learn_from_probes(
     return learner
 
 
-def _lessons(
-    model: Any, reading: dict[Hashable, float], agreed: ProbeConsensus, probe: int
-) -> list[tuple[Label, float]]:
-    """Return the classes that others find more probable than the model does, and by how much.
+def _lessons(agreed: ProbeConsensus, probe: int) -> list[tuple[Label, float]]:
+    """Return the classes that a probe may be of, and their shares.
 
-    Class statistics count a reading whatever it weighs, so tiny differences would spoil them.
+    Class statistics count a reading whatever it weighs, so tiny shares would spoil them.
     """
-    if not agreed.voices[probe] or not reading:
+    if not agreed.voices[probe]:
         return []
-    own = _probabilities(model, reading, agreed.labels)
-    lacking = agreed.probabilities[probe] - own
-    return [
-        (label, share)
-        for label, share in zip(agreed.labels, lacking.tolist(), strict=True)
-        if share >= MIN_LESSON
-    ]
+    row = agreed.probabilities[probe]
+    kept = np.where(row >= MIN_LESSON, row, 0.0)
+    shares = (kept / max(float(kept.sum()), MIN_LESSON)).tolist()
+    return [(label, p) for label, p in zip(agreed.labels, shares, strict=True) if p > 0.0]
 
 
 def takes_weights(model: Any) -> bool:
