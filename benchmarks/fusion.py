@@ -18,6 +18,7 @@ from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_never import never
 from fusion_pool import pool
+from fusion_probes import probes
 from fusion_rounds import rounds
 from fusion_spectra import spectra
 from fusion_stream import streaming
@@ -33,6 +34,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "hostile": hostile,
     "never": never,
     "rounds": rounds,
+    "probes": probes,
     "cost": cost,
     "streaming": streaming,
 }
@@ -45,6 +47,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
+    "probes": {"seeds": 1},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")

@@ -131,6 +131,15 @@ def test_fleet(tmp_path: Path) -> None:
     assert 10_000 < picture.stat().st_size < 150_000
 
 
+def test_probes() -> None:
+    output = run("probes.py")
+    for node in ("north", "south", "west"):
+        alone, taught = numbers(output, f"{node} ")
+        assert alone < 0.8  # it has never seen one of four states
+        assert taught > 0.95
+    assert "worn bearing" in output
+
+
 def test_simulated_log_can_be_replayed(tmp_path: Path) -> None:
     log = tmp_path / "plant.csv"
     assert "500 readings of 4 machines" in run("simulated_log.py", str(log), "--readings", "500")
