@@ -17,6 +17,7 @@ from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_never import never
+from fusion_paper import paper
 from fusion_spectra import spectra
 from fusion_stream import streaming
 from fusion_theorem import theorem
@@ -25,6 +26,7 @@ from fusion_thesis import thesis
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "thesis": thesis,
     "spectra": spectra,
+    "paper": paper,
     "theorem": theorem,
     "gas": gas,
     "hostile": hostile,
@@ -35,6 +37,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
 SMALL: dict[str, dict[str, Any]] = {
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
+    "paper": {"seeds": 2, "epochs": 10},
     "theorem": {"draws": 5},
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
@@ -61,7 +64,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
     parser.add_argument("--data", nargs="+", help="of thesis, hostile and never: only these sets")
     parser.add_argument("--models", nargs="+", help="of thesis, hostile and never")
-    parser.add_argument("--model", help="of spectra and gas")
+    parser.add_argument("--model", help="of spectra, paper and gas")
     for name in OPTIONS[3:]:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--central", action="store_true", help="thesis: all data at one place too")

@@ -17,8 +17,11 @@ import pytest
 from river.datasets.synth import LEDDrift
 
 import datasets
+import fusion_paper
+import fusion_thesis
 import ranks
 import streams
+from fusion_fleets import f1_by_class, learn, maker, plain, snapshots, spectral
 from progressive import CHUNK, Result, evaluate
 
 NO_DATA_NEEDED = [
@@ -302,3 +305,66 @@ def test_figures_ask_for_the_best_rank_and_a_part_of_the_strongest_peers_time() 
         "p against GaussianNB": False,
         f"median cost against {streams.STRONGEST}": True,
     }
+
+
+# --- fusion -----------------------------------------------------------------------------------
+
+
+def test_f1_of_each_class() -> None:
+    truth, answers = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 0, 2])
+    np.testing.assert_allclose(f1_by_class(truth, answers, [2, 0, 1]), [1.0, 2 / 3, 0.5])
+
+
+def test_published_shifts_are_plain_means_along_a_tree() -> None:
+    nodes = spectral(3, 0.2, each=30, test=1, hard=True)[:2]
+    given = snapshots(nodes, learn(nodes, maker("GLVQ"), 1))
+    report = plain(given, drift=fusion_paper.PUBLISHED).report
+    apart = []
+    for kind in np.unique(nodes[0].y):
+        if all((node.y == kind).any() for node in nodes):
+            first, second = (node.X[node.y == kind].mean(axis=0) for node in nodes)
+            apart.append(second - first)
+    assert len(apart) == 3
+    shifts = [np.array(list(report.nodes[node.name].shift.values())) for node in nodes]
+    np.testing.assert_allclose(shifts[1] - shifts[0], np.mean(apart, axis=0), atol=1e-9)
+
+
+def test_cameras_are_tested_with_as_many_of_each_kind_whatever_they_learnt() -> None:
+    for node in spectral(1, 0.05, each=40, test=7, hard=True):
+        assert set(Counter(node.test_y.tolist()).values()) == {7}
+        assert min(Counter(node.y.tolist()).values()) < 10
+
+
+def test_the_study_of_the_drift_paper_runs_small() -> None:
+    tables = list(fusion_paper.paper(seeds=1, model="GLVQ", epochs=1, readings=30))
+    text = "\n".join(table.render() for table in tables)
+    assert [len(table.rows) for table in tables] == [11, 18, 11, 4]
+    assert "seeds 11 to 11" in text
+    assert "nan" not in text
+    assert text.count("paper ") >= 6
+
+
+def test_what_was_copied_from_the_thesis_adds_up() -> None:
+    for models in fusion_thesis.THESIS.values():
+        for published in models.values():
+            assert np.mean(published.fused) == pytest.approx(published.averages[1][0], abs=1e-3)
+            assert len(published.fused) == len(published.best)
+            # The best node of each class is better than any single one, on average.
+            assert np.mean(published.best) >= max(published.nodes)
+
+
+@pytest.mark.data
+def test_the_study_of_the_thesis_runs_small() -> None:
+    tables = list(fusion_thesis.thesis(["segment"], ("GMLVQ",), 1, central=True))
+    assert [len(table.rows) for table in tables] == [3, 6, 7, 1]
+    assert "nan" not in "\n".join(table.render() for table in tables)
+
+
+@pytest.mark.data
+def test_each_node_of_the_thesis_lacks_the_class_that_it_lacks_there() -> None:
+    labels = np.array(fusion_thesis.CLASSES["segment"])
+    found = fusion_thesis.measure("segment", "GLVQ", 1, 1, False)
+    for k, who in enumerate(fusion_thesis.BY_NODE):
+        lacking = np.isnan(found.by_class(("one missing", who)))
+        assert labels[lacking].tolist() == [labels[k]]
+    assert not np.isnan(found.by_class(("one missing", "FED"))).any()
