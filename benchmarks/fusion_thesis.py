@@ -1,26 +1,28 @@
 """Chapter 6 of the thesis: five nodes, five folds, with all classes and with one missing.
 
 Table 6.1 (fused models), table 6.2 (every node's own model, for every class) and the figures in the
-text of section 6.4 (one model of what all nodes together have when each lacks a class).
+text of section 6.4 (one model of what all nodes together have when each lacks a class). Our models
+learn reading by reading; "GMLVQ, L-BFGS" is trained as the thesis trained its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from batch_gmlvq import BatchGMLVQ
 from common import Table, progress, verdict
 from datasets import table_set
 from fusion_fleets import (
     EPOCHS,
     Floats,
+    Labels,
     Node,
     class_missing,
     deal,
     f1_by_class,
-    learn,
     maker,
     plain,
     snapshots,
@@ -39,6 +41,7 @@ ALL_CLASSES, ONE_MISSING, ONE_PLACE, UNION = "all classes", "one missing", "at o
 SCENARIOS = (ALL_CLASSES, ONE_MISSING)
 METHODS = ("fuse()", "FED")
 BY_NODE = tuple(f"node {k + 1}" for k in range(NODES))
+BATCH = ", L-BFGS"  # after the name of a model
 Key = tuple[str, str]  # scenario, and whose model
 Cell = tuple[float, float]
 
@@ -106,6 +109,10 @@ THESIS: dict[str, dict[str, Published]] = {
 }
 
 
+def published(name: str, model: str) -> Published:
+    return THESIS[name][model.removesuffix(BATCH)]
+
+
 class Measured:
     """F1 by class of all folds, of each model in each scenario; NaN where it lacks the class."""
 
@@ -155,23 +162,42 @@ def scores(
     whole: list[Node], labels: list[Any], model: str, epochs: int, central: bool
 ) -> dict[Key, Floats]:
     """Return F1 by class of all models of one fold."""
-    make, found = maker(model), {}
-    truth = whole[0].test_y
+    train, fused = batch_learner() if model.endswith(BATCH) else our_learner(model, epochs)
+    found: dict[Key, Floats] = {}
+    test_X, truth = whole[0].test_X, whole[0].test_y
     for scenario, place in zip(SCENARIOS, (ONE_PLACE, UNION), strict=True):
         nodes = whole if scenario == ALL_CLASSES else class_missing(whole, labels[:NODES])
-        models = learn(nodes, make, epochs)
-        given = snapshots(nodes, models)
-        for method, fused in zip(METHODS, (fuse(given), plain(given, "uniform")), strict=True):
-            # No node has sensors of its own here: what the first is given, all are.
-            answers = fused.for_node(nodes[0].name).predict_array(whole[0].test_X)
-            found[scenario, method] = f1_by_class(truth, answers, labels)
+        models = [train(node.X, node.y) for node in nodes]
+        for method, served in fused(nodes, models).items():
+            found[scenario, method] = f1_by_class(truth, served.predict_array(test_X), labels)
         for name, node, own in zip(BY_NODE, nodes, models, strict=True):
             found[scenario, name] = _own(node, own, labels)
         if central:
             X, y = (np.concatenate(part) for part in zip(*((n.X, n.y) for n in nodes), strict=True))
-            answers = trained(make, X, y, epochs).predict_array(whole[0].test_X)
+            answers = train(X, y).predict_array(test_X)
             found[place, model] = f1_by_class(truth, answers, labels)
     return found
+
+
+Train = Callable[[Floats, Labels], Any]
+Fuse = Callable[[list[Node], list[Any]], dict[str, Any]]  # by method
+
+
+def our_learner(model: str, epochs: int) -> tuple[Train, Fuse]:
+    """Return how a model of ours is trained, and how those of all nodes are fused."""
+    make = maker(model)
+
+    def fused(nodes: list[Node], models: list[Any]) -> dict[str, Any]:
+        given = snapshots(nodes, models)
+        both = zip(METHODS, (fuse(given), plain(given, "uniform")), strict=True)
+        # No node has sensors of its own here: what the first is given, all are.
+        return {method: each.for_node(nodes[0].name) for method, each in both}
+
+    return lambda X, y: trained(make, X, y, epochs), fused
+
+
+def batch_learner() -> tuple[Train, Fuse]:
+    return BatchGMLVQ.trained, lambda nodes, models: {"FED": BatchGMLVQ.fused(models)}
 
 
 def _own(node: Node, model: Any, labels: list[Any]) -> Floats:
@@ -185,7 +211,7 @@ def _own(node: Node, model: Any, labels: list[Any]) -> Floats:
 
 def thesis(
     data: list[str] | None = None,
-    models: tuple[str, ...] = ("GMLVQ", "LGMLVQ"),
+    models: tuple[str, ...] = ("GMLVQ", "GMLVQ" + BATCH, "LGMLVQ"),
     epochs: int = EPOCHS,
     repeats: int = 1,
     central: bool = False,
@@ -220,16 +246,16 @@ def table_6_1(found: dict[tuple[str, str], Measured], setting: str) -> Table:
     columns = ["data", "model", "scenario", "fuse()", "FED", "thesis", "verdict"]
     table = Table(f"Table 6.1, {setting}", columns)
     for (name, model), measured in found.items():
-        cells = zip((*SCENARIOS, ONE_PLACE), THESIS[name][model].averages, strict=True)
+        cells = zip((*SCENARIOS, ONE_PLACE), published(name, model).averages, strict=True)
         for scenario, (mean, deviation) in cells:
             keys = [(scenario, method) for method in METHODS]
             if scenario == ONE_PLACE:
                 keys[0] = ONE_PLACE, model
-            if keys[0] not in measured:
-                continue
-            met = verdict(measured.average(keys[0]) >= mean - deviation)
-            ours = [measured.cell(key) for key in keys]
-            table.add(NAMES[name], model, scenario, *ours, f"{mean:.3f} ({deviation:.4f})", met)
+            ours = [measured.average(key) for key in keys if key in measured]
+            if ours:
+                met = verdict(ours[0] >= mean - deviation)
+                row = [*map(measured.cell, keys), f"{mean:.3f} ({deviation:.4f})"]
+                table.add(NAMES[name], model, scenario, *row, met)
     return table
 
 
@@ -238,10 +264,10 @@ def table_6_2(found: dict[tuple[str, str], Measured], setting: str) -> Table:
     title = f"Table 6.2, averages of the nodes, each lacking a class, {setting}"
     table = Table(title, ["data", "model", "whose", "measured", "thesis", "apart"])
     for (name, model), measured in found.items():
-        published = THESIS[name][model].nodes
+        theirs = published(name, model).nodes
         keys = [(ONE_MISSING, who) for who in BY_NODE]
         best = max(keys, key=measured.average)
-        rows = [*zip(BY_NODE, keys, published, strict=True), ("best", best, max(published))]
+        rows = [*zip(BY_NODE, keys, theirs, strict=True), ("best", best, max(theirs))]
         for who, key, mean in rows:
             cells = measured.cell(key), f"{mean:.4f}", _apart(measured, key, mean)
             table.add(NAMES[name], model, who, *cells)
@@ -252,16 +278,21 @@ def best_nodes(found: dict[tuple[str, str], Measured]) -> Table:
     """Compare the fused model with the best node of each class."""
     title = "Fused (one class missing at each node) and the best node of each class"
     columns = ["data", "model", "class", "fuse()", "FED", "best node", "thesis: fused", "best node"]
-    table = Table(title, [*columns, "fuse() at least the best", "thesis: at least the best"])
+    table = Table(title, [*columns, "fused at least the best", "thesis: at least the best"])
     for (name, model), measured in found.items():
-        published = THESIS[name][model]
-        fused, fed = (measured.by_class((ONE_MISSING, method)) for method in METHODS)
         own = np.array([measured.by_class((ONE_MISSING, who)) for who in BY_NODE])
         best = np.nanmax(own, axis=0)
-        for k, theirs in enumerate(zip(published.fused, published.best, strict=True)):
-            cells = [f"{value:.3f}" for value in (fused[k], fed[k], best[k], *theirs)]
-            ours = float(fused[k]), float(best[k])
-            table.add(NAMES[name], model, k + 1, *cells, _at_least(*ours), _at_least(*theirs))
+        fused = [
+            measured.by_class(key) if key in measured else np.full(len(best), np.nan)
+            for key in ((ONE_MISSING, method) for method in METHODS)
+        ]
+        first = fused[0] if np.isfinite(fused[0]).all() else fused[1]
+        there = published(name, model)
+        for k, theirs in enumerate(zip(there.fused, there.best, strict=True)):
+            values = (fused[0][k], fused[1][k], best[k], *theirs)
+            cells = ["-" if np.isnan(value) else f"{value:.3f}" for value in values]
+            marks = _at_least(float(first[k]), float(best[k])), _at_least(*theirs)
+            table.add(NAMES[name], model, k + 1, *cells, *marks)
     return table
 
 
@@ -269,11 +300,10 @@ def unions(found: dict[tuple[str, str], Measured], setting: str) -> Table:
     title = f"Section 6.4, one model of what all nodes have when each lacks a class, {setting}"
     table = Table(title, ["data", "model", "measured", "all classes", "thesis", "apart"])
     for (name, model), measured in found.items():
-        mean, key = THESIS[name][model].union, (UNION, model)
-        published = ("-", "-") if mean is None else (f"{mean:.3f}", _apart(measured, key, mean))
-        table.add(
-            NAMES[name], model, measured.cell(key), measured.cell((ONE_PLACE, model)), *published
-        )
+        mean, key = published(name, model).union, (UNION, model)
+        theirs = ("-", "-") if mean is None else (f"{mean:.3f}", _apart(measured, key, mean))
+        both = measured.cell(key), measured.cell((ONE_PLACE, model))
+        table.add(NAMES[name], model, *both, *theirs)
     return table
 
 

@@ -21,6 +21,7 @@ import fusion_paper
 import fusion_thesis
 import ranks
 import streams
+from batch_gmlvq import BatchGMLVQ, cost
 from fusion_fleets import f1_by_class, learn, maker, plain, snapshots, spectral
 from progressive import CHUNK, Result, evaluate
 
@@ -353,9 +354,45 @@ def test_what_was_copied_from_the_thesis_adds_up() -> None:
             assert np.mean(published.best) >= max(published.nodes)
 
 
+def test_the_cost_of_gmlvq_in_batches_and_its_gradient() -> None:
+    draws = np.random.default_rng(1)
+    X, codes = draws.normal(size=(40, 4)), draws.integers(0, 3, 40)
+    at = draws.normal(size=3 * 4 + 4 * 4)
+    w, omega = at[:12].reshape(3, 4), at[12:].reshape(4, 4)
+    by_hand = 0.0
+    for x, code in zip(X, codes, strict=True):
+        distances = [float(np.sum((omega @ (x - place)) ** 2)) for place in w]
+        right = distances.pop(code)
+        by_hand += (right - min(distances)) / (right + min(distances))
+    value, gradient = cost(at, X, codes, 3)
+    assert value == pytest.approx(by_hand)
+    steps = 1e-6 * np.eye(len(at))
+    differences = [
+        (cost(at + step, X, codes, 3)[0] - cost(at - step, X, codes, 3)[0]) / 2e-6 for step in steps
+    ]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+
+
+def test_gmlvq_in_batches_learns_and_fuses_what_some_nodes_lack() -> None:
+    draws = np.random.default_rng(2)
+    y = np.repeat(["a", "b", "c"], 60)
+    X = draws.normal(size=(180, 3)) + 4.0 * np.eye(3)[np.repeat(range(3), 60)]
+    parts = [np.arange(180) % 2 == 0, (np.arange(180) % 2 == 1) & (y != "c")]
+    models = [BatchGMLVQ.trained(X[part], y[part]) for part in parts]
+    assert models[1].labels.tolist() == ["a", "b"]
+    fused = BatchGMLVQ.fused(models)
+    np.testing.assert_array_equal(fused.prototypes[2], models[0].prototypes[2])
+    np.testing.assert_allclose(
+        fused.prototypes[0], (models[0].prototypes[0] + models[1].prototypes[0]) / 2
+    )
+    assert np.trace(fused.metric) == pytest.approx(1.0)
+    assert np.mean(fused.predict_array(X) == y) > 0.95
+
+
 @pytest.mark.data
-def test_the_study_of_the_thesis_runs_small() -> None:
-    tables = list(fusion_thesis.thesis(["segment"], ("GMLVQ",), 1, central=True))
+@pytest.mark.parametrize("model", ["GMLVQ", "GMLVQ, L-BFGS"])
+def test_the_study_of_the_thesis_runs_small(model: str) -> None:
+    tables = list(fusion_thesis.thesis(["segment"], (model,), 1, central=True))
     assert [len(table.rows) for table in tables] == [3, 6, 7, 1]
     assert "nan" not in "\n".join(table.render() for table in tables)
 
