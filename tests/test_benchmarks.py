@@ -6,6 +6,7 @@ says, or a rank is counted wrongly.
 
 from __future__ import annotations
 
+import doctest
 import math
 from collections import Counter
 from itertools import groupby, product
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from river.datasets.synth import LEDDrift
 
+import batch_gmlvq
 import datasets
 import fusion_paper
 import fusion_thesis
@@ -371,6 +373,10 @@ def test_the_cost_of_gmlvq_in_batches_and_its_gradient() -> None:
         (cost(at + step, X, codes, 3)[0] - cost(at - step, X, codes, 3)[0]) / 2e-6 for step in steps
     ]
     np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+
+
+def test_the_example_of_gmlvq_in_batches() -> None:
+    assert doctest.testmod(batch_gmlvq) == doctest.TestResults(failed=0, attempted=3)
 
 
 def test_gmlvq_in_batches_learns_and_fuses_what_some_nodes_lack() -> None:
