@@ -17,6 +17,7 @@ from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_never import never
+from fusion_paper import paper
 from fusion_pool import pool
 from fusion_probes import probes
 from fusion_rounds import rounds
@@ -29,6 +30,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "pool": pool,
     "thesis": thesis,
     "spectra": spectra,
+    "paper": paper,
     "theorem": theorem,
     "gas": gas,
     "hostile": hostile,
@@ -42,6 +44,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "pool": {"data": ["keystroke"], "seeds": 1, "models": ["GMLVQ"]},
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
+    "paper": {"seeds": 2, "epochs": 10},
     "theorem": {"draws": 5},
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
@@ -68,9 +71,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
-    parser.add_argument("--data", nargs="+", help="of thesis, hostile and never: only these sets")
-    parser.add_argument("--models", nargs="+", help="of thesis, hostile, never and rounds")
-    parser.add_argument("--model", help="of spectra and gas")
+    parser.add_argument("--data", nargs="+", help="of pool, thesis, hostile and never: only these sets")
+    parser.add_argument("--models", nargs="+", help="of pool, thesis, hostile, never and rounds")
+    parser.add_argument("--model", help="of spectra, paper and gas")
     for name in OPTIONS[3:]:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--central", action="store_true", help="thesis: all data at one place too")

@@ -34,6 +34,7 @@ LIGHT_DEVIATION = 0.02  # beans nearer to the lamp or farther away: a smooth cur
 BAND_NOISE = 0.006  # noise of each band for itself
 OFFSET_DEVIATION = 0.06  # what a camera adds to everything it sees: a smooth curve that stays
 N_WAVES = 4  # cosines that a smooth curve consists of
+WATER = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 0.0])  # which of them a moist bean absorbs more of
 # Of which kinds a camera has few, or none: the five of a fleet, then again from the first. As in
 # Vaquet et al. (2022), Federated learning vector quantization for dealing with drift between nodes;
 # only what the fifth camera never sees is ours.
@@ -47,9 +48,62 @@ RARE_KINDS = (
 MISSING_KINDS = (("arabica",), ("robusta",), ("immature",), ("immature",), ("arabica",))
 
 
-def absorption(depths: Floats) -> Floats:
-    """Return the share of light absorbed in each band, one row per row of depths."""
-    distances = (WAVELENGTHS - ABSORPTION_CENTRES[:, None]) / ABSORPTION_WIDTHS[:, None]
+@dataclass(frozen=True)
+class Conditions:
+    """How much beans, light and cameras differ: deviations of what is ordinary.
+
+    Parameters
+    ----------
+    depths
+        What each kind of bean absorbs.
+    bean, moisture
+        How much more one bean absorbs than the next: of each substance for itself, and of water in
+        both of its bands. Relative.
+    light, noise
+        Errors of each reading: a smooth curve, and each band for itself.
+    offset, gain, nanometres
+        How cameras differ: a smooth curve that they add, one that they multiply by (relative), and
+        by how much they misjudge wavelengths.
+
+    """
+
+    depths: Mapping[str, Floats]
+    bean: float
+    moisture: float
+    light: float
+    noise: float
+    offset: float
+    gain: float
+    nanometres: float
+
+
+EASY = Conditions(
+    DEPTHS, BEAN_DEVIATION, 0.0, LIGHT_DEVIATION, BAND_NOISE, OFFSET_DEVIATION, 0.0, 0.0
+)
+# Not measured either: chosen so that methods of fusion come off as in the paper named above
+# (`fusion_paper.py`). What is immature is nearly arabica, beans differ by as much as kinds do and
+# dried unequally, and light hides what is left, so that kinds overlap and only a metric that has
+# seen many of two kinds can tell them apart. Cameras differ by less than readings do, but not only
+# by an offset: each was calibrated with a white and a line of its own.
+HARD = Conditions(
+    depths={**DEPTHS, "immature": 0.5 * (DEPTHS["arabica"] + DEPTHS["immature"])},
+    bean=0.14,
+    moisture=0.2,
+    light=0.065,
+    noise=0.006,
+    offset=0.04,
+    gain=0.02,
+    nanometres=2.0,
+)
+
+
+def absorption(depths: Floats, moved: float = 0.0) -> Floats:
+    """Return the share of light absorbed in each band, one row per row of depths.
+
+    `moved` is by how many nanometres a camera sees everything at longer waves.
+    """
+    centres = ABSORPTION_CENTRES + moved
+    distances = (WAVELENGTHS - centres[:, None]) / ABSORPTION_WIDTHS[:, None]
     shapes = np.exp(-0.5 * distances**2)
     return mixed(depths, shapes)
 
@@ -105,6 +159,9 @@ class Camera:
     What matters for fleets: every camera adds an `offset` of its own, a smooth curve over the
     bands that stays as it is. It is larger than the differences between the kinds.
 
+    That is the easy variety. In the hard one (`HARD`) kinds overlap, and cameras also differ by a
+    gain, a smooth curve, and by what they take for a wavelength, so that no offset tells all.
+
     The same arguments give the same readings, however they are cut into chunks.
 
     Parameters
@@ -119,9 +176,11 @@ class Camera:
     noise
         1 is ordinary; 0 none, then all beans of a kind look the same.
     spread
-        How much its offset differs from those of other cameras: 1 is ordinary, 0 not at all.
+        How much it differs from other cameras: 1 is ordinary, 0 not at all.
     offset
         Instead of what `spread` would give: what it adds to each band.
+    hard
+        Whether beans and cameras differ as in `HARD`, not as in `EASY`.
 
     Examples
     --------
@@ -153,19 +212,24 @@ class Camera:
         noise: float = 1.0,
         spread: float = 1.0,
         offset: Sequence[float] | Floats | None = None,
+        hard: bool = False,
     ) -> None:
         self.device = device
         self.seed = seed
         self.shares = dict.fromkeys(KINDS, 1.0) if shares is None else dict(shares)
         self.noise = noise
         self.spread = spread
+        self.conditions = HARD if hard else EASY
         _check_shares(self.shares)
         entropy = [seed, zlib.crc32(device.encode())]
         build, self._belt, self._noise, self._test = (
             np.random.default_rng(s) for s in np.random.SeedSequence(entropy).spawn(4)
         )
-        ordinary: Floats = spread * OFFSET_DEVIATION * smooth(build.normal(size=N_WAVES))
+        usual = self.conditions
+        ordinary: Floats = spread * usual.offset * smooth(build.normal(size=N_WAVES))
         self.offset = ordinary if offset is None else _curve(offset)
+        self.gain: Floats = np.exp(spread * usual.gain * smooth(build.normal(size=N_WAVES)))
+        self.moved = spread * usual.nanometres * float(build.normal())
         self._made = 0  # readings
 
     def take(self, n: int) -> Spectra:
@@ -192,11 +256,17 @@ class Camera:
             yield reading, spectra.kinds[0], where
 
     def _seen(self, codes: npt.NDArray[np.intp], random: np.random.Generator) -> Spectra:
-        waves = len(ABSORPTION_CENTRES)  # where the columns of smooth curves begin
-        normal = self.noise * random.normal(size=(len(codes), waves + N_WAVES + len(BANDS)))
-        beans, light, white = np.split(normal, [waves, waves + N_WAVES], axis=1)
-        depths = np.array(list(DEPTHS.values()))[codes] * np.exp(BEAN_DEVIATION * beans)
-        rows = CONTINUUM - absorption(depths) + LIGHT_DEVIATION * smooth(light) + BAND_NOISE * white
+        usual, waves = self.conditions, len(ABSORPTION_CENTRES)  # columns of smooth curves follow
+        width = waves + N_WAVES + len(BANDS) + (usual.moisture > 0)
+        normal = self.noise * random.normal(size=(len(codes), width))
+        ends = np.cumsum([waves, N_WAVES, len(BANDS)])
+        beans, light, white, moisture = np.split(normal, ends, axis=1)
+        amounts = usual.bean * beans
+        if usual.moisture > 0:
+            amounts += usual.moisture * moisture * WATER
+        depths = np.array(list(usual.depths.values()))[codes] * np.exp(amounts)
+        scene = CONTINUUM - absorption(depths, self.moved) + usual.light * smooth(light)
+        rows = scene * self.gain + usual.noise * white
         return Spectra(rows + self.offset, [KINDS[code] for code in codes.tolist()])
 
 
@@ -209,6 +279,7 @@ def cameras(
     missing: bool = False,
     noise: float = 1.0,
     spread: float = 1.0,
+    hard: bool = False,
 ) -> list[Camera]:
     """Return several cameras, named camera-1, camera-2 and so on, that see different beans.
 
@@ -227,7 +298,9 @@ def cameras(
     noise
         Of all readings, see `Camera`.
     spread
-        Of the offsets, see `Camera`.
+        Of the differences between cameras, see `Camera`.
+    hard
+        Whether kinds overlap and cameras differ by more than an offset, see `Camera`.
 
     Examples
     --------
@@ -257,7 +330,7 @@ def cameras(
         for kind in none[number % len(none)]:
             del shares[kind]
         device = name.format(number + 1)
-        made.append(Camera(device, seed, shares=shares, noise=noise, spread=spread))
+        made.append(Camera(device, seed, shares=shares, noise=noise, spread=spread, hard=hard))
     return made
 
 

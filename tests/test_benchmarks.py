@@ -6,6 +6,7 @@ says, or a rank is counted wrongly.
 
 from __future__ import annotations
 
+import doctest
 import math
 from collections import Counter
 from itertools import groupby, product
@@ -16,9 +17,14 @@ import numpy as np
 import pytest
 from river.datasets.synth import LEDDrift
 
+import batch_gmlvq
 import datasets
+import fusion_paper
+import fusion_thesis
 import ranks
 import streams
+from batch_gmlvq import BatchGMLVQ, cost
+from fusion_fleets import f1_by_class, learn, maker, plain, snapshots, spectral
 from progressive import CHUNK, Result, evaluate
 
 NO_DATA_NEEDED = [
@@ -302,3 +308,106 @@ def test_figures_ask_for_the_best_rank_and_a_part_of_the_strongest_peers_time() 
         "p against GaussianNB": False,
         f"median cost against {streams.STRONGEST}": True,
     }
+
+
+# --- fusion -----------------------------------------------------------------------------------
+
+
+def test_f1_of_each_class() -> None:
+    truth, answers = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 0, 2])
+    np.testing.assert_allclose(f1_by_class(truth, answers, [2, 0, 1]), [1.0, 2 / 3, 0.5])
+
+
+def test_published_shifts_are_plain_means_along_a_tree() -> None:
+    nodes = spectral(3, 0.2, each=30, test=1, hard=True)[:2]
+    given = snapshots(nodes, learn(nodes, maker("GLVQ"), 1))
+    report = plain(given, drift=fusion_paper.PUBLISHED).report
+    apart = []
+    for kind in np.unique(nodes[0].y):
+        if all((node.y == kind).any() for node in nodes):
+            first, second = (node.X[node.y == kind].mean(axis=0) for node in nodes)
+            apart.append(second - first)
+    assert len(apart) == 3
+    shifts = [np.array(list(report.nodes[node.name].shift.values())) for node in nodes]
+    np.testing.assert_allclose(shifts[1] - shifts[0], np.mean(apart, axis=0), atol=1e-9)
+
+
+def test_cameras_are_tested_with_as_many_of_each_kind_whatever_they_learnt() -> None:
+    for node in spectral(1, 0.05, each=40, test=7, hard=True):
+        assert set(Counter(node.test_y.tolist()).values()) == {7}
+        assert min(Counter(node.y.tolist()).values()) < 10
+
+
+def test_the_study_of_the_drift_paper_runs_small() -> None:
+    tables = list(fusion_paper.paper(seeds=1, model="GLVQ", epochs=1, readings=30))
+    text = "\n".join(table.render() for table in tables)
+    assert [len(table.rows) for table in tables] == [11, 18, 11, 4]
+    assert "seeds 11 to 11" in text
+    assert "nan" not in text
+    assert text.count("paper ") >= 6
+
+
+def test_what_was_copied_from_the_thesis_adds_up() -> None:
+    for models in fusion_thesis.THESIS.values():
+        for published in models.values():
+            assert np.mean(published.fused) == pytest.approx(published.averages[1][0], abs=1e-3)
+            assert len(published.fused) == len(published.best)
+            # The best node of each class is better than any single one, on average.
+            assert np.mean(published.best) >= max(published.nodes)
+
+
+def test_the_cost_of_gmlvq_in_batches_and_its_gradient() -> None:
+    draws = np.random.default_rng(1)
+    X, codes = draws.normal(size=(40, 4)), draws.integers(0, 3, 40)
+    at = draws.normal(size=3 * 4 + 4 * 4)
+    w, omega = at[:12].reshape(3, 4), at[12:].reshape(4, 4)
+    by_hand = 0.0
+    for x, code in zip(X, codes, strict=True):
+        distances = [float(np.sum((omega @ (x - place)) ** 2)) for place in w]
+        right = distances.pop(code)
+        by_hand += (right - min(distances)) / (right + min(distances))
+    value, gradient = cost(at, X, codes, 3)
+    assert value == pytest.approx(by_hand)
+    steps = 1e-6 * np.eye(len(at))
+    differences = [
+        (cost(at + step, X, codes, 3)[0] - cost(at - step, X, codes, 3)[0]) / 2e-6 for step in steps
+    ]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+
+
+def test_the_example_of_gmlvq_in_batches() -> None:
+    assert doctest.testmod(batch_gmlvq) == doctest.TestResults(failed=0, attempted=3)
+
+
+def test_gmlvq_in_batches_learns_and_fuses_what_some_nodes_lack() -> None:
+    draws = np.random.default_rng(2)
+    y = np.repeat(["a", "b", "c"], 60)
+    X = draws.normal(size=(180, 3)) + 4.0 * np.eye(3)[np.repeat(range(3), 60)]
+    parts = [np.arange(180) % 2 == 0, (np.arange(180) % 2 == 1) & (y != "c")]
+    models = [BatchGMLVQ.trained(X[part], y[part]) for part in parts]
+    assert models[1].labels.tolist() == ["a", "b"]
+    fused = BatchGMLVQ.fused(models)
+    np.testing.assert_array_equal(fused.prototypes[2], models[0].prototypes[2])
+    np.testing.assert_allclose(
+        fused.prototypes[0], (models[0].prototypes[0] + models[1].prototypes[0]) / 2
+    )
+    assert np.trace(fused.metric) == pytest.approx(1.0)
+    assert np.mean(fused.predict_array(X) == y) > 0.95
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("model", ["GMLVQ", "GMLVQ, L-BFGS"])
+def test_the_study_of_the_thesis_runs_small(model: str) -> None:
+    tables = list(fusion_thesis.thesis(["segment"], (model,), 1, central=True))
+    assert [len(table.rows) for table in tables] == [3, 6, 7, 1]
+    assert "nan" not in "\n".join(table.render() for table in tables)
+
+
+@pytest.mark.data
+def test_each_node_of_the_thesis_lacks_the_class_that_it_lacks_there() -> None:
+    labels = np.array(fusion_thesis.CLASSES["segment"])
+    found = fusion_thesis.measure("segment", "GLVQ", 1, 1, False)
+    for k, who in enumerate(fusion_thesis.BY_NODE):
+        lacking = np.isnan(found.by_class(("one missing", who)))
+        assert labels[lacking].tolist() == [labels[k]]
+    assert not np.isnan(found.by_class(("one missing", "FED"))).any()

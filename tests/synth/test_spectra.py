@@ -11,15 +11,22 @@ import pytest
 
 import spectra as module
 import streamlvq
+from fusion_fleets import maker, trained
 from spectra import (
+    ABSORPTION_CENTRES,
+    ABSORPTION_WIDTHS,
     BAND_NOISE,
     BANDS,
+    CONTINUUM,
     DEPTHS,
+    EASY,
+    HARD,
     KINDS,
     MISSING_KINDS,
     N_WAVES,
     OFFSET_DEVIATION,
     RARE_KINDS,
+    WAVELENGTHS,
     Camera,
     Spectra,
     cameras,
@@ -46,9 +53,10 @@ def test_the_same_arguments_give_the_same_readings() -> None:
     assert one.kinds == two.kinds
 
 
+@pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("chunks", [(1,) * 200, (7, 0, 100, 93)])
-def test_chunks_do_not_matter(chunks: tuple[int, ...]) -> None:
-    whole, camera = Camera("a", 3).take(200), Camera("a", 3)
+def test_chunks_do_not_matter(chunks: tuple[int, ...], hard: bool) -> None:
+    whole, camera = Camera("a", 3, hard=hard).take(200), Camera("a", 3, hard=hard)
     parts = [camera.take(n) for n in chunks]
     assert [len(part) for part in parts] == list(chunks)
     np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), whole.rows)
@@ -184,6 +192,59 @@ def test_a_model_tells_the_beans_of_its_camera_and_the_offset_misleads_it() -> N
         accuracy[camera.device] = float(np.mean(model.predict_array(test.rows) == test.kinds))
     assert accuracy["camera-1"] > 0.95
     assert accuracy["camera-2"] < accuracy["camera-1"] - 0.03
+
+
+# --- the hard variety ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_without_noise_a_camera_shows_average_beans_through_its_errors(hard: bool) -> None:
+    camera = Camera("a", 3, noise=0, hard=hard)
+    spectra = camera.take(20)
+    for row, kind in zip(spectra.rows, spectra.kinds, strict=True):
+        for band, nanometres in enumerate(WAVELENGTHS):
+            light = CONTINUUM[band]
+            for k, depth in enumerate((HARD if hard else EASY).depths[kind]):
+                apart = (nanometres - ABSORPTION_CENTRES[k] - camera.moved) / ABSORPTION_WIDTHS[k]
+                light -= depth * np.exp(-0.5 * apart**2)
+            assert row[band] == pytest.approx(camera.gain[band] * light + camera.offset[band])
+
+
+def test_easy_cameras_differ_by_their_offsets_alone_and_hard_ones_in_three_ways() -> None:
+    easy, hard = Camera("a", 3), Camera("a", 3, hard=True)
+    assert (easy.gain == 1).all()
+    assert easy.moved == 0
+    np.testing.assert_allclose(hard.offset, easy.offset * HARD.offset / EASY.offset)
+    many = [Camera(f"camera {n}", hard=True) for n in range(300)]
+    logs = np.log([camera.gain for camera in many])
+    assert logs.std() == pytest.approx(1.2 * HARD.gain, rel=0.2)
+    assert roughness(logs) < 0.1
+    assert np.std([camera.moved for camera in many]) == pytest.approx(HARD.nanometres, rel=0.2)
+    alike = Camera("a", 3, spread=0, hard=True)
+    assert (alike.gain == 1).all()
+    assert (alike.moved, np.abs(alike.offset).max()) == (0, 0)
+
+
+def test_moist_beans_absorb_more_in_both_bands_of_water() -> None:
+    bands = [int(np.argmin(np.abs(WAVELENGTHS - centre))) for centre in (1450, 1940)]
+    together = {}
+    for hard in (False, True):
+        rows = Camera(spread=0, shares={"robusta": 1}, hard=hard).take(4000).rows
+        dips = [rows[:, b] - 0.5 * (rows[:, b - 5] + rows[:, b + 5]) for b in bands]
+        together[hard] = np.corrcoef(dips)[0, 1]
+    assert together[True] > 0.5 > together[False] + 0.3
+
+
+def test_hard_kinds_overlap_and_few_readings_do_not_tell_them_apart() -> None:
+    def accuracy(rare: float) -> float:
+        camera = Camera("a", 3, shares={"arabica": 1, "robusta": 1, "immature": rare}, hard=True)
+        train, test = camera.take(450), camera.balanced(200)
+        model = trained(maker("LGMLVQ"), train.rows, np.array(train.kinds))
+        return float(np.mean(model.predict_array(test.rows) == test.kinds))
+
+    balanced, few = accuracy(1.0), accuracy(0.05)
+    assert 0.75 < balanced < 0.93
+    assert few < balanced - 0.1
 
 
 # --- refusals ------------------------------------------------------------------------------------
