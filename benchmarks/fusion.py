@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
-    parser.add_argument("--data", nargs="+", help="of pool, thesis, hostile and never: only these sets")
+    parser.add_argument("--data", nargs="+", help="of pool, thesis, hostile and never")
     parser.add_argument("--models", nargs="+", help="of pool, thesis, hostile, never and rounds")
     parser.add_argument("--model", help="of spectra, paper and gas")
     for name in OPTIONS[3:]:

@@ -133,7 +133,8 @@ class NodeEnsemble(ArrayClassifier):
     def _mean_one(self, row: Floats) -> Rows:
         """Return the mean of one reading, with the bits of `_mean`."""
         if self._orders is None:
-            return self._mean(row[None])[0]
+            (mean,) = self._mean(row[None])
+            return np.asarray(mean)
         total = np.zeros(len(self._labels))
         parts = zip(self.models, self.gains, self.shifts, self._places, self._orders, strict=True)
         for model, gain, shift, (columns, places), order in parts:

@@ -409,10 +409,12 @@ def test_one_node_moves_the_shares_of_classes_little() -> None:
 def test_candidates_need_readings_and_small_fleets() -> None:
     settings: dict[str, Any] = {"nodes": 3, "own_readings": False, "all_readings": False}
     assert candidate_names(["none"], None, **settings) == ["fused none", "ensemble none"]
-    settings = {"nodes": 100, "own_readings": True, "all_readings": True}
+    settings = {"nodes": 14, "own_readings": True, "all_readings": True}
     names = candidate_names(["none", "tree"], None, **settings)
     assert [name for name in names if name.startswith("ensemble")] == []
     assert "round tree" in names
+    names = candidate_names(["none"], None, **(settings | {"nodes": 100}))
+    assert names == ["fused none", "personal none"]
     _, snapshots = fleet()
     moment = FleetMoment(
         {each.node: each for each in snapshots}, {}, fuse(snapshots).pool.options, {}
