@@ -131,10 +131,10 @@ class NodeEnsemble(ArrayClassifier):
         return named
 
     def _mean_one(self, row: Floats) -> Rows:
-        """Return the mean of one reading, with the bits of `_mean`."""
+        """Return the mean opinion of one reading, faster than `_mean`."""
         if self._orders is None:
-            (mean,) = self._mean(row[None])
-            return np.asarray(mean)
+            (only,) = self._mean(row[None])
+            return np.asarray(only)
         total = np.zeros(len(self._labels))
         parts = zip(self.models, self.gains, self.shifts, self._places, self._orders, strict=True)
         for model, gain, shift, (columns, places), order in parts:
