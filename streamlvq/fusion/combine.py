@@ -12,6 +12,7 @@ from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
 from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
 from streamlvq.fusion.node_models import ModelLayout
+from streamlvq.fusion.plausibility import ask_holders
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
 from streamlvq.kernels import layout as at
 
@@ -20,7 +21,7 @@ WILD_RATIO = 9.0  # it is left out
 NEAR_DEVIATIONS = 3.0  # from the class mean: no prototype is called wild for less
 NO_COMMON_FEATURE = 1e6  # distance of prototypes that have no feature in common
 MATCH_DISTANCE = 0.5  # mean squared deviations within the class: farther is another prototype
-MAX_TRACE_RATIO = 3.0  # times the usual trace of a metric: more is cut to it
+MAX_TRACE_RATIO = 3.0  # between the trace of a metric and the usual one: beyond it, it is cut
 MAX_PEAK_RATIO = 4.0  # a largest deviation beyond this many times the usual one is cut to it
 MAX_VARIANCE_RATIO = 9.0  # a variance as well
 MAX_APART_RATIO = 4.0  # and a mean that is farther away than nodes or readings usually are
@@ -39,6 +40,7 @@ class VotingWeights:
     relevance: Floats  # of features
     screened: ScreeningResult | None  # where to note what was clipped; None: nothing is
     capped: Callable[[Floats], Floats]  # weights as far as they are believed
+    labels: list[str]  # names of classes, for what is noted
 
 
 class FusedMetric(NamedTuple):
@@ -74,8 +76,11 @@ def combine(
     weights = _weights(pool, voting)
     if voting.screened is not None:
         w, weights = _tame(pool, w, weights, voting)
+        _drop_implausible(pool, alignment, w, weights, voting, layout.kind)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     groups = _groups(pool, w, weights, voting)
+    if voting.screened is not None:
+        groups = _supported(pool, groups, voting)
     for group in groups:  # pairs of classes, and prototypes that were matched
         weights[group] = voting.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
@@ -155,9 +160,9 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> tupl
     apart = w - voting.centre[pool.label]
     known = np.isfinite(apart)
     worth = np.where(known, voting.relevance, 0.0)
-    squares = (worth * np.where(known, apart, 0.0) ** 2 / voting.spread[pool.label]).sum(axis=1)
+    sizes = np.where(known, apart, 0.0) / np.sqrt(voting.spread[pool.label])
     total = worth.sum(axis=1)
-    far = np.sqrt(squares / np.where(total > 0, total, 1.0))
+    far = np.sqrt((worth * sizes**2).sum(axis=1) / np.where(total > 0, total, 1.0))
     assert voting.screened is not None
     for label in np.unique(pool.label):
         rows = np.flatnonzero((pool.label == label) & (weights > 0))
@@ -173,7 +178,25 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> tupl
             else:
                 w[p] = voting.centre[label] + (loose / far[p]) * apart[p]
                 voting.screened.note(node, Clipping("prototype_drawn_back"))
+        _limit_features(pool, w, rows[weights[rows] > 0], voting)
     return w, weights
+
+
+def _limit_features(pool: Pool, w: Floats, rows: Ints, voting: VotingWeights) -> None:
+    """Draw single features of prototypes of one class back to where those of most nodes are.
+
+    Far in one of many features is near on average, and can be all that a back door needs.
+    """
+    label = pool.label[rows[0]]
+    centre, unit = voting.centre[label], np.sqrt(voting.spread[label])
+    sizes = np.abs(np.nan_to_num((w[rows] - centre) / unit))
+    nodes = np.unique(pool.node[rows])
+    largest = np.array([sizes[pool.node[rows] == i].max(axis=0) for i in nodes])
+    limit = np.maximum(NEAR_DEVIATIONS, LOOSE_RATIO * np.median(largest, axis=0))
+    assert voting.screened is not None
+    for p in rows[(sizes > limit).any(axis=1)].tolist():
+        w[p] = np.clip(w[p], centre - limit * unit, centre + limit * unit)
+        voting.screened.note(int(pool.node[p]), Clipping("prototype_drawn_back"))
 
 
 def _means_by(node: Ints, values: Floats) -> Floats:
@@ -181,6 +204,49 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     _, place, count = np.unique(node, return_inverse=True, return_counts=True)
     means: Floats = np.bincount(place, values) / count
     return means
+
+
+def _drop_implausible(
+    pool: Pool,
+    alignment: Alignment,
+    w: Floats,
+    weights: Floats,
+    voting: VotingWeights,
+    kind: int,
+) -> None:
+    """Let prototypes lose their weight at whose place too few others give their class a chance."""
+    verdict = ask_holders(pool, alignment, w, weights, kind)
+    dropped = verdict.implausible & (weights > 0)
+    if (pool.against >= 0).any():
+        dropped |= dropped[np.arange(len(dropped)) ^ 1]  # with the other one of its pair
+    for label, against in _targets(pool, dropped):
+        rows = (pool.label == label) & (pool.against == against) & (weights > 0)
+        if not (rows & ~dropped).any():  # nodes differ in all of them: nobody is wrong alone
+            dropped &= ~rows
+    weights[dropped] = 0.0
+    assert voting.screened is not None
+    for node, label in np.unique(np.stack([pool.node, pool.label], 1)[dropped], axis=0).tolist():
+        count = int((dropped & (pool.node == node) & (pool.label == label)).sum())
+        name = voting.labels[label]
+        voting.screened.note(node, Clipping("prototype_implausible", label=name, count=count))
+
+
+def _supported(pool: Pool, groups: list[Ints], voting: VotingWeights) -> list[Ints]:
+    """Leave out groups that only one node claims, of classes that several nodes have."""
+    if (pool.against >= 0).any():
+        return groups
+    holders = np.array([len(np.unique(pool.node[group])) for group in groups])
+    label = np.array([pool.label[group[0]] for group in groups])
+    matched = np.isin(label, label[holders > 1])
+    alone = matched & (holders == 1)
+    assert voting.screened is not None
+    for node, k in {(int(pool.node[groups[g][0]]), int(label[g])) for g in np.flatnonzero(alone)}:
+        count = sum(
+            int(label[g] == k and pool.node[groups[g][0]] == node) for g in np.flatnonzero(alone)
+        )
+        name = voting.labels[k]
+        voting.screened.note(node, Clipping("prototype_unsupported", label=name, count=count))
+    return [group for group, drop in zip(groups, alone, strict=True) if not drop]
 
 
 def _calibration(pool: Pool, voting: VotingWeights) -> Floats:
@@ -266,7 +332,7 @@ class MetricPool:
         self.factor = self._factors()
 
     def _factors(self) -> Floats:
-        """Return what metrics are multiplied by: 1, or less if the trace is suspiciously large."""
+        """Return what metrics are multiplied by: 1, unless the trace is far from the usual one."""
         node = self.pool.metric_node
         traces = np.array(
             [
@@ -277,10 +343,15 @@ class MetricPool:
         if self.voting.screened is None or len(np.unique(node)) < 3:
             return np.ones(len(traces))
         heard = self.voting.nodes[node] > 0
-        limit = MAX_TRACE_RATIO * float(np.median(traces[heard])) if heard.any() else np.inf
-        for i in np.unique(node[heard & (traces > limit)]).tolist():
+        if not heard.any():
+            return np.ones(len(traces))
+        usual = float(np.median(traces[heard]))
+        wanted = np.clip(traces, usual / MAX_TRACE_RATIO, usual * MAX_TRACE_RATIO)
+        for i in np.unique(node[heard & (traces > wanted)]).tolist():
             self.voting.screened.note(i, Clipping("metric_cut"))
-        factors: Floats = np.minimum(1.0, limit / np.maximum(traces, 1e-300))
+        for i in np.unique(node[heard & (traces < wanted)]).tolist():
+            self.voting.screened.note(i, Clipping("metric_raised"))
+        factors: Floats = wanted / np.maximum(traces, 1e-300)
         return factors
 
     def _one(self, m: int) -> Floats:

@@ -56,11 +56,19 @@ from streamlvq.fusion.screening import (
     screen_nodes,
 )
 from streamlvq.fusion.sharing import components
+from streamlvq.fusion.vetting import (
+    VettingResult,
+    claimed_counts,
+    compare_nodes,
+    silenced,
+    vet_nodes,
+)
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot
 
 WEIGHTINGS = ("samples", "uniform")
 AUTO = "auto"
+COUNTED = "counted what it learnt"
 
 
 def fuse(
@@ -187,26 +195,43 @@ class FusionRun:
     """One run of `fuse`."""
 
     def __init__(self, nodes: list[NodeModel], options: FusionOptions) -> None:
-        nodes, self.lost = without_lone_features(nodes)
+        given = nodes
+        vetted = vet_nodes(nodes) if options.screen else VettingResult(nodes)
+        nodes, self.lost = without_lone_features(vetted.nodes)
         self.nodes, self.options = nodes, options
+        self.refused, self.rescaled = dict(vetted.refused), vetted.rescaled
+        self.claims = {node.node: claimed_counts(node) for node in given}
         self.axes = Axes.of([model for node in nodes for model in node.models.values()])
         if not self.axes.labels:
-            raise FusionError("expected a node that has learnt something, got none")
-        self.tables = ClassTables.of(nodes, self.axes)
-        if not self.tables.held.any():
-            raise FusionError("expected a node that has counted what it learnt, got none")
-        self.pools = {
-            member: Pool.of([node.models[member] for node in nodes], self.axes)
-            for member in nodes[0].models
-        }
+            raise FusionError(self._nothing("learnt something" if not self.refused else COUNTED))
+        self._take(nodes)
+        _, self.names = self.axes.display_names
+        if options.screen:
+            strange = compare_nodes(self.tables, self.relevance, self.names)
+            if strange:
+                self.refused |= strange
+                self._take([silenced(n) if i in strange else n for i, n in enumerate(nodes)])
         self.layouts = {
             member: ModelLayout.of(
                 [node.models[member] for node in nodes], len(self.axes.features), options.rank
             )
             for member in nodes[0].models
         }
+
+    def _take(self, nodes: list[NodeModel]) -> None:
+        """Arrange what these nodes have learnt on common axes."""
+        self.tables = ClassTables.of(nodes, self.axes)
+        if not self.tables.held.any():
+            raise FusionError(self._nothing(COUNTED))
+        self.pools = {
+            member: Pool.of([node.models[member] for node in nodes], self.axes)
+            for member in nodes[0].models
+        }
         self.relevance = feature_relevance(self._first, self.tables)
-        _, self.names = self.axes.display_names
+
+    def _nothing(self, expected: str) -> str:
+        reasons = "".join(f"; {self.nodes[i].node!r}: {why}" for i, why in self.refused.items())
+        return f"expected a node that has {expected}, got none{reasons}"
 
     @property
     def _first(self) -> Pool:
@@ -216,8 +241,11 @@ class FusionRun:
         errors, drift, why = self._choose()
         correction = get_correction(drift)
         tables, alignment, screened = self._correct(correction)
+        screened.left_out.update(self.refused)
         for i, count in self.lost.items():
             screened.note(i, Clipping("features_left_out", count=count))
+        for i in self.rescaled:
+            screened.note(i, Clipping("metric_rescaled"))
         asked = self.options.drift
         one_frame = asked != AUTO and correction.one_frame
         group = _groups(tables, one_frame=one_frame)
@@ -249,9 +277,11 @@ class FusionRun:
             trials=errors,
             rank_loss=loss,
             quorum=self.options.quorum,
+            claims=self.claims,
         )
         report = functools.partial(build_report, record)
-        return Fused(self.axes, self.layouts, parts, placements, drift, report)
+        left_out = frozenset(self.nodes[i].node for i in screened.left_out)
+        return Fused(self.axes, self.layouts, parts, placements, drift, report, left_out)
 
     # --- drift -----------------------------------------------------------------------------------
 
@@ -310,6 +340,7 @@ class FusionRun:
             relevance=self.relevance,
             screened=screened if self.options.screen else None,
             capped=self._capped_class,
+            labels=self.names,
         )
         models = {
             member: combine(pool, alignment, voting, self.layouts[member])

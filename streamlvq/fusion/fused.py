@@ -61,10 +61,11 @@ class Fused:
         placements: dict[str, NodePlacement],
         drift: str,
         report: Callable[[], FusionReport],
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self._axes, self._layouts, self._drift = axes, layouts, drift
         self._components, self._placements = components, placements
-        self._report = report
+        self._report, self._left_out = report, left_out
 
     @functools.cached_property
     def report(self) -> FusionReport:
@@ -75,6 +76,14 @@ class Fused:
     def nodes(self) -> tuple[str, ...]:
         """Names of all nodes that took part."""
         return tuple(self._placements)
+
+    def is_left_out(self, name: str) -> bool:
+        """Return True if nothing of this node counts: it should decide with its own model.
+
+        Whoever contradicts all others may be right about its own sensors, and then the model of the
+        others is wrong for it.
+        """
+        return name in self._left_out
 
     def for_node(self, name: str) -> Any:
         """Return a new classifier for a node: all shared classes, in the units of its sensors."""

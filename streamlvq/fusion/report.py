@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -196,6 +197,7 @@ class FusionRecord:
     trials: dict[str, float]
     rank_loss: float
     quorum: int
+    claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
 
 
 def build_report(run: FusionRecord) -> FusionReport:
@@ -208,12 +210,12 @@ def build_report(run: FusionRecord) -> FusionReport:
     sizes = _sizes(tables, alignment, relevance)
     nodes = {}
     for i, name in enumerate(tables.nodes):
-        held = tables.held[i]
+        held, claimed = tables.held[i], run.claims[name]
         gained = [labels[k] for k in run.shared[run.component[i]] if not held[k]]
         nodes[name] = NodeReport(
             node=name,
-            samples=int(tables.samples[i].sum()),
-            counts={labels[k]: int(tables.samples[i, k]) for k in np.flatnonzero(held)},
+            samples=int(tables.samples[i].sum()) or sum(claimed.values()),
+            counts={labels[k]: int(tables.samples[i, k]) for k in np.flatnonzero(held)} or claimed,
             component=run.component[i],
             shift=dict(zip(features, alignment.shift[i].tolist(), strict=True)),
             gain=dict(zip(features, alignment.gain[i].tolist(), strict=True)),
