@@ -12,7 +12,7 @@ from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
 from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
 from streamlvq.fusion.node_models import ModelLayout
-from streamlvq.fusion.plausibility import ask_holders
+from streamlvq.fusion.plausibility import ask_holders, drop_implausible, without_unsupported
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
 from streamlvq.kernels import layout as at
 
@@ -21,6 +21,7 @@ WILD_RATIO = 9.0  # it is left out
 NEAR_DEVIATIONS = 3.0  # from the class mean: no prototype is called wild for less
 NO_COMMON_FEATURE = 1e6  # distance of prototypes that have no feature in common
 MATCH_DISTANCE = 0.5  # mean squared deviations within the class: farther is another prototype
+CLASS_METRIC_SHARE = 0.5  # of its class, in the metric of prototypes that one node alone has
 MAX_TRACE_RATIO = 3.0  # between the trace of a metric and the usual one: beyond it, it is cut
 MAX_PEAK_RATIO = 4.0  # a largest deviation beyond this many times the usual one is cut to it
 MAX_VARIANCE_RATIO = 9.0  # a variance as well
@@ -76,11 +77,12 @@ def combine(
     weights = _weights(pool, voting)
     if voting.screened is not None:
         w, weights = _tame(pool, w, weights, voting)
-        _drop_implausible(pool, alignment, w, weights, voting, layout.kind)
+        verdict = ask_holders(pool, alignment, w, weights, layout.kind)
+        drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     groups = _groups(pool, w, weights, voting)
     if voting.screened is not None:
-        groups = _supported(pool, groups, voting)
+        groups = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
     for group in groups:  # pairs of classes, and prototypes that were matched
         weights[group] = voting.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
@@ -91,7 +93,9 @@ def combine(
     elif paired:
         metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups[::2]]
     elif layout.local:
-        metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups]
+        metrics = [
+            pooled.combined(*_metrics_of(pool, g, weights, voting), layout.rank) for g in groups
+        ]
     else:
         own = np.arange(len(pool.omega))
         metrics = [pooled.combined(own, voting.nodes[pool.metric_node], layout.rank)]
@@ -206,47 +210,21 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     return means
 
 
-def _drop_implausible(
-    pool: Pool,
-    alignment: Alignment,
-    w: Floats,
-    weights: Floats,
-    voting: VotingWeights,
-    kind: int,
-) -> None:
-    """Let prototypes lose their weight at whose place too few others give their class a chance."""
-    verdict = ask_holders(pool, alignment, w, weights, kind)
-    dropped = verdict.implausible & (weights > 0)
-    if (pool.against >= 0).any():
-        dropped |= dropped[np.arange(len(dropped)) ^ 1]  # with the other one of its pair
-    for label, against in _targets(pool, dropped):
-        rows = (pool.label == label) & (pool.against == against) & (weights > 0)
-        if not (rows & ~dropped).any():  # nodes differ in all of them: nobody is wrong alone
-            dropped &= ~rows
-    weights[dropped] = 0.0
-    assert voting.screened is not None
-    for node, label in np.unique(np.stack([pool.node, pool.label], 1)[dropped], axis=0).tolist():
-        count = int((dropped & (pool.node == node) & (pool.label == label)).sum())
-        name = voting.labels[label]
-        voting.screened.note(node, Clipping("prototype_implausible", label=name, count=count))
+def _metrics_of(
+    pool: Pool, group: Ints, weights: Floats, voting: VotingWeights
+) -> tuple[Ints, Floats]:
+    """Return the metrics of a group of prototypes, and their weights.
 
-
-def _supported(pool: Pool, groups: list[Ints], voting: VotingWeights) -> list[Ints]:
-    """Leave out groups that only one node claims, of classes that several nodes have."""
-    if (pool.against >= 0).any():
-        return groups
-    holders = np.array([len(np.unique(pool.node[group])) for group in groups])
-    label = np.array([pool.label[group[0]] for group in groups])
-    matched = np.isin(label, label[holders > 1])
-    alone = matched & (holders == 1)
-    assert voting.screened is not None
-    for node, k in {(int(pool.node[groups[g][0]]), int(label[g])) for g in np.flatnonzero(alone)}:
-        count = sum(
-            int(label[g] == k and pool.node[groups[g][0]] == node) for g in np.flatnonzero(alone)
-        )
-        name = voting.labels[k]
-        voting.screened.note(node, Clipping("prototype_unsupported", label=name, count=count))
-    return [group for group, drop in zip(groups, alone, strict=True) if not drop]
+    If only one node is in the group, those of its class count as well: a node that never saw a
+    neighbouring class has metrics that find everything near, and so may one that lies.
+    """
+    node, label = pool.node[group], pool.label[group[0]]
+    rows = np.flatnonzero((pool.label == label) & (pool.node != node[0]) & (weights > 0))
+    if voting.screened is None or (node != node[0]).any() or not len(rows):
+        return pool.metric[group], weights[group]
+    own = (1.0 - CLASS_METRIC_SHARE) * weights[group] / weights[group].sum()
+    others = CLASS_METRIC_SHARE * weights[rows] / weights[rows].sum()
+    return pool.metric[np.concatenate([group, rows])], np.concatenate([own, others])
 
 
 def _calibration(pool: Pool, voting: VotingWeights) -> Floats:

@@ -13,35 +13,35 @@ import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.class_tables import Alignment, Pool
+from streamlvq.fusion.screening import Clipping, ClippingKind, ScreeningResult
 from streamlvq.kernels import layout as at
 
 MIN_AGREEING_SHARE = 0.2  # of the other holders of its class
 MAX_JUDGES = 15  # nodes that are asked about a class; more would not change the answer
 MIN_JUDGES = 2  # other nodes that must hold the class: of fewer, class means are asked
-MAX_MEAN_RATIO = 2.0  # times as far from its own class mean as from that of another class
+MIN_DECIDING = 1  # other nodes that must decide for its label, if a prototype is one node's alone
 SMALLEST_DISTANCE = 1e-12
 
 
 class Verdict(NamedTuple):
-    """Answers about each prototype: nodes that were asked, and those that find it plausible."""
+    """Answers about each prototype: how many nodes were asked, and what they say at its place."""
 
     asked: Ints
-    agreeing: Ints
+    agreeing: Ints  # they give its label more than chance
+    deciding: Ints  # they decide for its label
 
     @property
     def implausible(self) -> Bools:
         """Prototypes that too few of the nodes asked find plausible."""
-        return (self.asked > 0) & (self.agreeing < MIN_AGREEING_SHARE * self.asked)
+        return (self.asked >= MIN_JUDGES) & (self.agreeing < MIN_AGREEING_SHARE * self.asked)
 
 
-def ask_holders(
-    pool: Pool, alignment: Alignment, w: Floats, weights: Floats, kind: int
-) -> Verdict:
+def ask_holders(pool: Pool, alignment: Alignment, w: Floats, weights: Floats, kind: int) -> Verdict:
     """Ask the other holders of its class about each prototype that has weight.
 
     `w` are the places of prototypes in common coordinates.
     """
-    asked, agreeing = np.zeros(len(w), np.int64), np.zeros(len(w), np.int64)
+    asked, agreeing, deciding = np.zeros((3, len(w)), np.int64)
     rows = np.flatnonzero(weights > 0)
     for j, labels in _judges(pool.node[rows], pool.label[rows]).items():
         own = rows[pool.node[rows] == j]
@@ -53,7 +53,8 @@ def ask_holders(
         fine = _given_a_chance(pool, j, own, others, distances)
         asked[others] += fine >= 0
         agreeing[others] += fine > 0
-    return Verdict(np.where(asked >= MIN_JUDGES, asked, 0), agreeing)
+        deciding[others] += fine > 1
+    return Verdict(asked, agreeing, deciding)
 
 
 def _judges(node: Ints, label: Ints) -> dict[int, list[int]]:
@@ -96,7 +97,10 @@ def judged_distances(pool: Pool, j: int, own: Ints, places: Floats, kind: int) -
 
 
 def _given_a_chance(pool: Pool, j: int, own: Ints, others: Ints, distances: Floats) -> Ints:
-    """Return 1 where node j gives the label more than chance, 0 where not, -1 if it cannot say."""
+    """Return 2 where node j decides for the label, 1 where it gives it more than chance, else 0.
+
+    -1 if it cannot say.
+    """
     label = pool.label[own]
     if (pool.against[own] >= 0).any():
         return _closer_of_a_pair(pool, own, others, distances)
@@ -109,7 +113,7 @@ def _given_a_chance(pool: Pool, j: int, own: Ints, others: Ints, distances: Floa
     p = np.exp(scores)
     p /= p.sum(axis=1, keepdims=True)
     given = p[np.arange(len(others)), np.searchsorted(classes, pool.label[others])]
-    fine: Ints = (given * len(classes) > 1.0).astype(np.int64)
+    fine: Ints = 1 * (given * len(classes) > 1.0) + (given >= p.max(axis=1))
     return fine
 
 
@@ -120,5 +124,50 @@ def _closer_of_a_pair(pool: Pool, own: Ints, others: Ints, distances: Floats) ->
     for k, p in enumerate(others.tolist()):
         pair = int(pool.label[p]), int(pool.against[p])
         if pair in key:
-            fine[k] = distances[k, key[pair]] < distances[k, key[pair[::-1]]]
+            fine[k] = 2 * (distances[k, key[pair]] < distances[k, key[pair[::-1]]])
     return fine
+
+
+# --- what follows --------------------------------------------------------------------------------
+
+
+def drop_implausible(
+    pool: Pool, verdict: Verdict, weights: Floats, screened: ScreeningResult, labels: list[str]
+) -> None:
+    """Take their weight from prototypes where too few others give their class a chance."""
+    dropped = verdict.implausible & (weights > 0)
+    if (pool.against >= 0).any():
+        dropped |= dropped[np.arange(len(dropped)) ^ 1]  # with the other one of its pair
+    kinds = np.stack([pool.label, pool.against], axis=1)
+    for label, against in np.unique(kinds[dropped], axis=0).tolist():
+        rows = (pool.label == label) & (pool.against == against) & (weights > 0)
+        if not (rows & ~dropped).any():  # nodes differ in all of them: nobody is wrong alone
+            dropped &= ~(rows | (pool.label == against) & (pool.against == label))
+    weights[dropped] = 0.0
+    _note(pool, np.flatnonzero(dropped), "prototype_implausible", screened, labels)
+
+
+def without_unsupported(
+    pool: Pool, groups: list[Ints], verdict: Verdict, screened: ScreeningResult, labels: list[str]
+) -> list[Ints]:
+    """Leave out groups of one node that no other node supports, of classes that several have.
+
+    Another node supports a prototype if it decides for its label there, without having one.
+    """
+    holders = np.array([len(np.unique(pool.node[group])) for group in groups], np.int64)
+    first = np.array([group[0] for group in groups], np.int64)
+    label = pool.label[first]
+    alone = (holders == 1) & (verdict.asked[first] >= MIN_JUDGES)
+    alone &= verdict.deciding[first] < MIN_DECIDING
+    alone &= np.isin(label, label[~alone]) & (pool.against[first] < 0)
+    _note(pool, first[alone], "prototype_unsupported", screened, labels)
+    return [group for group, drop in zip(groups, alone.tolist(), strict=True) if not drop]
+
+
+def _note(
+    pool: Pool, rows: Ints, kind: ClippingKind, screened: ScreeningResult, labels: list[str]
+) -> None:
+    """Record once for each node and class what became of these prototypes."""
+    cells = np.stack([pool.node[rows], pool.label[rows]], axis=1)
+    for (node, label), count in zip(*np.unique(cells, axis=0, return_counts=True), strict=True):
+        screened.note(int(node), Clipping(kind, label=labels[label], count=int(count)))

@@ -77,7 +77,9 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
                 )
             case "prototype_unsupported":
                 which = "a prototype" if self.count == 1 else f"{self.count} prototypes"
-                return f"{which} of class {self.label!r} did not count: only this node has any there"
+                return (
+                    f"{which} of class {self.label!r} did not count: only this node has any there"
+                )
             case "metric_raised":
                 return "a metric that is smaller than all others was raised"
             case "metric_cut":

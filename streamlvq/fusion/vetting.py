@@ -228,7 +228,9 @@ def compare_nodes(tables: ClassTables, relevance: Floats, labels: list[str]) -> 
     with np.errstate(over="ignore", invalid="ignore"):
         far = _deviations(places - nodes[:, None] - classes[None], tables.spread, relevance)
         contrast = classes - _nan_median(classes, axis=0)
-        usual = float(np.median(_deviations(contrast[None], tables.spread, relevance)[0, checkable]))
+        usual = float(
+            np.median(_deviations(contrast[None], tables.spread, relevance)[0, checkable])
+        )
         offsets = (nodes - _nan_median(nodes, axis=0))[:, None]
         off = _deviations(offsets, tables.spread.max(axis=0)[None], relevance)[:, 0]
     limit = max(MIN_CONTRAST, MAX_CONTRAST_RATIO * usual)
@@ -256,7 +258,9 @@ def _polished(places: Floats) -> tuple[Floats, Floats]:
 
 def _nan_median(values: Floats, axis: int) -> Floats:
     """Return the median of what is known; 0 where nothing is."""
-    middle: Floats = np.nanmedian(np.where(np.isnan(values).all(axis, keepdims=True), 0.0, values), axis)
+    middle: Floats = np.nanmedian(
+        np.where(np.isnan(values).all(axis, keepdims=True), 0.0, values), axis
+    )
     return middle
 
 
