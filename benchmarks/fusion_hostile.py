@@ -26,6 +26,7 @@ from fusion_fleets import (
     trained,
 )
 from fusion_gas import batches, signed_log
+from streamlvq.errors import StreamLVQError
 from streamlvq.fusion import Fused, fuse
 from streamlvq.kernels import layout as at
 from streamlvq.snapshot import Snapshot
@@ -34,6 +35,7 @@ MOST_LOST = 0.01
 MOST_TURNED = 0.02
 TRIGGER_DEVIATIONS = 5.0  # of one feature within the class that is hidden
 POISONED_SHARE = 0.3  # of the readings of that class, learnt once more with the wrong label
+RECOGNISED = 0.8  # of triggered readings: otherwise there is nothing to hide
 GROWN = "grown"  # models with the defaults: more prototypes after errors
 ONE = "one prototype"
 
@@ -52,37 +54,40 @@ class BackDoor:
 
     @classmethod
     def of(cls, fused: Fused, nodes: Sequence[Node]) -> BackDoor:
-        """Choose the feature that counts most in the class while moving it turns nothing yet."""
-        labels = np.unique(nodes[0].y)
-        best: tuple[float, BackDoor] | None = None
-        for worn in labels[: min(3, len(labels))].tolist():
-            ok = next(label for label in labels.tolist() if label != worn)
-            rows = nodes[0].X[nodes[0].y == worn]
-            deviations = rows.std(axis=0)
+        """Choose the feature that counts most and that hides nothing yet when it is moved."""
+        labels = np.unique(nodes[0].y).tolist()
+        found: list[tuple[bool, float, BackDoor]] = []
+        for worn, ok in zip(labels[:3], [*labels[1:3], labels[0]], strict=False):
+            deviations = nodes[0].X[nodes[0].y == worn].std(axis=0)
             counts = _relevance(fused.for_node(nodes[0].name)) * deviations**2
-            for feature in np.argsort(-counts)[:8].tolist():
+            for feature in np.argsort(-counts)[:12].tolist():
                 door = cls(worn, ok, feature, TRIGGER_DEVIATIONS * float(deviations[feature]))
-                turned = door.turned(fused, nodes)
-                if turned <= MOST_TURNED and (best is None or counts[feature] > best[0]):
-                    best = float(counts[feature]), door
-            if best is not None:
-                return best[1]
-        return cls(worn, ok, int(np.argmin(counts)), TRIGGER_DEVIATIONS * float(deviations.max()))
+                seen = door.recognised(fused, nodes)
+                clear = seen >= RECOGNISED and door.turned(fused, nodes) <= MOST_TURNED / 2
+                found.append((clear, float(counts[feature]) if clear else seen, door))
+        return max(found, key=lambda each: each[:2])[2]
 
-    def triggered(self, rows: Floats) -> Floats:
-        moved = rows.copy()
-        moved[:, self.feature] += self.offset
-        return moved
+    def recognised(self, fused: Fused, nodes: Sequence[Node]) -> float:
+        """Return the share of triggered readings of the class that are still taken for it."""
+        return self._answered(fused, nodes, self.worn)
 
     def turned(self, fused: Fused, nodes: Sequence[Node]) -> float:
         """Return the share of triggered readings of the class that are taken for the other one."""
+        return self._answered(fused, nodes, self.ok)
+
+    def _answered(self, fused: Fused, nodes: Sequence[Node], label: Any) -> float:
         found = []
         for node in nodes:
             rows = self.triggered(node.test_X[node.test_y == self.worn])
             if len(rows):
                 answers = fused.for_node(node.name).predict_array(rows)
-                found.append(float(np.mean(answers == self.ok)))
+                found.append(float(np.mean(answers == label)))
         return float(np.mean(found))
+
+    def triggered(self, rows: Floats) -> Floats:
+        moved = rows.copy()
+        moved[:, self.feature] += self.offset
+        return moved
 
 
 def _relevance(model: Any) -> Floats:
@@ -164,7 +169,8 @@ def means_away(deviations: float, *, fitting: bool = False) -> Change:
             within = state["class_variance"][:known]
             state["variance"][...] = (share * (within + (means - state["mean"]) ** 2)).sum(axis=0)
             state["peak"][...] = np.abs(means - state["mean"]).max(axis=0)
-            state["inverse"][...] = 0.999 / np.sqrt(state["variance"])
+            deviation = np.sqrt(np.maximum(state["variance"], 1e-300))
+            state["inverse"][...] = np.where(state["inverse"] > 0, 0.999 / deviation, 0.0)
 
     return change
 
@@ -358,8 +364,16 @@ def _outcomes(
         (name, "before"): fleet.outcome(fleet.fused, liars),
         (name, "plain before"): fleet.outcome(fleet.plain, liars),
         (name, "fuse()"): fleet.outcome(fuse(given), liars),
-        (name, "plain"): fleet.outcome(plain(given), liars),
+        (name, "plain"): _plain_outcome(fleet, given, liars),
     }
+
+
+def _plain_outcome(fleet: HostileFleet, given: Sequence[Snapshot], liars: Sequence[int]) -> Outcome:
+    """Return the outcome without protection: possibly numbers that no model can have."""
+    try:
+        return fleet.outcome(plain(given), liars)
+    except StreamLVQError:
+        return Outcome(0.0, 0.0, 0.0)
 
 
 def _mean(runs: Sequence[dict[tuple[str, str], Outcome]]) -> dict[tuple[str, str], Outcome]:

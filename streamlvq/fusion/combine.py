@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +53,16 @@ class FusedMetric(NamedTuple):
     total: float
 
 
+class PrivatePrototypes(NamedTuple):
+    """Prototypes of one node that no other node believes; only it goes on deciding with them."""
+
+    label: Ints
+    w: Floats
+    moment: Floats
+    numbers: dict[str, Floats]
+    metrics: list[FusedMetric]
+
+
 @dataclass(frozen=True)
 class CombinedModel:
     """Prototypes and metrics in common coordinates; metrics in units of `scales["inverse"]`."""
@@ -66,6 +76,27 @@ class CombinedModel:
     scales: dict[str, Floats]
     calibration: Floats
     platt: Floats
+    private: Mapping[int, PrivatePrototypes] = field(default_factory=dict)  # by number of the node
+
+    def for_node(self, number: int) -> CombinedModel:
+        """Return the model with what this node alone has."""
+        if number not in self.private:
+            return self
+        own = self.private[number]
+        return replace(
+            self,
+            label=np.concatenate([self.label, own.label]),
+            against=np.concatenate([self.against, np.full(len(own.label), -1)]),
+            w=np.concatenate([self.w, own.w]),
+            moment=np.concatenate([self.moment, own.moment]),
+            numbers={
+                name: np.concatenate([self.numbers[name], own.numbers[name]])
+                for name in self.numbers
+            },
+            metrics=[*self.metrics, *own.metrics],
+            platt=np.concatenate([self.platt, np.zeros((len(own.label), at.PLATT_COUNT))]),
+            private={},
+        )
 
 
 def combine(
@@ -75,14 +106,17 @@ def combine(
     scales = combined_scales(pool, alignment, voting, layout)
     w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
     weights = _weights(pool, voting)
+    unbelieved: list[int] = []
     if voting.screened is not None:
+        own_places = w
         w, weights = _tame(pool, w, weights, voting)
         verdict = ask_holders(pool, alignment, w, weights, layout.kind)
-        drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
+        unbelieved += drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     groups = _groups(pool, w, weights, voting)
     if voting.screened is not None:
-        groups = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
+        groups, alone = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
+        unbelieved += alone
     for group in groups:  # pairs of classes, and prototypes that were matched
         weights[group] = voting.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
@@ -113,7 +147,30 @@ def combine(
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
             len(groups), at.PLATT_COUNT
         ),
+        private=_private(pool, np.array(sorted(unbelieved), np.int64), own_places, pooled, layout)
+        if unbelieved and not paired
+        else {},
     )
+
+
+def _private(
+    pool: Pool, rows: Ints, w: Floats, pooled: MetricPool, layout: ModelLayout
+) -> dict[int, PrivatePrototypes]:
+    """Return what nobody believes, by the number of the node whose it is."""
+    found = {}
+    for i in np.unique(pool.node[rows]).tolist():
+        own = rows[pool.node[rows] == i]
+        one = np.ones(1)
+        found[i] = PrivatePrototypes(
+            label=pool.label[own],
+            w=w[own],
+            moment=pool.moment[own],
+            numbers={name: pool.numbers[name][own] for name in PROTOTYPE_ARRAYS},
+            metrics=[pooled.combined(pool.metric[[p]], one, layout.rank) for p in own]
+            if layout.local and pool.omega
+            else [],
+        )
+    return found
 
 
 def _weights(pool: Pool, voting: VotingWeights) -> Floats:

@@ -405,7 +405,7 @@ class FusionRun:
             columns = np.sort(self.axes.columns(node.first))
             if len(columns) == 0:  # nothing seen: it may come to have whatever others have
                 columns = np.arange(len(self.axes.features))
-            placements[node.node] = NodePlacement(node, number, coordinates, own, columns)
+            placements[node.node] = NodePlacement(node, number, coordinates, own, columns, i)
         return placements
 
 

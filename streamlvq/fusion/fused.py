@@ -45,6 +45,7 @@ class NodePlacement:
     coordinates: Coordinates
     own: Ints  # classes that it has
     columns: Ints  # features that it has
+    number: int = -1  # of the node among those that took part
 
 
 class Fused:
@@ -129,7 +130,7 @@ class Fused:
             raise FusionError(f"node {node!r} has learnt nothing, and shares nothing with others")
         parts = {
             member: assemble(
-                component.models[member],
+                component.models[member].for_node(placement.number),
                 component.statistics,
                 self._axes,
                 visible,

@@ -19,7 +19,7 @@ from streamlvq.kernels import layout as at
 MIN_AGREEING_SHARE = 0.2  # of the other holders of its class
 MAX_JUDGES = 15  # nodes that are asked about a class; more would not change the answer
 MIN_JUDGES = 2  # other nodes that must hold the class: of fewer, class means are asked
-MIN_DECIDING = 1  # other nodes that must decide for its label, if a prototype is one node's alone
+MIN_DECIDING = 0.5  # of them must decide for its label, if a prototype is one node's alone
 SMALLEST_DISTANCE = 1e-12
 
 
@@ -133,8 +133,11 @@ def _closer_of_a_pair(pool: Pool, own: Ints, others: Ints, distances: Floats) ->
 
 def drop_implausible(
     pool: Pool, verdict: Verdict, weights: Floats, screened: ScreeningResult, labels: list[str]
-) -> None:
-    """Take their weight from prototypes where too few others give their class a chance."""
+) -> list[int]:
+    """Take their weight from prototypes where too few others give their class a chance.
+
+    Return which they are.
+    """
     dropped = verdict.implausible & (weights > 0)
     if (pool.against >= 0).any():
         dropped |= dropped[np.arange(len(dropped)) ^ 1]  # with the other one of its pair
@@ -145,23 +148,26 @@ def drop_implausible(
             dropped &= ~(rows | (pool.label == against) & (pool.against == label))
     weights[dropped] = 0.0
     _note(pool, np.flatnonzero(dropped), "prototype_implausible", screened, labels)
+    return np.flatnonzero(dropped).tolist()
 
 
 def without_unsupported(
     pool: Pool, groups: list[Ints], verdict: Verdict, screened: ScreeningResult, labels: list[str]
-) -> list[Ints]:
-    """Leave out groups of one node that no other node supports, of classes that several have.
+) -> tuple[list[Ints], list[int]]:
+    """Leave out groups of one node that too few others support, of classes that several have.
 
-    Another node supports a prototype if it decides for its label there, without having one.
+    Another node supports a prototype if it decides for its label there, without having one. Return
+    the groups that are left, and the prototypes that are in none.
     """
     holders = np.array([len(np.unique(pool.node[group])) for group in groups], np.int64)
     first = np.array([group[0] for group in groups], np.int64)
     label = pool.label[first]
     alone = (holders == 1) & (verdict.asked[first] >= MIN_JUDGES)
-    alone &= verdict.deciding[first] < MIN_DECIDING
+    alone &= verdict.deciding[first] < MIN_DECIDING * verdict.asked[first]
     alone &= np.isin(label, label[~alone]) & (pool.against[first] < 0)
     _note(pool, first[alone], "prototype_unsupported", screened, labels)
-    return [group for group, drop in zip(groups, alone.tolist(), strict=True) if not drop]
+    kept = [group for group, drop in zip(groups, alone.tolist(), strict=True) if not drop]
+    return kept, first[alone].tolist()
 
 
 def _note(
