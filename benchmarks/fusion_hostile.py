@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -295,7 +295,8 @@ COLLUDERS_IN = ("segment", "optdigits", "gas, asinh")  # fleets that can have ei
 
 def grown(model: str) -> Make:
     """Return a factory of models with default growth."""
-    return lambda: getattr(streamlvq, model)()
+    make: Make = getattr(streamlvq, model)
+    return make
 
 
 @dataclass(frozen=True)
@@ -308,8 +309,9 @@ class Outcome:
 
 
 def _remarks(fused: Fused, name: str) -> set[Any]:
+    """Return what the report says was done to a node."""
     told = fused.report.nodes[name]
-    return {told.left_out, *(clipping.kind for clipping in told.clipped)} - {None}
+    return {told.left_out, *map(str, told.clipped)} - {None}
 
 
 class HostileFleet:

@@ -156,17 +156,21 @@ def combine(
 def _private(
     pool: Pool, rows: Ints, w: Floats, pooled: MetricPool, layout: ModelLayout
 ) -> dict[int, PrivatePrototypes]:
-    """Return what nobody believes, by the number of the node whose it is."""
+    """Return what nobody believes, by the number of the node whose it is.
+
+    Distances in a local metric that was cut, because it is in other units, cannot be compared.
+    """
+    if layout.local and pool.omega:
+        rows = rows[pooled.factor[pool.metric[rows]] == 1.0]
     found = {}
     for i in np.unique(pool.node[rows]).tolist():
         own = rows[pool.node[rows] == i]
-        one = np.ones(1)
         found[i] = PrivatePrototypes(
             label=pool.label[own],
             w=w[own],
             moment=pool.moment[own],
             numbers={name: pool.numbers[name][own] for name in PROTOTYPE_ARRAYS},
-            metrics=[pooled.combined(pool.metric[[p]], one, layout.rank) for p in own]
+            metrics=[pooled.combined(pool.metric[[p]], np.ones(1), layout.rank) for p in own]
             if layout.local and pool.omega
             else [],
         )

@@ -68,6 +68,7 @@ from streamlvq.snapshot import Snapshot
 
 WEIGHTINGS = ("samples", "uniform")
 AUTO = "auto"
+NOTED_CAP_RATIO = 10.0  # between claimed and believed readings: less happens to honest nodes
 COUNTED = "counted what it learnt"
 
 
@@ -328,6 +329,9 @@ class FusionRun:
         heard = self._capped(totals)
         counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
         counts = np.stack([self._capped_class(column) for column in counts.T], axis=1)
+        for i in np.flatnonzero(totals > NOTED_CAP_RATIO * counts.sum(axis=1)).tolist():
+            ratio = float(totals[i] / counts[i].sum())
+            screened.note(i, Clipping("counts_capped", ratio=ratio))
         uniform = self.options.weighting == "uniform"
         cells = (counts > 0).astype(float) if uniform else counts
         nodes = (heard > 0).astype(float) if uniform else heard

@@ -7,6 +7,7 @@ coordinates of its sensors, with its own prototypes and metrics.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,27 +71,35 @@ def _judges(node: Ints, label: Ints) -> dict[int, list[int]]:
 
 
 def judged_distances(pool: Pool, j: int, own: Ints, places: Floats, kind: int) -> Floats:
-    """Return the distances of places from each prototype of node j, in its own metrics.
+    """Return the distances of places from each prototype of node j, in its own metrics."""
+    omega = [None if m < 0 else pool.omega[m] for m in pool.metric[own].tolist()]
+    return prototype_distances(places, pool.w[own], omega, pool.scales["inverse"][j], kind)
+
+
+def prototype_distances(
+    places: Floats, w: Floats, omega: Sequence[Floats | None], inverse: Floats, kind: int
+) -> Floats:
+    """Return squared distances of places from prototypes, each in its metric (None: Euclidean).
 
     Features that either of them lacks do not count, and the others count for them.
     """
-    inverse = pool.scales["inverse"][j]
-    distances = np.empty((len(places), len(own)))
-    for q, row in enumerate(own.tolist()):
-        apart = (places - pool.w[row]) * inverse
+    distances = np.empty((len(places), len(w)))
+    varying = max(int((inverse > 0).sum()), 1)
+    for q, (centre, metric) in enumerate(zip(w, omega, strict=True)):
+        apart = (places - centre) * inverse
         known = np.isfinite(apart)
-        m = int(pool.metric[row])
-        omega = np.eye(len(inverse)) if m < 0 else pool.omega[m]
         gaps = not known.all()
         difference = np.where(known, apart, 0.0) if gaps else apart
-        if kind == at.MATRIX and m >= 0:
-            squares = ((difference @ omega.T) ** 2).sum(axis=1)
-            importance = (omega * omega).sum(axis=0)
+        if metric is None:
+            importance = np.where(inverse > 0, 1.0 / varying, 0.0)
         else:
-            importance = inverse > 0 if m < 0 else omega[0] ** 2
+            importance = (metric * metric).sum(axis=0)
+        if metric is not None and kind == at.MATRIX:
+            squares = ((difference @ metric.T) ** 2).sum(axis=1)
+        else:
             squares = difference**2 @ importance
         if gaps:
-            there = known @ (1.0 * importance)
+            there = known @ importance
             squares = squares * importance.sum() / np.where(there > 0, there, np.inf)
         distances[:, q] = squares
     return distances

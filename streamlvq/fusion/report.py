@@ -165,7 +165,7 @@ class FusionReport(msgspec.Struct, frozen=True):
         <BLANKLINE>
         correction   least_squares: it predicts a class mean from the other classes and nodes to ...
         tried        none ..., least_squares 0.00, scale_shift 0.00
-        note         too few nodes to tell a mistake from the truth about egg, ham, spam
+        note         too few nodes to tell a mistake from the truth about egg, ham, spam; only ...
 
         """
         return report_text(self)
@@ -436,7 +436,19 @@ def unprotected_note(report: FusionReport) -> str:
     if not report.unprotected:
         return ""
     which = ", ".join(report.unprotected)
-    return f"too few nodes to tell a mistake from the truth about {which}"
+    claims = "".join(f"; only {node!r} claims {label}" for label, node in _lone_claims(report))
+    return f"too few nodes to tell a mistake from the truth about {which}{claims}"
+
+
+def _lone_claims(report: FusionReport) -> list[tuple[str, str]]:
+    """Return classes that a single node has, and which node that is."""
+    counted = [node for node in report.nodes.values() if node.left_out is None]
+    found = []
+    for label in report.unprotected if len(counted) > 1 else ():
+        holders = [node.node for node in counted if label in node.counts]
+        if len(holders) == 1:
+            found.append((label, holders[0]))
+    return found
 
 
 def amount(value: float) -> str:

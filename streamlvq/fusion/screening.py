@@ -28,6 +28,7 @@ ClippingKind = Literal[
     "metric_raised",
     "metric_rescaled",
     "scale_cut",
+    "counts_capped",
     "features_left_out",
 ]
 
@@ -42,13 +43,16 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
     label, deviations
         The class that was left out, and how far its mean is from that of the others.
     count
-        How many features were left out.
+        How many features were left out, or prototypes did not count.
+    ratio
+        Readings that it says it has learnt, over those that are believed.
     """
 
     kind: ClippingKind
     label: str | None = None
     deviations: float | None = None
     count: int | None = None
+    ratio: float | None = None
 
     @property
     def excluded(self) -> bool:
@@ -88,6 +92,8 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
                 return "a metric whose norm is not 1 was scaled to it"
             case "scale_cut":
                 return "the scale of a feature far from that of all others was cut"
+            case "counts_capped":
+                return f"it says that it has learnt {self.ratio:.2g} times what is believed of it"
             case "features_left_out":
                 return f"{self.count} features that no other node has were left out"
 
