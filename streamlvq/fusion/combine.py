@@ -110,7 +110,7 @@ def combine(
     if voting.screened is not None:
         own_places = w
         w, weights = _tame(pool, w, weights, voting)
-        verdict = ask_holders(pool, alignment, w, weights, layout.kind)
+        verdict = ask_holders(pool, alignment, own_places, weights, layout.kind)
         unbelieved += drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     groups = _groups(pool, w, weights, voting)

@@ -221,7 +221,8 @@ def build_report(run: FusionRecord) -> FusionReport:
             gain=dict(zip(features, alignment.gain[i].tolist(), strict=True)),
             drift=float(sizes[i]),
             residual=_rms(far[i][held]),
-            weights={labels[k]: float(run.weights[i, k]) for k in np.flatnonzero(held)},
+            weights={labels[k]: float(run.weights[i, k]) for k in np.flatnonzero(held)}
+            or dict.fromkeys(claimed, 0.0),
             gained=tuple(gained),
             clipped=tuple(run.screened.clipped.get(i, [])),
             left_out=run.screened.left_out.get(i),
