@@ -20,11 +20,11 @@ from streamlvq.kernels import layout as at
 MIN_AGREEING_SHARE = 0.2  # of the other holders of its class
 MAX_JUDGES = 15  # nodes that are asked about a class; more would not change the answer
 MIN_JUDGES = 2  # other nodes that must hold the class: of fewer, class means are asked
-MIN_DECIDING = 0.5  # of them must decide for its label, if a prototype is one node's alone
-SMALLEST_DISTANCE = 1e-12
+MIN_DECIDING = 0.5  # share of them that must decide for its label, if only one node has any there
+MIN_JUDGED_DISTANCE = 1e-12
 
 
-class Verdict(NamedTuple):
+class Plausibility(NamedTuple):
     """Answers about each prototype: how many nodes were asked, and what they say at its place."""
 
     asked: Ints
@@ -37,7 +37,9 @@ class Verdict(NamedTuple):
         return (self.asked >= MIN_JUDGES) & (self.agreeing < MIN_AGREEING_SHARE * self.asked)
 
 
-def ask_holders(pool: Pool, alignment: Alignment, w: Floats, weights: Floats, kind: int) -> Verdict:
+def ask_holders(
+    pool: Pool, alignment: Alignment, w: Floats, weights: Floats, kind: int
+) -> Plausibility:
     """Ask the other holders of its class about each prototype that has weight.
 
     `w` are the places of prototypes in common coordinates.
@@ -55,7 +57,7 @@ def ask_holders(pool: Pool, alignment: Alignment, w: Floats, weights: Floats, ki
         asked[others] += fine >= 0
         agreeing[others] += fine > 0
         deciding[others] += fine > 1
-    return Verdict(asked, agreeing, deciding)
+    return Plausibility(asked, agreeing, deciding)
 
 
 def _judges(node: Ints, label: Ints) -> dict[int, list[int]]:
@@ -117,7 +119,7 @@ def _given_a_chance(pool: Pool, j: int, own: Ints, others: Ints, distances: Floa
     if len(classes) < 2:
         return np.full(len(others), -1)
     nearest = np.stack([distances[:, label == c].min(axis=1) for c in classes], axis=1)
-    scores = -pool.calibration[j, 0] * np.log(nearest + SMALLEST_DISTANCE)
+    scores = -pool.calibration[j, 0] * np.log(nearest + MIN_JUDGED_DISTANCE)
     scores -= scores.max(axis=1, keepdims=True)
     p = np.exp(scores)
     p /= p.sum(axis=1, keepdims=True)
@@ -141,7 +143,7 @@ def _closer_of_a_pair(pool: Pool, own: Ints, others: Ints, distances: Floats) ->
 
 
 def drop_implausible(
-    pool: Pool, verdict: Verdict, weights: Floats, screened: ScreeningResult, labels: list[str]
+    pool: Pool, verdict: Plausibility, weights: Floats, screened: ScreeningResult, labels: list[str]
 ) -> list[int]:
     """Take their weight from prototypes where too few others give their class a chance.
 
@@ -161,7 +163,11 @@ def drop_implausible(
 
 
 def without_unsupported(
-    pool: Pool, groups: list[Ints], verdict: Verdict, screened: ScreeningResult, labels: list[str]
+    pool: Pool,
+    groups: list[Ints],
+    verdict: Plausibility,
+    screened: ScreeningResult,
+    labels: list[str],
 ) -> tuple[list[Ints], list[int]]:
     """Leave out groups of one node that too few others support, of classes that several have.
 

@@ -411,7 +411,7 @@ def test_stored_readings_are_matched_by_name() -> None:
 def test_without_prototypes_the_others_decide_as_before(name: str) -> None:
     world = World.of(6, classes=3)
     make = {"LGMLVQ of rank 2": lambda **o: streamlvq.LGMLVQ(rank=2, **o)}.get(
-        name, getattr(streamlvq, name.split()[0])
+        name, getattr(streamlvq, name.split(maxsplit=1)[0])
     )
     state = learnt(make(prototypes_per_class=3, rehearsal=1), *world.read(1, 200)).state(
         readings=True
