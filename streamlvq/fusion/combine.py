@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
 from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
 from streamlvq.fusion.node_models import ModelLayout
+from streamlvq.fusion.plausibility import ask_holders, drop_implausible, without_unsupported
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
 from streamlvq.kernels import layout as at
 
@@ -20,7 +21,8 @@ WILD_RATIO = 9.0  # it is left out
 NEAR_DEVIATIONS = 3.0  # from the class mean: no prototype is called wild for less
 NO_COMMON_FEATURE = 1e6  # distance of prototypes that have no feature in common
 MATCH_DISTANCE = 0.5  # mean squared deviations within the class: farther is another prototype
-MAX_TRACE_RATIO = 3.0  # times the usual trace of a metric: more is cut to it
+CLASS_METRIC_SHARE = 0.5  # of its class, in the metric of prototypes that one node alone has
+MAX_TRACE_RATIO = 3.0  # between the trace of a metric and the usual one: beyond it, it is cut
 MAX_PEAK_RATIO = 4.0  # a largest deviation beyond this many times the usual one is cut to it
 MAX_VARIANCE_RATIO = 9.0  # a variance as well
 MAX_APART_RATIO = 4.0  # and a mean that is farther away than nodes or readings usually are
@@ -39,6 +41,7 @@ class VotingWeights:
     relevance: Floats  # of features
     screened: ScreeningResult | None  # where to note what was clipped; None: nothing is
     capped: Callable[[Floats], Floats]  # weights as far as they are believed
+    labels: list[str]  # names of classes, for what is noted
     by_order: bool = False  # the first prototypes of a class are the same, the second ones ...
 
 
@@ -49,6 +52,16 @@ class FusedMetric(NamedTuple):
     loss: float
     columns: Floats
     total: float
+
+
+class PrivatePrototypes(NamedTuple):
+    """Prototypes of one node that no other node believes; only it goes on deciding with them."""
+
+    label: Ints
+    w: Floats
+    moment: Floats
+    numbers: dict[str, Floats]
+    metrics: list[FusedMetric]
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,27 @@ class CombinedModel:
     scales: dict[str, Floats]
     calibration: Floats
     platt: Floats
+    private: Mapping[int, PrivatePrototypes] = field(default_factory=dict)  # by number of the node
+
+    def for_node(self, number: int) -> CombinedModel:
+        """Return the model with what this node alone has."""
+        if number not in self.private:
+            return self
+        own = self.private[number]
+        return replace(
+            self,
+            label=np.concatenate([self.label, own.label]),
+            against=np.concatenate([self.against, np.full(len(own.label), -1)]),
+            w=np.concatenate([self.w, own.w]),
+            moment=np.concatenate([self.moment, own.moment]),
+            numbers={
+                name: np.concatenate([self.numbers[name], own.numbers[name]])
+                for name in self.numbers
+            },
+            metrics=[*self.metrics, *own.metrics],
+            platt=np.concatenate([self.platt, np.zeros((len(own.label), at.PLATT_COUNT))]),
+            private={},
+        )
 
 
 def combine(
@@ -73,10 +107,17 @@ def combine(
     scales = combined_scales(pool, alignment, voting, layout)
     w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
     weights = _weights(pool, voting)
+    unbelieved: list[int] = []
     if voting.screened is not None:
+        own_places = w
         w, weights = _tame(pool, w, weights, voting)
+        verdict = ask_holders(pool, alignment, own_places, weights, layout.kind)
+        unbelieved += drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     groups = _groups(pool, w, weights, voting)
+    if voting.screened is not None:
+        groups, alone = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
+        unbelieved += alone
     for group in groups:  # pairs of classes, and prototypes that were matched
         weights[group] = voting.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
@@ -87,7 +128,9 @@ def combine(
     elif paired:
         metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups[::2]]
     elif layout.local:
-        metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups]
+        metrics = [
+            pooled.combined(*_metrics_of(pool, g, weights, voting), layout.rank) for g in groups
+        ]
     else:
         own = np.arange(len(pool.omega))
         metrics = [pooled.combined(own, voting.nodes[pool.metric_node], layout.rank)]
@@ -105,7 +148,34 @@ def combine(
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
             len(groups), at.PLATT_COUNT
         ),
+        private=_private(pool, np.array(sorted(unbelieved), np.int64), own_places, pooled, layout)
+        if unbelieved and not paired
+        else {},
     )
+
+
+def _private(
+    pool: Pool, rows: Ints, w: Floats, pooled: MetricPool, layout: ModelLayout
+) -> dict[int, PrivatePrototypes]:
+    """Return what nobody believes, by the number of the node whose it is.
+
+    Distances in a local metric that was cut, because it is in other units, cannot be compared.
+    """
+    if layout.local and pool.omega:
+        rows = rows[pooled.factor[pool.metric[rows]] == 1.0]
+    found = {}
+    for i in np.unique(pool.node[rows]).tolist():
+        own = rows[pool.node[rows] == i]
+        found[i] = PrivatePrototypes(
+            label=pool.label[own],
+            w=w[own],
+            moment=pool.moment[own],
+            numbers={name: pool.numbers[name][own] for name in PROTOTYPE_ARRAYS},
+            metrics=[pooled.combined(pool.metric[[p]], np.ones(1), layout.rank) for p in own]
+            if layout.local and pool.omega
+            else [],
+        )
+    return found
 
 
 def _weights(pool: Pool, voting: VotingWeights) -> Floats:
@@ -161,9 +231,9 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> tupl
     apart = w - voting.centre[pool.label]
     known = np.isfinite(apart)
     worth = np.where(known, voting.relevance, 0.0)
-    squares = (worth * np.where(known, apart, 0.0) ** 2 / voting.spread[pool.label]).sum(axis=1)
+    sizes = np.where(known, apart, 0.0) / np.sqrt(voting.spread[pool.label])
     total = worth.sum(axis=1)
-    far = np.sqrt(squares / np.where(total > 0, total, 1.0))
+    far = np.sqrt((worth * sizes**2).sum(axis=1) / np.where(total > 0, total, 1.0))
     assert voting.screened is not None
     for label in np.unique(pool.label):
         rows = np.flatnonzero((pool.label == label) & (weights > 0))
@@ -179,7 +249,25 @@ def _tame(pool: Pool, w: Floats, weights: Floats, voting: VotingWeights) -> tupl
             else:
                 w[p] = voting.centre[label] + (loose / far[p]) * apart[p]
                 voting.screened.note(node, Clipping("prototype_drawn_back"))
+        _limit_features(pool, w, rows[weights[rows] > 0], voting)
     return w, weights
+
+
+def _limit_features(pool: Pool, w: Floats, rows: Ints, voting: VotingWeights) -> None:
+    """Draw single features of prototypes of one class back to where those of most nodes are.
+
+    Far in one of many features is near on average, and can be all that a back door needs.
+    """
+    label = pool.label[rows[0]]
+    centre, unit = voting.centre[label], np.sqrt(voting.spread[label])
+    sizes = np.abs(np.nan_to_num((w[rows] - centre) / unit))
+    nodes = np.unique(pool.node[rows])
+    largest = np.array([sizes[pool.node[rows] == i].max(axis=0) for i in nodes])
+    limit = np.maximum(NEAR_DEVIATIONS, LOOSE_RATIO * np.median(largest, axis=0))
+    assert voting.screened is not None
+    for p in rows[(sizes > limit).any(axis=1)].tolist():
+        w[p] = np.clip(w[p], centre - limit * unit, centre + limit * unit)
+        voting.screened.note(int(pool.node[p]), Clipping("prototype_drawn_back"))
 
 
 def _means_by(node: Ints, values: Floats) -> Floats:
@@ -187,6 +275,23 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     _, place, count = np.unique(node, return_inverse=True, return_counts=True)
     means: Floats = np.bincount(place, values) / count
     return means
+
+
+def _metrics_of(
+    pool: Pool, group: Ints, weights: Floats, voting: VotingWeights
+) -> tuple[Ints, Floats]:
+    """Return the metrics of a group of prototypes, and their weights.
+
+    If only one node is in the group, those of its class count as well: a node that never saw a
+    neighbouring class has metrics that find everything near, and so may one that lies.
+    """
+    node, label = pool.node[group], pool.label[group[0]]
+    rows = np.flatnonzero((pool.label == label) & (pool.node != node[0]) & (weights > 0))
+    if voting.screened is None or (node != node[0]).any() or not len(rows):
+        return pool.metric[group], weights[group]
+    own = (1.0 - CLASS_METRIC_SHARE) * weights[group] / weights[group].sum()
+    others = CLASS_METRIC_SHARE * weights[rows] / weights[rows].sum()
+    return pool.metric[np.concatenate([group, rows])], np.concatenate([own, others])
 
 
 def _calibration(pool: Pool, voting: VotingWeights) -> Floats:
@@ -282,7 +387,7 @@ class MetricPool:
         self.factor = self._factors()
 
     def _factors(self) -> Floats:
-        """Return what metrics are multiplied by: 1, or less if the trace is suspiciously large."""
+        """Return what metrics are multiplied by: 1, unless the trace is far from the usual one."""
         node = self.pool.metric_node
         traces = np.array(
             [
@@ -293,10 +398,15 @@ class MetricPool:
         if self.voting.screened is None or len(np.unique(node)) < 3:
             return np.ones(len(traces))
         heard = self.voting.nodes[node] > 0
-        limit = MAX_TRACE_RATIO * float(np.median(traces[heard])) if heard.any() else np.inf
-        for i in np.unique(node[heard & (traces > limit)]).tolist():
+        if not heard.any():
+            return np.ones(len(traces))
+        usual = float(np.median(traces[heard]))
+        wanted = np.clip(traces, usual / MAX_TRACE_RATIO, usual * MAX_TRACE_RATIO)
+        for i in np.unique(node[heard & (traces > wanted)]).tolist():
             self.voting.screened.note(i, Clipping("metric_cut"))
-        factors: Floats = np.minimum(1.0, limit / np.maximum(traces, 1e-300))
+        for i in np.unique(node[heard & (traces < wanted)]).tolist():
+            self.voting.screened.note(i, Clipping("metric_raised"))
+        factors: Floats = wanted / np.maximum(traces, 1e-300)
         return factors
 
     def _one(self, m: int) -> Floats:

@@ -61,11 +61,20 @@ from streamlvq.fusion.screening import (
     screen_nodes,
 )
 from streamlvq.fusion.sharing import components
+from streamlvq.fusion.vetting import (
+    VettingResult,
+    claimed_counts,
+    compare_nodes,
+    silenced,
+    vet_nodes,
+)
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot
 
 WEIGHTINGS = ("samples", "uniform")
 AUTO = "auto"
+NOTED_CAP_RATIO = 10.0  # between claimed and believed readings: less happens to honest nodes
+COUNTED = "counted what it learnt"
 
 
 def fuse(
@@ -196,28 +205,49 @@ class FusionRun:
         options: FusionOptions,
         hidden: Mapping[str, Label] | None = None,
     ) -> None:
-        nodes, self.lost = without_lone_features(nodes)
+        given = nodes
+        vetted = vet_nodes(nodes) if options.screen else VettingResult(nodes)
+        nodes, self.lost = without_lone_features(vetted.nodes)
         self.nodes, self.options = nodes, options
+        self.refused, self.rescaled = dict(vetted.refused), vetted.rescaled
+        self.claims = {node.node: claimed_counts(node) for node in given}
         self.axes = Axes.of([model for node in nodes for model in node.models.values()])
+        self.tables: ClassTables
+        self.relevance: Floats
         if not self.axes.labels:
-            raise FusionError("expected a node that has learnt something, got none")
-        self.tables = ClassTables.of(nodes, self.axes)
+            raise FusionError(self._nothing("learnt something" if not self.refused else COUNTED))
+        self._take(nodes)
+        _, self.names = self.axes.display_names
+        if options.screen:
+            strange = compare_nodes(self.tables, self.relevance, self.names)
+            if strange:
+                self.refused |= strange
+                self._take([silenced(n) if i in strange else n for i, n in enumerate(nodes)])
         if hidden:
             self.tables = self.tables.only(~_cells(hidden, self.tables.nodes, self.axes.labels))
-        if not self.tables.held.any():
-            raise FusionError("expected a node that has counted what it learnt, got none")
-        self.pools = {
-            member: Pool.of([node.models[member] for node in nodes], self.axes)
-            for member in nodes[0].models
-        }
+            if not self.tables.held.any():
+                raise FusionError(self._nothing(COUNTED))
         self.layouts = {
             member: ModelLayout.of(
                 [node.models[member] for node in nodes], len(self.axes.features), options.rank
             )
             for member in nodes[0].models
         }
+
+    def _take(self, nodes: list[NodeModel]) -> None:
+        """Arrange what these nodes have learnt on common axes."""
+        self.tables = ClassTables.of(nodes, self.axes)
+        if not self.tables.held.any():
+            raise FusionError(self._nothing(COUNTED))
+        self.pools = {
+            member: Pool.of([node.models[member] for node in nodes], self.axes)
+            for member in nodes[0].models
+        }
         self.relevance = feature_relevance(self._first, self.tables)
-        _, self.names = self.axes.display_names
+
+    def _nothing(self, expected: str) -> str:
+        reasons = "".join(f"; {self.nodes[i].node!r}: {why}" for i, why in self.refused.items())
+        return f"expected a node that has {expected}, got none{reasons}"
 
     @property
     def _first(self) -> Pool:
@@ -227,8 +257,11 @@ class FusionRun:
         errors, drift, why = self._choose()
         correction = get_correction(drift)
         tables, alignment, screened = self._correct(correction)
+        screened.left_out.update(self.refused)
         for i, count in self.lost.items():
             screened.note(i, Clipping("features_left_out", count=count))
+        for i in self.rescaled:
+            screened.note(i, Clipping("metric_rescaled"))
         asked = self.options.drift
         one_frame = asked != AUTO and correction.one_frame
         group = _groups(tables, one_frame=one_frame)
@@ -239,7 +272,7 @@ class FusionRun:
             parts.append(part)
             weights += cells
             loss = max(loss, lost)
-        placements = self._placements(group, parts, alignment, correction, screened)
+        placements = self._placements(group, parts, alignment, correction)
         places = [each.coordinates for each in placements.values()]
         record = FusionRecord(
             axes=self.axes,
@@ -260,10 +293,12 @@ class FusionRun:
             trials=errors,
             rank_loss=loss,
             quorum=self.options.quorum,
+            claims=self.claims,
         )
         report = functools.partial(build_report, record)
+        left_out = frozenset(self.nodes[i].node for i in screened.left_out)
         choice = DriftChoice(errors, drift, why)
-        return Fused(self.axes, self.layouts, parts, placements, choice, report)
+        return Fused(self.axes, self.layouts, parts, placements, choice, report, left_out)
 
     # --- drift -----------------------------------------------------------------------------------
 
@@ -312,6 +347,9 @@ class FusionRun:
         heard = self._capped(totals)
         counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
         counts = np.stack([self._capped_class(column) for column in counts.T], axis=1)
+        for i in np.flatnonzero(totals > NOTED_CAP_RATIO * counts.sum(axis=1)).tolist():
+            ratio = float(totals[i] / counts[i].sum())
+            screened.note(i, Clipping("counts_capped", ratio=ratio))
         uniform = self.options.weighting == "uniform"
         cells = (counts > 0).astype(float) if uniform else counts
         nodes = (heard > 0).astype(float) if uniform else heard
@@ -325,6 +363,7 @@ class FusionRun:
             screened=screened if self.options.screen else None,
             capped=self._capped_class,
             by_order=self.options.after is not None,
+            labels=self.names,
         )
         models = {
             member: combine(pool, alignment, voting, self.layouts[member])
@@ -378,7 +417,6 @@ class FusionRun:
         parts: list[Component],
         alignment: Alignment,
         correction: Correction,
-        screened: ScreeningResult,
     ) -> dict[str, NodePlacement]:
         largest = max(range(len(parts)), key=lambda c: parts[c].samples)
         placements = {}
@@ -394,9 +432,7 @@ class FusionRun:
             columns = np.sort(self.axes.columns(node.first))
             if len(columns) == 0:  # nothing seen: it may come to have whatever others have
                 columns = np.arange(len(self.axes.features))
-            placements[node.node] = NodePlacement(
-                node, number, coordinates, own, columns, i in screened.left_out
-            )
+            placements[node.node] = NodePlacement(node, number, coordinates, own, columns, i)
         return placements
 
 

@@ -45,7 +45,7 @@ class NodePlacement:
     coordinates: Coordinates
     own: Ints  # classes that it has
     columns: Ints  # features that it has
-    left_out: bool = False  # nothing of it was believed
+    number: int = -1  # of the node among those that took part
 
 
 class DriftChoice(NamedTuple):
@@ -70,11 +70,12 @@ class Fused:
         placements: dict[str, NodePlacement],
         choice: DriftChoice,
         report: Callable[[], FusionReport],
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self._axes, self.layouts, self._drift = axes, layouts, choice.drift
         self.choice = choice
         self._components, self._placements = components, placements
-        self._report = report
+        self._report, self._left_out = report, left_out
         self.pool: Any = None
 
     @functools.cached_property
@@ -150,8 +151,12 @@ class Fused:
         return self.pool.for_node(name, local, max_candidates, candidates)
 
     def is_left_out(self, name: str) -> bool:
-        """Return True if nothing of a node was believed."""
-        return self._placement(name).left_out
+        """Return True if nothing of this node counts: it should decide with its own model.
+
+        Whoever contradicts all others may be right about its own sensors, and then the model of the
+        others is wrong for it.
+        """
+        return name in self._left_out
 
     def heard(self, name: str) -> tuple[str, ...]:
         """Return the nodes that a node shares coordinates with: those of its component."""
@@ -211,7 +216,7 @@ class Fused:
             raise FusionError(f"node {node!r} has learnt nothing, and shares nothing with others")
         parts = {
             member: assemble(
-                component.models[member],
+                component.models[member].for_node(placement.number),
                 component.statistics,
                 self._axes,
                 visible,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -164,7 +165,7 @@ class FusionReport(msgspec.Struct, frozen=True):
         <BLANKLINE>
         correction   least_squares: it predicts a class mean from the other classes and nodes to ...
         tried        none ..., least_squares 0.00, scale_shift 0.00
-        note         too few nodes to tell a mistake from the truth about egg, ham, spam
+        note         too few nodes to tell a mistake from the truth about egg, ham, spam; only ...
 
         """
         return report_text(self)
@@ -196,6 +197,7 @@ class FusionRecord:
     trials: dict[str, float]
     rank_loss: float
     quorum: int
+    claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
 
 
 def build_report(run: FusionRecord) -> FusionReport:
@@ -208,18 +210,19 @@ def build_report(run: FusionRecord) -> FusionReport:
     sizes = _sizes(tables, alignment, relevance)
     nodes = {}
     for i, name in enumerate(tables.nodes):
-        held = tables.held[i]
+        held, claimed = tables.held[i], run.claims[name]
         gained = [labels[k] for k in run.shared[run.component[i]] if not held[k]]
         nodes[name] = NodeReport(
             node=name,
-            samples=int(tables.samples[i].sum()),
-            counts={labels[k]: int(tables.samples[i, k]) for k in np.flatnonzero(held)},
+            samples=int(tables.samples[i].sum()) or sum(claimed.values()),
+            counts={labels[k]: int(tables.samples[i, k]) for k in np.flatnonzero(held)} or claimed,
             component=run.component[i],
             shift=dict(zip(features, alignment.shift[i].tolist(), strict=True)),
             gain=dict(zip(features, alignment.gain[i].tolist(), strict=True)),
             drift=float(sizes[i]),
             residual=_rms(far[i][held]),
-            weights={labels[k]: float(run.weights[i, k]) for k in np.flatnonzero(held)},
+            weights={labels[k]: float(run.weights[i, k]) for k in np.flatnonzero(held)}
+            or dict.fromkeys(claimed, 0.0),
             gained=tuple(gained),
             clipped=tuple(run.screened.clipped.get(i, [])),
             left_out=run.screened.left_out.get(i),
@@ -434,7 +437,19 @@ def unprotected_note(report: FusionReport) -> str:
     if not report.unprotected:
         return ""
     which = ", ".join(report.unprotected)
-    return f"too few nodes to tell a mistake from the truth about {which}"
+    claims = "".join(f"; only {node!r} claims {label}" for label, node in _lone_claims(report))
+    return f"too few nodes to tell a mistake from the truth about {which}{claims}"
+
+
+def _lone_claims(report: FusionReport) -> list[tuple[str, str]]:
+    """Return classes that a single node has, and which node that is."""
+    counted = [node for node in report.nodes.values() if node.left_out is None]
+    found = []
+    for label in report.unprotected if len(counted) > 1 else ():
+        holders = [node.node for node in counted if label in node.counts]
+        if len(holders) == 1:
+            found.append((label, holders[0]))
+    return found
 
 
 def amount(value: float) -> str:

@@ -22,8 +22,13 @@ ClippingKind = Literal[
     "class_left_out",
     "prototype_left_out",
     "prototype_drawn_back",
+    "prototype_implausible",
+    "prototype_unsupported",
     "metric_cut",
+    "metric_raised",
+    "metric_rescaled",
     "scale_cut",
+    "counts_capped",
     "features_left_out",
 ]
 
@@ -38,13 +43,16 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
     label, deviations
         The class that was left out, and how far its mean is from that of the others.
     count
-        How many features were left out.
+        How many features were left out, or prototypes did not count.
+    ratio
+        Readings that it says it has learnt, over those that are believed.
     """
 
     kind: ClippingKind
     label: str | None = None
     deviations: float | None = None
     count: int | None = None
+    ratio: float | None = None
 
     @property
     def excluded(self) -> bool:
@@ -65,10 +73,27 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
                 return "a prototype far from all others was left out"
             case "prototype_drawn_back":
                 return "a prototype far from the others was drawn back"
+            case "prototype_implausible":
+                which = "a prototype" if self.count == 1 else f"{self.count} prototypes"
+                return (
+                    f"{which} of class {self.label!r} did not count: where they are, most other "
+                    "nodes that have the class know another one"
+                )
+            case "prototype_unsupported":
+                which = "a prototype" if self.count == 1 else f"{self.count} prototypes"
+                return (
+                    f"{which} of class {self.label!r} did not count: only this node has any there"
+                )
+            case "metric_raised":
+                return "a metric that is smaller than all others was raised"
             case "metric_cut":
                 return "a metric that is larger than all others was cut"
+            case "metric_rescaled":
+                return "a metric whose norm is not 1 was scaled to it"
             case "scale_cut":
                 return "the scale of a feature far from that of all others was cut"
+            case "counts_capped":
+                return f"it says that it has learnt {self.ratio:.2g} times what is believed of it"
             case "features_left_out":
                 return f"{self.count} features that no other node has were left out"
 

@@ -511,7 +511,9 @@ def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     assert by_node["leeds"]["remarks"] == "left out"
     assert by_node["leeds"]["weight"] == "0.0 %"
     assert by_node["bath"]["remarks"] == "clipped"
-    assert unprotected_note(report) == "too few nodes to tell a mistake from the truth about worn"
+    assert unprotected_note(report) == (
+        "too few nodes to tell a mistake from the truth about worn; only 'bath' claims worn"
+    )
     assert unprotected_note(replace(report, unprotected=())) == ""
     words = " ".join(read(fusion_html(report)).words)
     assert words.count("node 'bath': a metric that is larger than all others was cut") == 1
