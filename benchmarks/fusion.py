@@ -37,7 +37,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
 SMALL: dict[str, dict[str, Any]] = {
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
-    "paper": {"seeds": 2, "epochs": 10},
+    "paper": {"seeds": 2},
     "theorem": {"draws": 5},
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
