@@ -1,4 +1,7 @@
-"""GMLVQ as the thesis trained it: one batch cost with the identity, minimised by L-BFGS."""
+"""GMLVQ in batches: the cost with the identity as activation, minimised by L-BFGS.
+
+So do the tools that the thesis used, though not in every detail: see docs/benchmarks.md.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from scipy.optimize import minimize
 
 Floats = NDArray[np.float64]
 Labels = NDArray[Any]
-ITERATIONS = 100  # of L-BFGS; four times as many move no figure of the thesis's tables by .03
+ITERATIONS = 100  # of L-BFGS; ten times as many changed F1 by .001 at one place
 
 
 class BatchGMLVQ:

@@ -44,7 +44,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "pool": {"data": ["keystroke"], "seeds": 1, "models": ["GMLVQ"]},
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
-    "paper": {"seeds": 2, "epochs": 10},
+    "paper": {"seeds": 2},
     "theorem": {"draws": 5},
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
