@@ -18,6 +18,7 @@ from streamlvq.fusion.fused import Fused
 from streamlvq.fusion.node_models import FusionError, unpack
 from streamlvq.fusion.options import FusionOptions
 from streamlvq.fusion.personal import StoredReadings, learnt_on, with_own_statistics
+from streamlvq.fusion.receiver import without_harmful
 from streamlvq.models.ensemble import NodeEnsemble
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
@@ -77,9 +78,12 @@ class FleetMoment:
         key = correction, node
         if key not in self._personal:
             start = self.fused(correction).snapshot(node).estimator_state()
-            known = self.readings[node].without([self.hidden[node]] if node in self.hidden else [])
-            self._personal[key] = learnt_on(start, known)
+            self._personal[key] = learnt_on(start, self.known(node))
         return self._personal[key]
+
+    def known(self, node: str) -> StoredReadings:
+        """Return the readings of a node at hand, without those of its hidden class."""
+        return self.readings[node].without([self.hidden[node]] if node in self.hidden else [])
 
     def round(self, correction: str) -> Fused:
         """Return the fusion of all nodes' personal models: one round."""
@@ -136,7 +140,10 @@ class FusedModel:
     max_nodes: ClassVar[int | None] = None
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
-        return _inner(fleet.fused(correction).snapshot(node).estimator_state())
+        state = fleet.fused(correction).snapshot(node).estimator_state().innermost
+        if node in fleet.readings:  # who has readings tests foreign prototypes on them
+            state, _ = without_harmful(state, fleet.known(node))
+        return build_estimator(state)
 
 
 class PersonalModel:

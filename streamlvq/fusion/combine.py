@@ -115,7 +115,7 @@ def combine(
         unbelieved += drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     groups = _groups(pool, w, weights, voting)
-    if voting.screened is not None:
+    if voting.screened is not None and not voting.by_order:
         groups, alone = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
         unbelieved += alone
     for group in groups:  # pairs of classes, and prototypes that were matched

@@ -179,7 +179,9 @@ class Fused:
             raise FusionError(f"expected a node that took part ({known}), got {name!r}")
         return self._placements[name]
 
-    def snapshot(self, name: str | None = None, *, called: str = COMMON_NODE) -> Snapshot:
+    def snapshot(
+        self, name: str | None = None, *, called: str = COMMON_NODE, private: bool = True
+    ) -> Snapshot:
         """Return a fused model as a snapshot, to be kept or sent.
 
         Parameters
@@ -189,11 +191,15 @@ class Fused:
         called
             What to call a group, as the node of its snapshot: groups that are fused together must
             have different names, because of each node only the newest snapshot counts.
+        private
+            Whether a node's model has the node's own prototypes that no other node believes. Those
+            of a round must not: all nodes start from the same prototypes.
 
         """
         if name is None:
             return self._snapshot(called, self._common())
-        return self._snapshot(name, self._placement(name))
+        placement = self._placement(name)
+        return self._snapshot(name, placement if private else replace(placement, number=-1))
 
     def _common(self) -> NodePlacement:
         if len(self._components) > 1:

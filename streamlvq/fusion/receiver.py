@@ -6,7 +6,7 @@ those of another class. A pure function of the fused model and the stored readin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,41 +14,15 @@ import numpy as np
 
 from streamlvq.arrays import Array, Bools, Floats, Ints, Label
 from streamlvq.estimator import EstimatorState, estimator_class
+from streamlvq.fusion.personal import StoredReadings
 from streamlvq.fusion.plausibility import prototype_distances
 from streamlvq.kernels import layout as at
 from streamlvq.models.engine import ARRAY_SECTIONS
+from streamlvq.models.vectorizer import Vectorizer
 
 HARM_ERRORS = 3.0  # standard errors by which mistakes exceed what a prototype gets right
 MIN_HARM_SHARE = 0.05  # of the readings of a class that a prototype wins wrongly
 BUFFER_LINKS = ("buffer_right", "buffer_wrong")  # prototypes that rehearsed readings were close to
-
-
-@dataclass(frozen=True)
-class StoredReadings:
-    """Labelled readings that a model keeps for rehearsal, in the units of its sensors."""
-
-    rows: Floats
-    labels: list[Label]
-    features: list[Hashable]
-
-    @classmethod
-    def of(cls, state: EstimatorState) -> StoredReadings | None:
-        """Return what a local model has stored; None if it stores no readings."""
-        arrays = state.arrays
-        if "buffer_x" not in arrays or not len(arrays["buffer_x"]):
-            return None
-        classes = state.extra["classes"]
-        labels = [classes[code] for code in arrays["buffer_y"].tolist()]
-        return cls(arrays["buffer_x"], labels, state.extra["features"])
-
-    def columns_of(self, features: Sequence[Hashable]) -> Floats:
-        """Return the readings with these features; NaN where they lack one."""
-        place = {name: k for k, name in enumerate(self.features)}
-        rows = np.full((len(self.rows), len(features)), np.nan)
-        for k, name in enumerate(features):
-            if name in place:
-                rows[:, k] = self.rows[:, place[name]]
-        return rows
 
 
 @dataclass(frozen=True)
@@ -61,9 +35,9 @@ class HarmfulPrototype:
 
 
 def without_harmful(
-    fused: EstimatorState, local: EstimatorState
+    fused: EstimatorState, stored: StoredReadings
 ) -> tuple[EstimatorState, tuple[HarmfulPrototype, ...]]:
-    """Drop prototypes of a fused model that do harm on the readings that the local model stored.
+    """Drop prototypes of a fused model that do harm on the readings that a node has stored.
 
     A prototype does harm if it wins clearly more readings of other classes that would be right
     without it than readings of its own class that would be wrong. The last one of a class stays,
@@ -73,14 +47,17 @@ def without_harmful(
     ----------
     fused
         State of the model for this node: in the coordinates of its sensors.
-    local
-        State of its own model, with readings. Parts of wrappers and committees are matched by name.
+    stored
+        Labelled readings of the node, in the units of its model.
 
     """
     if fused.parts:
-        return _parts_without_harmful(fused, local)
-    stored = StoredReadings.of(local)
-    if stored is None or "w" not in fused.arrays or "platt" in fused.arrays:
+        parts, dropped_parts = dict(fused.parts), list[HarmfulPrototype]()
+        for name, part in fused.parts.items():
+            parts[name], harmful = without_harmful(part, stored)
+            dropped_parts += harmful
+        return (replace(fused, parts=parts) if dropped_parts else fused), tuple(dropped_parts)
+    if not len(stored) or "w" not in fused.arrays or "platt" in fused.arrays:
         return fused, ()
     jury = _Jury.of(fused, stored)
     dropped, found = np.zeros(len(jury.label), bool), []
@@ -92,16 +69,6 @@ def without_harmful(
     if not found:
         return fused, ()
     return without_prototypes(fused, np.flatnonzero(dropped)), tuple(found)
-
-
-def _parts_without_harmful(
-    fused: EstimatorState, local: EstimatorState
-) -> tuple[EstimatorState, tuple[HarmfulPrototype, ...]]:
-    parts, found = dict(fused.parts), list[HarmfulPrototype]()
-    for name in sorted(fused.parts.keys() & local.parts.keys()):
-        parts[name], harmful = without_harmful(fused.parts[name], local.parts[name])
-        found += harmful
-    return (replace(fused, parts=parts) if found else fused), tuple(found)
 
 
 class _Jury:
@@ -119,7 +86,7 @@ class _Jury:
         if "omega" in arrays:
             metrics = arrays["omega"]
             omega = [metrics[p if blank.has_local_metrics() else 0] for p in range(count)]
-        rows = stored.columns_of(fused.extra["features"])
+        rows = Vectorizer(fused.extra["features"]).arrange(stored.rows, stored.features)
         distances = prototype_distances(
             rows, arrays["w"][:count], omega, arrays["inverse"], blank.metric_kind()
         )

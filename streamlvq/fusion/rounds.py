@@ -207,7 +207,7 @@ def run_rounds(
     yield RoundResult(0, fused)
     for number in range(1, rounds + 1):
         asked = {
-            node: Round(number, fused.snapshot(node), passes, pull)
+            node: Round(number, fused.snapshot(node, private=False), passes, pull)
             for node, own in nodes.items()
             if own.samples
         }

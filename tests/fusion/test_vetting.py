@@ -17,8 +17,9 @@ from streamlvq import Snapshot, fuse
 from streamlvq.estimator import EstimatorState, build_estimator
 from streamlvq.fusion import FusionError
 from streamlvq.fusion.node_models import Model, unpack
+from streamlvq.fusion.personal import stored_readings
 from streamlvq.fusion.plausibility import prototype_distances
-from streamlvq.fusion.receiver import StoredReadings, without_harmful, without_prototypes
+from streamlvq.fusion.receiver import without_harmful, without_prototypes
 from streamlvq.fusion.vetting import model_problem, squared_norms, unit_metrics, vet_nodes
 from streamlvq.kernels import layout as at
 from support.fusions import MODELS, World, accuracy, arrays_of, bits, copied, fleet, learnt
@@ -368,13 +369,13 @@ def test_a_receiver_drops_prototypes_that_do_harm(name: str) -> None:
     labels = fused.extra["classes"]
     row = int(np.flatnonzero(fused.arrays["label"] == labels.index("c0"))[-1])
     bad = with_prototype(fused, row, world.centres[1] * world.unit)
-    found, harmful = without_harmful(bad, local.state(readings=True))
+    found, harmful = without_harmful(bad, stored_readings(local.state()))
     assert [each.label for each in harmful] == ["c0"] and harmful[0].stolen > 5
     test = world.read(3, 300)
     before, after = (accuracy(build_estimator(each), *test) for each in (bad, found))
     assert after > before + 0.05 and after > 0.95
     assert stolen_class >= 0
-    again, nothing = without_harmful(found, local.state(readings=True))
+    again, nothing = without_harmful(found, stored_readings(local.state()))
     assert again is found and nothing == ()
 
 
@@ -383,7 +384,7 @@ def test_a_receiver_leaves_good_models_alone() -> None:
     for name in ("GMLVQ", "LGMLVQ", "PairwiseLVQ", "LVQCommittee"):
         local = learnt(getattr(streamlvq, name)(), *world.read(1, 300))
         fused = learnt(getattr(streamlvq, name)(), *world.read(2, 300)).state()
-        found, harmful = without_harmful(fused, local.state(readings=True))
+        found, harmful = without_harmful(fused, stored_readings(local.state()))
         assert harmful == () and found is fused
 
 
@@ -393,18 +394,7 @@ def test_the_last_prototype_of_a_class_stays() -> None:
     fused = learnt(MODELS["GMLVQ"](), *world.read(2, 300)).state()
     row = int(np.flatnonzero(fused.arrays["label"] == fused.extra["classes"].index("c0"))[0])
     bad = with_prototype(fused, row, world.centres[1] * world.unit)
-    assert without_harmful(bad, local.state(readings=True))[1] == ()
-
-
-def test_stored_readings_are_matched_by_name() -> None:
-    state = learnt(streamlvq.GLVQ(rehearsal=2), *World.of(5).read(1, 20)).state(readings=True)
-    stored = StoredReadings.of(state)
-    assert stored is not None and len(stored.labels) == 20
-    names = [*stored.features[::-1], "other"]
-    rows = stored.columns_of(names)
-    assert np.isnan(rows[:, -1]).all()
-    assert rows[:, 0].tolist() == stored.rows[:, -1].tolist()
-    assert StoredReadings.of(dataclasses.replace(state, arrays={})) is None
+    assert without_harmful(bad, stored_readings(local.state()))[1] == ()
 
 
 @pytest.mark.parametrize("name", ["GLVQ", "GMLVQ", "LGMLVQ", "LGMLVQ of rank 2"])
