@@ -38,6 +38,7 @@ from streamlvq.fusion.corrections import (
     trial_errors,
 )
 from streamlvq.fusion.fused import Component, Fused, NodePlacement, estimate_coordinates
+from streamlvq.fusion.graph import Clusters, find_clusters
 from streamlvq.fusion.node_models import (
     FusionError,
     ModelLayout,
@@ -56,6 +57,7 @@ from streamlvq.fusion.screening import (
     screen_nodes,
 )
 from streamlvq.fusion.sharing import components
+from streamlvq.kernels import layout as at
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot
 
@@ -213,22 +215,19 @@ class FusionRun:
         return next(iter(self.pools.values()))
 
     def run(self) -> Fused:
-        errors, drift, why = self._choose()
-        correction = get_correction(drift)
-        tables, alignment, screened = self._correct(correction)
-        for i, count in self.lost.items():
-            screened.note(i, Clipping("features_left_out", count=count))
-        asked = self.options.drift
-        one_frame = asked != AUTO and correction.one_frame
-        group = _groups(tables, one_frame=one_frame)
+        frame = self.frame
+        tables, alignment, group = frame.tables, frame.alignment, frame.group
         parts, loss = [], 0.0
         weights = np.zeros(self.tables.samples.shape)
         for number in range(group.max() + 1):
-            part, cells, lost = self._component(group == number, tables, alignment, screened)
+            inside = group == number
+            part, cells, lost = self._component(
+                inside, tables.only(inside[:, None]), alignment, frame.screened
+            )
             parts.append(part)
             weights += cells
             loss = max(loss, lost)
-        placements = self._placements(group, parts, alignment, correction)
+        placements = self._placements(group, parts, alignment, frame.correction)
         places = [each.coordinates for each in placements.values()]
         record = FusionRecord(
             axes=self.axes,
@@ -240,18 +239,37 @@ class FusionRun:
             ),
             component=[each.component for each in placements.values()],
             weights=weights,
-            screened=screened,
+            screened=frame.screened,
             shared=[part.shared for part in parts],
             weighting=self.options.weighting,
             aggregator=self.options.aggregator_name,
-            drift=drift,
-            why=why,
-            trials=errors,
+            drift=frame.drift,
+            why=frame.why,
+            trials=frame.trials,
             rank_loss=loss,
             quorum=self.options.quorum,
+            clusters=self.clusters,
         )
         report = functools.partial(build_report, record)
-        return Fused(self.axes, self.layouts, parts, placements, drift, report)
+        return Fused(self.axes, self.layouts, parts, placements, frame.drift, report)
+
+    @functools.cached_property
+    def clusters(self) -> Clusters:
+        """Nodes that mean the same by their classes: each cluster is fused by itself."""
+        diagonal = next(iter(self.layouts.values())).kind == at.DIAGONAL
+        return find_clusters(self._first, self.tables, diagonal=diagonal)
+
+    @functools.cached_property
+    def frame(self) -> FusionFrame:
+        """How sensors differ, what counts, and who is fused with whom."""
+        trials, drift, why = self._choose()
+        correction = get_correction(drift)
+        tables, alignment, screened = self._correct_clusters(correction)
+        for i, count in self.lost.items():
+            screened.note(i, Clipping("features_left_out", count=count))
+        one_frame = self.options.drift != AUTO and correction.one_frame
+        group = _groups(tables, self.clusters, one_frame=one_frame)
+        return FusionFrame(trials, drift, why, correction, tables, alignment, screened, group)
 
     # --- drift -----------------------------------------------------------------------------------
 
@@ -265,23 +283,58 @@ class FusionRun:
         if len(self.nodes) == 1:
             why = "no correction: a single node has nothing to be compared with"
             return {}, UNCORRECTED, why
-        errors = trial_errors(self.tables, self.relevance, candidates(scaled=self._scaled))
+        errors = self._trial_errors()
         drift, why = choose(errors)
         return {name: error**0.5 for name, error in errors.items()}, drift, why
+
+    def _trial_errors(self) -> dict[str, float]:
+        """Return the error of every correction, each cluster predicted from itself alone."""
+        tried = candidates(scaled=self._scaled)
+        each = [trial_errors(tables, self.relevance, tried) for tables in self._by_cluster()]
+        sizes = [float(tables.held.any(axis=1).sum()) for tables in self._by_cluster()]
+        asked = [k for k, errors in enumerate(each) if errors]
+        if len(asked) == 1:
+            return each[asked[0]]
+        total = sum(sizes[k] for k in asked)
+        shared = [name for name in tried if all(name in each[k] for k in asked)] if asked else []
+        return {name: sum(sizes[k] * each[k][name] for k in asked) / total for name in shared}
+
+    def _by_cluster(self) -> list[ClassTables]:
+        number = self.clusters.number[:, None]
+        if self.clusters.count == 1:
+            return [self.tables]
+        return [self.tables.only(number == k) for k in range(self.clusters.count)]
 
     @property
     def _scaled(self) -> bool:
         return all(layout.standardize for layout in self.layouts.values())
 
-    def _correct(self, correction: Correction) -> tuple[ClassTables, Alignment, ScreeningResult]:
+    def _correct_clusters(
+        self, correction: Correction
+    ) -> tuple[ClassTables, Alignment, ScreeningResult]:
         """Return what counts, and how sensors differ according to what counts."""
-        alignment = correction.estimate(self.tables)
+        found = [self._correct(correction, tables) for tables in self._by_cluster()]
+        if len(found) == 1:
+            return found[0]
+        number = self.clusters.number
+        gain, shift = (np.zeros(found[0][1].gain.shape) for _ in range(2))
+        screened = ScreeningResult(np.zeros(self.tables.held.shape, bool))
+        for k, (_, alignment, part) in enumerate(found):
+            inside = number == k
+            gain[inside], shift[inside] = alignment.gain[inside], alignment.shift[inside]
+            screened.add(part)
+        return self.tables.only(screened.keep), Alignment(gain, shift), screened
+
+    def _correct(
+        self, correction: Correction, tables: ClassTables
+    ) -> tuple[ClassTables, Alignment, ScreeningResult]:
+        alignment = correction.estimate(tables)
         if not self.options.screen:
-            return self.tables, alignment, ScreeningResult(self.tables.held)
-        screened = screen_nodes(self.tables, alignment, self.relevance, self.names)
-        if screened.keep.sum() == self.tables.held.sum():
-            return self.tables, alignment, screened
-        tables = self.tables.only(screened.keep)
+            return tables, alignment, ScreeningResult(tables.held)
+        screened = screen_nodes(tables, alignment, self.relevance, self.names)
+        if screened.keep.sum() == tables.held.sum():
+            return tables, alignment, screened
+        tables = tables.only(screened.keep)
         return tables, correction.estimate(tables), screened
 
     # --- fusing ----------------------------------------------------------------------------------
@@ -360,15 +413,16 @@ class FusionRun:
     def _placements(
         self, group: Ints, parts: list[Component], alignment: Alignment, correction: Correction
     ) -> dict[str, NodePlacement]:
-        largest = max(range(len(parts)), key=lambda c: parts[c].samples)
+        cluster = self.clusters.number
         placements = {}
         for i, node in enumerate(self.nodes):
             number = int(group[i])
             coordinates = Coordinates(alignment.gain[i], alignment.shift[i])
             if number < 0:  # left out, or nothing learnt
-                number = largest
+                alike = np.unique(group[(cluster == cluster[i]) & (group >= 0)]).tolist()
+                number = max(alike or range(len(parts)), key=lambda c: parts[c].samples)
                 own_table = self.tables.node(i)
-                coordinates = estimate_coordinates(own_table, parts[largest], correction)
+                coordinates = estimate_coordinates(own_table, parts[number], correction)
             # Its own classes as well, wherever others have seen that they are.
             own = np.flatnonzero(self.tables.held[i] & (parts[number].statistics.samples > 0))
             columns = np.sort(self.axes.columns(node.first))
@@ -378,12 +432,29 @@ class FusionRun:
         return placements
 
 
-def _groups(tables: ClassTables, *, one_frame: bool) -> Ints:
-    """Return the component of every node; -1 for those who have nothing to say."""
+@dataclass(frozen=True)
+class FusionFrame:
+    """Common coordinates of a run, what counts in them, and which nodes are fused together."""
+
+    trials: dict[str, float]  # the error of each correction that was tried
+    drift: str
+    why: str
+    correction: Correction
+    tables: ClassTables  # without what was left out
+    alignment: Alignment
+    screened: ScreeningResult
+    group: Ints  # the component of every node, -1 for those who have nothing to say
+
+
+def _groups(tables: ClassTables, clusters: Clusters, *, one_frame: bool) -> Ints:
+    """Return the component of every node in its cluster; -1 for those who have nothing to say."""
     silent = ~tables.held.any(axis=1)
-    group = components(tables.held)
-    if one_frame:  # somebody said that all sensors agree, whether they share classes or not
-        group = np.zeros(len(group), np.int64)
+    group = np.zeros(len(silent), np.int64)
+    for k in range(clusters.count):
+        inside = clusters.number == k
+        # Somebody may have said that all sensors agree, whether they share classes or not.
+        parts = np.zeros(inside.sum(), np.int64) if one_frame else components(tables.held[inside])
+        group[inside] = len(silent) * k + parts
     _, number = np.unique(group[~silent], return_inverse=True)
     group[silent], group[~silent] = -1, number
     return group
