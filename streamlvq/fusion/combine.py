@@ -70,14 +70,9 @@ def combine(
 ) -> CombinedModel:
     """Combine prototypes class by class, and metrics with them."""
     scales = combined_scales(pool, alignment, voting, layout)
-    w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
-    weights = _weights(pool, voting)
-    if voting.screened is not None:
-        w, weights = _tame(pool, w, weights, voting)
+    slots = prototype_slots(pool, alignment, voting)
+    w, weights, groups = slots.w, slots.weights, slots.groups
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
-    groups = _groups(pool, w, weights, voting)
-    for group in groups:  # pairs of classes, and prototypes that were matched
-        weights[group] = voting.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
     paired = bool((pool.against >= 0).any())
@@ -100,11 +95,32 @@ def combine(
         },
         metrics=metrics,
         scales=scales,
-        calibration=_calibration(pool, voting),
+        calibration=combined_calibration(pool, voting),
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
             len(groups), at.PLATT_COUNT
         ),
     )
+
+
+@dataclass(frozen=True)
+class PrototypeSlots:
+    """Prototypes of all nodes in common coordinates, and which of them are the same one."""
+
+    w: Floats
+    weights: Floats  # how much each of them counts
+    groups: list[Ints]  # rows of the same prototype: at most one of each node
+
+
+def prototype_slots(pool: Pool, alignment: Alignment, voting: VotingWeights) -> PrototypeSlots:
+    """Match prototypes between nodes, and weigh them."""
+    w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
+    weights = _weights(pool, voting)
+    if voting.screened is not None:
+        w, weights = _tame(pool, w, weights, voting)
+    groups = _groups(pool, w, weights, voting)
+    for group in groups:  # pairs of classes, and prototypes that were matched
+        weights[group] = voting.capped(weights[group])
+    return PrototypeSlots(w, weights, groups)
 
 
 def _weights(pool: Pool, voting: VotingWeights) -> Floats:
@@ -183,7 +199,7 @@ def _means_by(node: Ints, values: Floats) -> Floats:
     return means
 
 
-def _calibration(pool: Pool, voting: VotingWeights) -> Floats:
+def combined_calibration(pool: Pool, voting: VotingWeights) -> Floats:
     share = voting.nodes * (pool.samples > 0)
     if not share.any():
         return np.array([1.0, 0.0])

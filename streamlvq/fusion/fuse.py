@@ -142,6 +142,30 @@ def fuse(
     - Vaquet, V., Hinder, F., Brinkrolf, J., Menz, P., Seiffert, U., Hammer, B. (2022). Federated learning vector quantization for dealing with drift between nodes. ESANN.
 
     """
+    return fusion_run(
+        snapshots,
+        weighting=weighting,
+        drift=drift,
+        aggregator=aggregator,
+        rank=rank,
+        screen=screen,
+        byzantine=byzantine,
+        quorum=quorum,
+    ).run()
+
+
+def fusion_run(
+    snapshots: Iterable[Snapshot],
+    *,
+    weighting: str = "samples",
+    drift: str = AUTO,
+    aggregator: str = "mean",
+    rank: str | int = "keep",
+    screen: bool = True,
+    byzantine: int | str | None = "auto",
+    quorum: int | None = None,
+) -> FusionRun:
+    """Prepare a fusion with the parameters of `fuse`."""
     _check("weighting", weighting, WEIGHTINGS)
     _check("drift", drift, (AUTO, *CORRECTIONS))
     _check("aggregator", aggregator, AGGREGATORS.names)
@@ -154,7 +178,7 @@ def fuse(
     nodes = unpack(newest(snapshots))
     check_compatible(nodes)
     options = FusionOptions(weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum)
-    return FusionRun(nodes, options).run()
+    return FusionRun(nodes, options)
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -215,43 +239,45 @@ class FusionRun:
         return next(iter(self.pools.values()))
 
     def run(self) -> Fused:
-        frame = self.frame
-        tables, alignment, group = frame.tables, frame.alignment, frame.group
-        parts, loss = [], 0.0
-        weights = np.zeros(self.tables.samples.shape)
-        for number in range(group.max() + 1):
-            inside = group == number
-            part, cells, lost = self._component(
-                inside, tables.only(inside[:, None]), alignment, frame.screened
-            )
-            parts.append(part)
-            weights += cells
-            loss = max(loss, lost)
-        placements = self._placements(group, parts, alignment, frame.correction)
+        frame, placements = self.frame, self.placements
         places = [each.coordinates for each in placements.values()]
+        losses = [
+            metric.loss
+            for part in self.parts
+            for model in part.models.values()
+            for metric in model.metrics
+        ]
         record = FusionRecord(
             axes=self.axes,
             tables=self.tables,
-            used=tables,
+            used=frame.tables,
             relevance=self.relevance,
             alignment=Alignment(
                 np.array([each.gain for each in places]), np.array([each.shift for each in places])
             ),
             component=[each.component for each in placements.values()],
-            weights=weights,
+            weights=self._shares(),
             screened=frame.screened,
-            shared=[part.shared for part in parts],
+            shared=[part.shared for part in self.parts],
             weighting=self.options.weighting,
             aggregator=self.options.aggregator_name,
             drift=frame.drift,
             why=frame.why,
             trials=frame.trials,
-            rank_loss=loss,
+            rank_loss=max(losses, default=0.0),
             quorum=self.options.quorum,
             clusters=self.clusters,
         )
         report = functools.partial(build_report, record)
-        return Fused(self.axes, self.layouts, parts, placements, frame.drift, report)
+        return Fused(self.axes, self.layouts, self.parts, placements, frame.drift, report)
+
+    def _shares(self) -> Floats:
+        """Return the share of each node in each class of its component."""
+        shares = np.zeros(self.tables.samples.shape)
+        for votes in self.votes:
+            total = votes.voting.cells.sum(axis=0)
+            shares += votes.voting.cells / np.where(total > 0, total, 1.0)
+        return shares
 
     @functools.cached_property
     def clusters(self) -> Clusters:
@@ -339,48 +365,54 @@ class FusionRun:
 
     # --- fusing ----------------------------------------------------------------------------------
 
-    def _component(
-        self,
-        inside: Bools,
-        tables: ClassTables,
-        alignment: Alignment,
-        screened: ScreeningResult,
-    ) -> tuple[Component, Floats, float]:
-        samples = np.where(inside[:, None], tables.samples, 0.0)
+    @functools.cached_property
+    def votes(self) -> list[Votes]:
+        """How much each node has to say, of each component."""
+        return [self._votes(self.frame.group == k) for k in range(self.frame.group.max() + 1)]
+
+    def _votes(self, inside: Bools) -> Votes:
+        frame, tables = self.frame, self.frame.tables.only(inside[:, None])
+        samples = tables.samples
         totals = samples.sum(axis=1)
         heard = self._capped(totals)
         counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
         counts = np.stack([self._capped_class(column) for column in counts.T], axis=1)
         uniform = self.options.weighting == "uniform"
-        cells = (counts > 0).astype(float) if uniform else counts
-        nodes = (heard > 0).astype(float) if uniform else heard
         voting = VotingWeights(
-            cells=cells,
-            nodes=nodes,
+            cells=(counts > 0).astype(float) if uniform else counts,
+            nodes=(heard > 0).astype(float) if uniform else heard,
             aggregator=self.options.aggregator,
             spread=self.tables.spread,
-            centre=class_centres(tables, alignment),
+            centre=class_centres(tables, frame.alignment),
             relevance=self.relevance,
-            screened=screened if self.options.screen else None,
+            screened=frame.screened if self.options.screen else None,
             capped=self._capped_class,
         )
+        return Votes(voting, tables, counts)
+
+    @functools.cached_property
+    def parts(self) -> list[Component]:
+        """The combined models of each component."""
+        return [self._component(votes) for votes in self.votes]
+
+    def _component(self, votes: Votes) -> Component:
+        alignment, voting = self.frame.alignment, votes.voting
         models = {
             member: combine(pool, alignment, voting, self.layouts[member])
             for member, pool in self.pools.items()
         }
-        shared = np.flatnonzero((cells > 0).sum(axis=0) >= self.options.quorum)
-        part = Component(
+        holders = (voting.cells > 0).sum(axis=0)
+        return Component(
             models=models,
-            statistics=class_statistics(tables, alignment, cells, counts, self.options.aggregator),
-            shared=shared,
-            fitted=self._fitted(nodes),
+            statistics=class_statistics(
+                votes.tables, alignment, voting.cells, votes.counts, self.options.aggregator
+            ),
+            shared=np.flatnonzero(holders >= self.options.quorum),
+            fitted=self._fitted(voting.nodes),
             spread=self.tables.spread,
-            usual_shift=_usual_shift(alignment, nodes > 0),
-            samples=float(counts.sum()),
+            usual_shift=_usual_shift(alignment, voting.nodes > 0),
+            samples=float(votes.counts.sum()),
         )
-        losses = [metric.loss for each in models.values() for metric in each.metrics]
-        total = cells.sum(axis=0)
-        return part, cells / np.where(total > 0, total, 1.0), max(losses, default=0.0)
 
     def _capped(self, weights: Floats) -> Floats:
         """Return weights that nodes claim for themselves, as far as they are believed."""
@@ -410,19 +442,19 @@ class FusionRun:
 
     # --- placing nodes ---------------------------------------------------------------------------
 
-    def _placements(
-        self, group: Ints, parts: list[Component], alignment: Alignment, correction: Correction
-    ) -> dict[str, NodePlacement]:
-        cluster = self.clusters.number
+    @functools.cached_property
+    def placements(self) -> dict[str, NodePlacement]:
+        """Component, coordinates and knowledge of every node."""
+        frame, parts, cluster = self.frame, self.parts, self.clusters.number
         placements = {}
         for i, node in enumerate(self.nodes):
-            number = int(group[i])
-            coordinates = Coordinates(alignment.gain[i], alignment.shift[i])
+            number = int(frame.group[i])
+            coordinates = Coordinates(frame.alignment.gain[i], frame.alignment.shift[i])
             if number < 0:  # left out, or nothing learnt
-                alike = np.unique(group[(cluster == cluster[i]) & (group >= 0)]).tolist()
-                number = max(alike or range(len(parts)), key=lambda c: parts[c].samples)
+                alike = np.unique(frame.group[(cluster == cluster[i]) & (frame.group >= 0)])
+                number = max(alike.tolist() or range(len(parts)), key=lambda c: parts[c].samples)
                 own_table = self.tables.node(i)
-                coordinates = estimate_coordinates(own_table, parts[number], correction)
+                coordinates = estimate_coordinates(own_table, parts[number], frame.correction)
             # Its own classes as well, wherever others have seen that they are.
             own = np.flatnonzero(self.tables.held[i] & (parts[number].statistics.samples > 0))
             columns = np.sort(self.axes.columns(node.first))
@@ -430,6 +462,15 @@ class FusionRun:
                 columns = np.arange(len(self.axes.features))
             placements[node.node] = NodePlacement(node, number, coordinates, own, columns)
         return placements
+
+
+@dataclass(frozen=True)
+class Votes:
+    """How much the nodes of a component have to say, and about what."""
+
+    voting: VotingWeights
+    tables: ClassTables  # of these nodes alone
+    counts: Floats  # samples that are believed (nodes x classes)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ CHUNK_VALUES = 2_000_000  # of pairs x classes x features at a time
 MIN_CLUSTER = 2  # nodes: one alone that contradicts the others is screened, not a cluster
 MAX_VOTERS = 200  # nodes that clusters are found from; others join the one that they fit
 MIN_AGREEMENT = 0.3  # mean cosine within a cluster, and mean opposition between two
-MIN_PAIR_AGREEMENT = 0.75  # of a side of two nodes: chance makes two agree more easily
+MIN_PAIR_AGREEMENT = 0.7  # of a side of two nodes: chance makes two agree more easily
 MIN_NODE_AGREEMENT = 0.05  # of each single node with where it was put
-MAX_RELABELLED_SHARE = 0.5  # of squared distances, left when classes change their names
+MAX_RELABELLED_SHARE = 0.6  # of squared distances, left when classes change their names
+MAX_PAIR_SHARE = 0.1  # if a side has two nodes
 CLEAR_SHARE = 0.5  # of the squared distance to another cluster: whoever is closer belongs to it
 MAX_DEVIATIONS = 1e6  # of a class mean from the mean of its node: more is cut to it
 
@@ -209,7 +210,7 @@ def find_clusters(pool: Pool, tables: ClassTables, *, diagonal: bool = False) ->
     and where exchanging the names of classes explains how the sides differ. `diagonal` says that
     metrics are relevances.
     """
-    places = _ClassPlaces.of(tables, average_metric(pool, tables, diagonal=diagonal))
+    places = _ClassPlaces.of(tables, class_metrics(pool, tables, diagonal=diagonal))
     everybody = np.arange(len(tables.nodes))
     voters = everybody
     if len(everybody) > MAX_VOTERS:
@@ -231,25 +232,33 @@ def find_clusters(pool: Pool, tables: ClassTables, *, diagonal: bool = False) ->
     rest = np.setdiff1d(everybody, voters)
     centres = [places.centre(group) for group in groups]
     number[rest] = [places.closest(i, centres) for i in rest]
-    differs = [places.renamed(centres[0], centre)[0] for centre in centres]
+    metric = places.metrics.mean(axis=0)
+    differs = [places.renamed(centres[0], centre, metric)[0] for centre in centres]
     return Clusters(number, tuple(differs))
 
 
-def average_metric(pool: Pool, tables: ClassTables, *, diagonal: bool = False) -> Floats:
-    """Return the mean metric of all nodes, in units of the usual deviations within classes.
+def class_metrics(pool: Pool, tables: ClassTables, *, diagonal: bool = False) -> Floats:
+    """Return the mean metric of all nodes for each class, in units of the usual deviations.
 
-    Each node has the same say: a metric has trace one before it counts.
+    A single one if it is common to all classes (first axis). Each node has the same say: its
+    metric has trace one before it counts.
     """
     unit = np.sqrt(np.median(tables.spread, axis=0))
     scale = pool.scales["inverse"] * unit
     if diagonal or not pool.omega:
-        return np.diag(_average_relevance(pool, scale))
-    total = np.zeros((len(unit), len(unit)))
-    for i in np.unique(pool.metric_node).tolist():
-        rows = np.concatenate([pool.omega[m] for m in np.flatnonzero(pool.metric_node == i)])
-        rows = _bounded_rows(rows * scale[i])
-        total += rows.T @ rows
-    return _with_trace_one(total)
+        return np.diag(_average_relevance(pool, scale))[None]
+    local = len(pool.omega) > len(np.unique(pool.metric_node))
+    total = np.zeros((tables.samples.shape[1] if local else 1, len(unit), len(unit)))
+    for k in range(len(total)):
+        used = (
+            np.unique(pool.metric[(pool.label == k) & (pool.metric >= 0)]) if local else slice(None)
+        )
+        used = np.arange(len(pool.omega))[used]
+        for i in np.unique(pool.metric_node[used]).tolist():
+            rows = np.concatenate([pool.omega[m] for m in used[pool.metric_node[used] == i]])
+            rows = _bounded_rows(rows * scale[i])
+            total[k] += rows.T @ rows
+    return np.array([_with_trace_one(each) for each in total])
 
 
 def _average_relevance(pool: Pool, scale: Floats) -> Floats:
@@ -278,15 +287,15 @@ def _with_trace_one(matrix: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _ClassPlaces:
-    """Class means of nodes around the mean of each node, in deviations, and the metric."""
+    """Class means of nodes around the mean of each node, in deviations, and metrics."""
 
     held: Bools
     weight: Floats  # nodes x classes
     mean: Floats  # nodes x classes x features
-    metric: Floats
+    metrics: Floats  # of each class, or a single one
 
     @classmethod
-    def of(cls, tables: ClassTables, metric: Floats) -> _ClassPlaces:
+    def of(cls, tables: ClassTables, metrics: Floats) -> _ClassPlaces:
         held = tables.held
         # A feature that a node does not know for all of its classes says nothing about it.
         known = ((tables.count > 0) | ~held[:, :, None]).all(axis=1)
@@ -295,12 +304,18 @@ class _ClassPlaces:
         middle = mean.sum(axis=1) / np.maximum(held.sum(axis=1), 1)[:, None]
         mean = np.where(usable, mean - middle[:, None, :], 0.0)
         mean = np.clip(mean, -MAX_DEVIATIONS, MAX_DEVIATIONS)
-        return cls(held, mean_evidence(tables.samples), mean, metric)
+        return cls(held, mean_evidence(tables.samples), mean, metrics)
+
+    def metric(self, *classes: int) -> Floats:
+        """Return the mean metric of these classes."""
+        single = len(self.metrics) == 1
+        mean: Floats = self.metrics[0] if single else self.metrics[list(classes)].mean(axis=0)
+        return mean
 
     def cosines(self, group: Ints, k: int, other: int) -> Floats:
         """Return how alike the ways from one class to another are, of each two nodes."""
         ways = self.mean[group, k] - self.mean[group, other]
-        inner = ways @ self.metric @ ways.T
+        inner = ways @ self.metric(k, other) @ ways.T
         size = np.sqrt(np.maximum(np.diag(inner), 0.0))
         cosine = inner / np.where(size > 0, size, 1.0)[:, None] / np.where(size > 0, size, 1.0)
         np.fill_diagonal(cosine, 0.0)
@@ -315,11 +330,7 @@ class _ClassPlaces:
         )
         return np.where(held.any(axis=0)[:, None], classes, np.nan)
 
-    def _squares(self, apart: Floats) -> Floats:
-        squares: Floats = np.einsum("...f,fg,...g->...", apart, self.metric, apart)
-        return squares
-
-    def renamed(self, ours: Floats, theirs: Floats) -> tuple[Ints, float]:
+    def renamed(self, ours: Floats, theirs: Floats, metric: Floats) -> tuple[Ints, float]:
         """Return the classes that change places from one centre to another.
 
         And the share of their squared distance that is left if they change their names.
@@ -333,7 +344,7 @@ class _ClassPlaces:
             ours[shared] - ours[shared].mean(axis=0),
             theirs[shared] - theirs[shared].mean(axis=0),
         )
-        costs = self._squares(a[:, None, :] - b[None, :, :])
+        costs = _squares(a[:, None, :] - b[None, :, :], metric)
         _, place = linear_sum_assignment(costs)
         moved = np.flatnonzero(place != np.arange(len(shared)))
         before = float(costs[moved, moved].sum())
@@ -352,7 +363,12 @@ class _ClassPlaces:
         if not shared.any():
             return float("inf")
         apart = self.mean[i, shared] - centre[shared]
-        return float(self._squares(apart - apart.mean(axis=0)).sum())
+        return float(_squares(apart - apart.mean(axis=0), self.metrics.mean(axis=0)).sum())
+
+
+def _squares(apart: Floats, metric: Floats) -> Floats:
+    squares: Floats = ((apart @ metric) * apart).sum(axis=-1)
+    return squares
 
 
 def _two_sides(places: _ClassPlaces, group: Ints) -> list[Ints] | None:
@@ -367,8 +383,10 @@ def _two_sides(places: _ClassPlaces, group: Ints) -> list[Ints] | None:
         if clear > best:
             parts = [voters[side] for side in sides]
             centres = [places.centre(part) for part in parts]
-            moved, left = places.renamed(*centres)
-            if left <= MAX_RELABELLED_SHARE and {k, other} <= set(moved.tolist()):
+            moved, left = places.renamed(*centres, places.metric(k, other))
+            few = min(map(len, parts)) <= MIN_CLUSTER
+            explained = left <= (MAX_PAIR_SHARE if few else MAX_RELABELLED_SHARE)
+            if explained and {k, other} <= set(moved.tolist()):
                 best, found = clear, (parts, centres)
     if found is None:
         return None
