@@ -368,10 +368,12 @@ class FusionRun:
     @functools.cached_property
     def votes(self) -> list[Votes]:
         """How much each node has to say, of each component."""
-        return [self._votes(self.frame.group == k) for k in range(self.frame.group.max() + 1)]
+        group = self.frame.group
+        return [self.votes_on(self.frame.tables, group == k) for k in range(group.max() + 1)]
 
-    def _votes(self, inside: Bools) -> Votes:
-        frame, tables = self.frame, self.frame.tables.only(inside[:, None])
+    def votes_on(self, tables: ClassTables, inside: Bools) -> Votes:
+        """Return how much each of some nodes has to say, by these tables."""
+        tables = tables.only(inside[:, None])
         samples = tables.samples
         totals = samples.sum(axis=1)
         heard = self._capped(totals)
@@ -383,9 +385,9 @@ class FusionRun:
             nodes=(heard > 0).astype(float) if uniform else heard,
             aggregator=self.options.aggregator,
             spread=self.tables.spread,
-            centre=class_centres(tables, frame.alignment),
+            centre=class_centres(tables, self.frame.alignment),
             relevance=self.relevance,
-            screened=frame.screened if self.options.screen else None,
+            screened=self.frame.screened if self.options.screen else None,
             capped=self._capped_class,
         )
         return Votes(voting, tables, counts)
@@ -489,7 +491,7 @@ class FusionFrame:
 
 def _groups(tables: ClassTables, clusters: Clusters, *, one_frame: bool) -> Ints:
     """Return the component of every node in its cluster; -1 for those who have nothing to say."""
-    silent = ~tables.held.any(axis=1)
+    silent: Bools = ~tables.held.any(axis=1)
     group = np.zeros(len(silent), np.int64)
     for k in range(clusters.count):
         inside = clusters.number == k

@@ -86,9 +86,12 @@ class SimilarityGraph:
         return replace(self, weights=np.where(self.weights >= threshold, self.weights, 0.0))
 
     def within(self, group: Ints) -> SimilarityGraph:
-        """Keep the edges between nodes of the same group (one number for each node)."""
+        """Keep the edges between nodes of the same group (one number for each node).
+
+        Weights compare distances with those within groups.
+        """
         same = group[:, None] == group[None, :]
-        return replace(self, weights=np.where(same, self.weights, 0.0))
+        return SimilarityGraph.of(self.nodes, np.where(same, self.distance, np.inf))
 
 
 def similarity_graph(
@@ -298,7 +301,7 @@ class _ClassPlaces:
     def of(cls, tables: ClassTables, metrics: Floats) -> _ClassPlaces:
         held = tables.held
         # A feature that a node does not know for all of its classes says nothing about it.
-        known = ((tables.count > 0) | ~held[:, :, None]).all(axis=1)
+        known: Bools = ((tables.count > 0) | ~held[:, :, None]).all(axis=1)
         usable = held[:, :, None] & known[:, None, :]
         mean = np.where(usable, tables.mean / np.sqrt(np.median(tables.spread, axis=0)), 0.0)
         middle = mean.sum(axis=1) / np.maximum(held.sum(axis=1), 1)[:, None]
@@ -317,9 +320,10 @@ class _ClassPlaces:
         ways = self.mean[group, k] - self.mean[group, other]
         inner = ways @ self.metric(k, other) @ ways.T
         size = np.sqrt(np.maximum(np.diag(inner), 0.0))
-        cosine = inner / np.where(size > 0, size, 1.0)[:, None] / np.where(size > 0, size, 1.0)
+        safe = np.where(size > 0, size, 1.0)
+        cosine: Floats = np.clip(inner / safe[:, None] / safe, -1.0, 1.0)
         np.fill_diagonal(cosine, 0.0)
-        return np.clip(cosine, -1.0, 1.0)
+        return cosine
 
     def centre(self, group: Ints) -> Floats:
         """Return where a group of nodes has each class (classes x features); NaN if nowhere."""
@@ -328,7 +332,8 @@ class _ClassPlaces:
         _, classes = fit_additive(
             self.mean[group], np.broadcast_to(weights, self.mean[group].shape)
         )
-        return np.where(held.any(axis=0)[:, None], classes, np.nan)
+        anywhere: Bools = held.any(axis=0)
+        return np.where(anywhere[:, None], classes, np.nan)
 
     def renamed(self, ours: Floats, theirs: Floats, metric: Floats) -> tuple[Ints, float]:
         """Return the classes that change places from one centre to another.
@@ -383,7 +388,7 @@ def _two_sides(places: _ClassPlaces, group: Ints) -> list[Ints] | None:
         if clear > best:
             parts = [voters[side] for side in sides]
             centres = [places.centre(part) for part in parts]
-            moved, left = places.renamed(*centres, places.metric(k, other))
+            moved, left = places.renamed(centres[0], centres[1], places.metric(k, other))
             few = min(map(len, parts)) <= MIN_CLUSTER
             explained = left <= (MAX_PAIR_SHARE if few else MAX_RELABELLED_SHARE)
             if explained and {k, other} <= set(moved.tolist()):
