@@ -491,7 +491,7 @@ class FusionFrame:
 
 def _groups(tables: ClassTables, clusters: Clusters, *, one_frame: bool) -> Ints:
     """Return the component of every node in its cluster; -1 for those who have nothing to say."""
-    silent: Bools = ~tables.held.any(axis=1)
+    silent = np.asarray(~tables.held.any(axis=1))
     group = np.zeros(len(silent), np.int64)
     for k in range(clusters.count):
         inside = clusters.number == k

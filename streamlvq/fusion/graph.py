@@ -301,7 +301,7 @@ class _ClassPlaces:
     def of(cls, tables: ClassTables, metrics: Floats) -> _ClassPlaces:
         held = tables.held
         # A feature that a node does not know for all of its classes says nothing about it.
-        known: Bools = ((tables.count > 0) | ~held[:, :, None]).all(axis=1)
+        known = np.asarray(((tables.count > 0) | ~held[:, :, None]).all(axis=1))
         usable = held[:, :, None] & known[:, None, :]
         mean = np.where(usable, tables.mean / np.sqrt(np.median(tables.spread, axis=0)), 0.0)
         middle = mean.sum(axis=1) / np.maximum(held.sum(axis=1), 1)[:, None]
@@ -332,7 +332,7 @@ class _ClassPlaces:
         _, classes = fit_additive(
             self.mean[group], np.broadcast_to(weights, self.mean[group].shape)
         )
-        anywhere: Bools = held.any(axis=0)
+        anywhere = np.asarray(held.any(axis=0))
         return np.where(anywhere[:, None], classes, np.nan)
 
     def renamed(self, ours: Floats, theirs: Floats, metric: Floats) -> tuple[Ints, float]:

@@ -174,7 +174,7 @@ class _Edges:
         What contradicts the others keeps to itself, and to what contradicts them as well: there it
         may have friends.
         """
-        side: Bools = self.doubted[:, list(classes)].any(axis=1)
+        side = np.asarray(self.doubted[:, list(classes)].any(axis=1))
         return np.where(side[:, None] == side[None, :], self.weights, 0.0)
 
     def of_nodes(self) -> Floats:

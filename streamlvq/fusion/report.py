@@ -359,7 +359,10 @@ def _warnings(found: FusionReport) -> list[str]:
         if not node.samples:
             words.append(f"node {node.node!r} has learnt nothing: its sensors may differ")
     if len(found.clusters) > 1:
-        words.append(cluster_words(found))
+        words.append(
+            f"{cluster_words(found)}: each of these {len(found.clusters)} clusters was fused by "
+            "itself"
+        )
     groups = [group for group in found.components if len(group) > 0]
     if len(groups) > max(1, len(found.clusters)):
         names = "; ".join(", ".join(group[:5]) for group in groups[:5])
@@ -382,16 +385,15 @@ def cluster_words(found: FusionReport) -> str:
     if len(found.clusters) < 2:
         return ""
     alike, *others = found.clusters
-    different = [
-        f"{_listed(other.nodes)} {'decides' if len(other.nodes) == 1 else 'decide'} "
-        f"{'the class' if len(other.differs) == 1 else 'the classes'} {_listed(other.differs)} "
-        "differently"
-        for other in others
-    ]
-    return (
-        f"{_listed(alike.nodes)} are alike; {'; '.join(different)}: each of these "
-        f"{len(found.clusters)} clusters was fused by itself"
-    )
+    different = [f"{_listed(other.nodes)} {_decide(other)}" for other in others]
+    return f"{_listed(alike.nodes)} are alike; {'; '.join(different)}"
+
+
+def _decide(cluster: ClusterReport) -> str:
+    if not cluster.differs:
+        return "decide classes differently"
+    kind = "class" if len(cluster.differs) == 1 else "classes"
+    return f"decide the {kind} {_listed(cluster.differs)} differently"
 
 
 def _listed(names: tuple[str, ...]) -> str:
