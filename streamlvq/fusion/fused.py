@@ -102,8 +102,8 @@ class Fused:
     def _common(self) -> NodePlacement:
         if len(self._components) > 1:
             raise FusionError(
-                f"expected nodes that share classes, got {len(self._components)} groups that "
-                "share none: "
+                f"expected nodes that share classes and decide them alike, got "
+                f"{len(self._components)} groups that share none or decide them differently: "
                 "there are no common coordinates. Ask for a node, or use drift='none'"
             )
         largest = max(range(len(self._components)), key=lambda c: self._components[c].samples)
@@ -147,7 +147,10 @@ class Fused:
             raise FusionError(f"expected a reading of one of the classes {axes.labels}, got none")
         number = max(
             range(len(self._components)),
-            key=lambda c: float(held[self._components[c].shared].sum()),
+            key=lambda c: (
+                float(held[self._components[c].shared].sum()),
+                self._components[c].samples,
+            ),
         )
         coordinates = estimate_coordinates(
             table, self._components[number], get_correction(self._drift)

@@ -235,14 +235,14 @@ class _Member:
         wild[self.pool.node[group]] = self.wild[group]
         return self.edges.of_classes([int(k) for k in kinds if k >= 0], wild[self.inside])
 
-    def solve(self, strength: float, metric_strength: float, refit: bool) -> _Solution:
+    def solve(self, strength: float, metric_strength: float) -> _Solution:
         """Solve for all prototypes and metrics."""
         groups = self.slots.groups
         degree = float(self.edges.weights.sum(axis=1).mean())
         counts = [self.counts(group) for group in groups]
         coupling = _coupling(strength, counts, degree)
         places = [
-            total_variation(self.places(group), count, self.weights(group), coupling, refit=refit)
+            total_variation(self.places(group), count, self.weights(group), coupling)
             for group, count in zip(groups, counts, strict=True)
         ]
         heard = self.voting.nodes[self.inside]
@@ -470,18 +470,13 @@ class FusionNetwork:
         self,
         strength: float = STRENGTH,
         metric_strength: float = METRIC_STRENGTH,
-        *,
-        refit: bool = False,
     ) -> NetworkModels:
         """Solve for one strength of prototypes and one of metrics."""
         for name, value in (("strength", strength), ("metric_strength", metric_strength)):
             if not value >= 0:
                 raise FusionError(f"{name}: expected a number of at least 0, got {value!r}")
         solutions = [
-            {
-                name: member.solve(strength, metric_strength, refit)
-                for name, member in members.items()
-            }
+            {name: member.solve(strength, metric_strength) for name, member in members.items()}
             for members in self._members
         ]
         return NetworkModels(self, solutions, strength, metric_strength)
