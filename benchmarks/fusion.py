@@ -16,6 +16,7 @@ from common import Table, show
 from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
+from fusion_network import network
 from fusion_never import never
 from fusion_paper import paper
 from fusion_pool import pool
@@ -37,6 +38,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "never": never,
     "rounds": rounds,
     "probes": probes,
+    "network": network,
     "cost": cost,
     "streaming": streaming,
 }
@@ -51,6 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "probes": {"seeds": 1},
+    "network": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"], "data": ["segment"]},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")

@@ -105,21 +105,9 @@ def combine(
 ) -> CombinedModel:
     """Combine prototypes class by class, and metrics with them."""
     scales = combined_scales(pool, alignment, voting, layout)
-    w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
-    weights = _weights(pool, voting)
-    unbelieved: list[int] = []
-    if voting.screened is not None:
-        own_places = w
-        w, weights = _tame(pool, w, weights, voting)
-        verdict = ask_holders(pool, alignment, own_places, weights, layout.kind)
-        unbelieved += drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
+    slots = prototype_slots(pool, alignment, voting, layout.kind)
+    w, weights, groups = slots.w, slots.weights, slots.groups
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
-    groups = _groups(pool, w, weights, voting)
-    if voting.screened is not None and not voting.by_order:
-        groups, alone = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
-        unbelieved += alone
-    for group in groups:  # pairs of classes, and prototypes that were matched
-        weights[group] = voting.capped(weights[group])
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
     paired = bool((pool.against >= 0).any())
@@ -144,23 +132,22 @@ def combine(
         },
         metrics=metrics,
         scales=scales,
-        calibration=_calibration(pool, voting),
+        calibration=combined_calibration(pool, voting),
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
             len(groups), at.PLATT_COUNT
         ),
-        private=_private(pool, np.array(sorted(unbelieved), np.int64), own_places, pooled, layout)
-        if unbelieved and not paired
-        else {},
+        private={} if paired else _private(pool, slots, pooled, layout),
     )
 
 
 def _private(
-    pool: Pool, rows: Ints, w: Floats, pooled: MetricPool, layout: ModelLayout
+    pool: Pool, slots: PrototypeSlots, pooled: MetricPool, layout: ModelLayout
 ) -> dict[int, PrivatePrototypes]:
     """Return what nobody believes, by the number of the node whose it is.
 
     Distances in a local metric that was cut, because it is in other units, cannot be compared.
     """
+    rows, w = np.array(sorted(slots.unbelieved), np.int64), slots.own_places
     if layout.local and pool.omega:
         rows = rows[pooled.factor[pool.metric[rows]] == 1.0]
     found = {}
@@ -176,6 +163,37 @@ def _private(
             else [],
         )
     return found
+
+
+@dataclass(frozen=True)
+class PrototypeSlots:
+    """Prototypes of all nodes in common coordinates, and which of them are the same one."""
+
+    w: Floats
+    weights: Floats  # how much each of them counts
+    groups: list[Ints]  # rows of the same prototype: at most one of each node
+    own_places: Floats  # where nodes themselves have their prototypes
+    unbelieved: list[int]  # rows that no other node believes
+
+
+def prototype_slots(
+    pool: Pool, alignment: Alignment, voting: VotingWeights, kind: int
+) -> PrototypeSlots:
+    """Match prototypes between nodes, and weigh them."""
+    own_places = w = (pool.w - alignment.shift[pool.node]) / alignment.gain[pool.node]
+    weights = _weights(pool, voting)
+    unbelieved: list[int] = []
+    if voting.screened is not None:
+        w, weights = _tame(pool, w, weights, voting)
+        verdict = ask_holders(pool, alignment, own_places, weights, kind)
+        unbelieved += drop_implausible(pool, verdict, weights, voting.screened, voting.labels)
+    groups = _groups(pool, w, weights, voting)
+    if voting.screened is not None and not voting.by_order:
+        groups, alone = without_unsupported(pool, groups, verdict, voting.screened, voting.labels)
+        unbelieved += alone
+    for group in groups:  # pairs of classes, and prototypes that were matched
+        weights[group] = voting.capped(weights[group])
+    return PrototypeSlots(w, weights, groups, own_places, unbelieved)
 
 
 def _weights(pool: Pool, voting: VotingWeights) -> Floats:
@@ -294,7 +312,7 @@ def _metrics_of(
     return pool.metric[np.concatenate([group, rows])], np.concatenate([own, others])
 
 
-def _calibration(pool: Pool, voting: VotingWeights) -> Floats:
+def combined_calibration(pool: Pool, voting: VotingWeights) -> Floats:
     share = voting.nodes * (pool.samples > 0)
     if not share.any():
         return np.array([1.0, 0.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ from streamlvq.fusion.fused import (
     NodePlacement,
     estimate_coordinates,
 )
+from streamlvq.fusion.graph import Clusters, find_clusters
 from streamlvq.fusion.node_models import (
     FusionError,
     ModelLayout,
@@ -68,6 +70,7 @@ from streamlvq.fusion.vetting import (
     silenced,
     vet_nodes,
 )
+from streamlvq.kernels import layout as at
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot
 
@@ -158,6 +161,39 @@ def fuse(
     - Vaquet, V., Hinder, F., Brinkrolf, J., Menz, P., Seiffert, U., Hammer, B. (2022). Federated learning vector quantization for dealing with drift between nodes. ESANN.
 
     """
+    from streamlvq.fusion.pooling import FleetPool  # noqa: PLC0415 - it fuses as well
+
+    given = [each.without_pool() for each in newest(snapshots)]
+    run = fusion_run(
+        given,
+        weighting=weighting,
+        drift=drift,
+        aggregator=aggregator,
+        rank=rank,
+        screen=screen,
+        byzantine=byzantine,
+        quorum=quorum,
+        after=after,
+    )
+    fused = run.run()
+    corrections = tuple(candidates(scaled=run.scaled)) if drift == AUTO else (drift,)
+    fused.pool = FleetPool(given, run.options, corrections, fused.is_left_out)
+    return fused
+
+
+def fusion_run(
+    snapshots: Iterable[Snapshot],
+    *,
+    weighting: str = "samples",
+    drift: str = AUTO,
+    aggregator: str = "mean",
+    rank: str | int = "keep",
+    screen: bool = True,
+    byzantine: int | str | None = "auto",
+    quorum: int | None = None,
+    after: Fused | None = None,
+) -> FusionRun:
+    """Prepare a fusion with the parameters of `fuse`."""
     _check("weighting", weighting, WEIGHTINGS)
     _check("drift", drift, (AUTO, *CORRECTIONS))
     _check("aggregator", aggregator, AGGREGATORS.names)
@@ -167,19 +203,12 @@ def fuse(
     chosen = get_aggregator(aggregator)
     if quorum is None:
         quorum = QUORUM if chosen.robust else 1
-    given = [each.without_pool() for each in newest(snapshots)]
-    nodes = unpack(given)
+    nodes = unpack(each.without_pool() for each in newest(snapshots))
     check_compatible(nodes)
     options = FusionOptions(
         weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum, after
     )
-    fused = FusionRun(nodes, options).run()
-    from streamlvq.fusion.pooling import FleetPool  # noqa: PLC0415 - it fuses as well
-
-    scaled = all(layout.standardize for layout in fused.layouts.values())
-    corrections = tuple(candidates(scaled=scaled)) if drift == AUTO else (drift,)
-    fused.pool = FleetPool(given, options, corrections, fused.is_left_out)
-    return fused
+    return FusionRun(nodes, options)
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -254,51 +283,69 @@ class FusionRun:
         return next(iter(self.pools.values()))
 
     def run(self) -> Fused:
-        errors, drift, why = self._choose()
-        correction = get_correction(drift)
-        tables, alignment, screened = self._correct(correction)
-        screened.left_out.update(self.refused)
-        for i, count in self.lost.items():
-            screened.note(i, Clipping("features_left_out", count=count))
-        for i in self.rescaled:
-            screened.note(i, Clipping("metric_rescaled"))
-        asked = self.options.drift
-        one_frame = asked != AUTO and correction.one_frame
-        group = _groups(tables, one_frame=one_frame)
-        parts, loss = [], 0.0
-        weights = np.zeros(self.tables.samples.shape)
-        for number in range(group.max() + 1):
-            part, cells, lost = self._component(group == number, tables, alignment, screened)
-            parts.append(part)
-            weights += cells
-            loss = max(loss, lost)
-        placements = self._placements(group, parts, alignment, correction)
+        frame, placements = self.frame, self.placements
         places = [each.coordinates for each in placements.values()]
+        losses = [
+            metric.loss
+            for part in self.parts
+            for model in part.models.values()
+            for metric in model.metrics
+        ]
         record = FusionRecord(
             axes=self.axes,
             tables=self.tables,
-            used=tables,
+            used=frame.tables,
             relevance=self.relevance,
             alignment=Alignment(
                 np.array([each.gain for each in places]), np.array([each.shift for each in places])
             ),
             component=[each.component for each in placements.values()],
-            weights=weights,
-            screened=screened,
-            shared=[part.shared for part in parts],
+            weights=self._shares(),
+            screened=frame.screened,
+            shared=[part.shared for part in self.parts],
             weighting=self.options.weighting,
             aggregator=self.options.aggregator_name,
-            drift=drift,
-            why=why,
-            trials=errors,
-            rank_loss=loss,
+            drift=frame.drift,
+            why=frame.why,
+            trials=frame.trials,
+            rank_loss=max(losses, default=0.0),
             quorum=self.options.quorum,
             claims=self.claims,
+            clusters=self.clusters,
         )
         report = functools.partial(build_report, record)
-        left_out = frozenset(self.nodes[i].node for i in screened.left_out)
-        choice = DriftChoice(errors, drift, why)
-        return Fused(self.axes, self.layouts, parts, placements, choice, report, left_out)
+        left_out = frozenset(self.nodes[i].node for i in frame.screened.left_out)
+        choice = DriftChoice(frame.trials, frame.drift, frame.why)
+        return Fused(self.axes, self.layouts, self.parts, placements, choice, report, left_out)
+
+    def _shares(self) -> Floats:
+        """Return the share of each node in each class of its component."""
+        shares = np.zeros(self.tables.samples.shape)
+        for votes in self.votes:
+            total = votes.voting.cells.sum(axis=0)
+            shares += votes.voting.cells / np.where(total > 0, total, 1.0)
+        return shares
+
+    @functools.cached_property
+    def clusters(self) -> Clusters:
+        """Nodes that mean the same by their classes: each cluster is fused by itself."""
+        diagonal = next(iter(self.layouts.values())).kind == at.DIAGONAL
+        return find_clusters(self._first, self.tables, diagonal=diagonal)
+
+    @functools.cached_property
+    def frame(self) -> FusionFrame:
+        """How sensors differ, what counts, and who is fused with whom."""
+        trials, drift, why = self._choose()
+        correction = get_correction(drift)
+        tables, alignment, screened = self._correct_clusters(correction)
+        screened.left_out.update(self.refused)
+        for i, count in self.lost.items():
+            screened.note(i, Clipping("features_left_out", count=count))
+        for i in self.rescaled:
+            screened.note(i, Clipping("metric_rescaled"))
+        one_frame = self.options.drift != AUTO and correction.one_frame
+        group = _groups(tables, self.clusters, one_frame=one_frame)
+        return FusionFrame(trials, drift, why, correction, tables, alignment, screened, group)
 
     # --- drift -----------------------------------------------------------------------------------
 
@@ -308,80 +355,124 @@ class FusionRun:
             return self.options.after.choice
         drift = self.options.drift
         if drift != AUTO:
-            if get_correction(drift).needs_scales and not self._scaled:
+            if get_correction(drift).needs_scales and not self.scaled:
                 raise FusionError(f"drift={drift!r}: expected models with standardize=True")
             return {}, drift, f"{drift}: as asked for"
         if len(self.nodes) == 1:
             why = "no correction: a single node has nothing to be compared with"
             return {}, UNCORRECTED, why
-        errors = trial_errors(self.tables, self.relevance, candidates(scaled=self._scaled))
+        errors = self._trial_errors()
         drift, why = choose(errors)
         return {name: error**0.5 for name, error in errors.items()}, drift, why
 
+    def _trial_errors(self) -> dict[str, float]:
+        """Return the error of every correction, each cluster predicted from itself alone."""
+        tried = candidates(scaled=self.scaled)
+        each = [trial_errors(tables, self.relevance, tried) for tables in self._by_cluster()]
+        sizes = [float(tables.held.any(axis=1).sum()) for tables in self._by_cluster()]
+        asked = [k for k, errors in enumerate(each) if errors]
+        if len(asked) == 1:
+            return each[asked[0]]
+        total = sum(sizes[k] for k in asked)
+        shared = [name for name in tried if all(name in each[k] for k in asked)] if asked else []
+        return {name: sum(sizes[k] * each[k][name] for k in asked) / total for name in shared}
+
+    def _by_cluster(self) -> list[ClassTables]:
+        number = self.clusters.number[:, None]
+        if self.clusters.count == 1:
+            return [self.tables]
+        return [self.tables.only(number == k) for k in range(self.clusters.count)]
+
     @property
-    def _scaled(self) -> bool:
+    def scaled(self) -> bool:
+        """Whether all models standardize their features."""
         return all(layout.standardize for layout in self.layouts.values())
 
-    def _correct(self, correction: Correction) -> tuple[ClassTables, Alignment, ScreeningResult]:
+    def _correct_clusters(
+        self, correction: Correction
+    ) -> tuple[ClassTables, Alignment, ScreeningResult]:
         """Return what counts, and how sensors differ according to what counts."""
-        alignment = correction.estimate(self.tables)
+        found = [self._correct(correction, tables) for tables in self._by_cluster()]
+        if len(found) == 1:
+            return found[0]
+        number = self.clusters.number
+        gain, shift = (np.zeros(found[0][1].gain.shape) for _ in range(2))
+        screened = ScreeningResult(np.zeros(self.tables.held.shape, bool))
+        for k, (_, alignment, part) in enumerate(found):
+            inside = number == k
+            gain[inside], shift[inside] = alignment.gain[inside], alignment.shift[inside]
+            screened.add(part)
+        return self.tables.only(screened.keep), Alignment(gain, shift), screened
+
+    def _correct(
+        self, correction: Correction, tables: ClassTables
+    ) -> tuple[ClassTables, Alignment, ScreeningResult]:
+        alignment = correction.estimate(tables)
         if not self.options.screen:
-            return self.tables, alignment, ScreeningResult(self.tables.held)
-        screened = screen_nodes(self.tables, alignment, self.relevance, self.names)
-        if screened.keep.sum() == self.tables.held.sum():
-            return self.tables, alignment, screened
-        tables = self.tables.only(screened.keep)
+            return tables, alignment, ScreeningResult(tables.held)
+        screened = screen_nodes(tables, alignment, self.relevance, self.names)
+        if screened.keep.sum() == tables.held.sum():
+            return tables, alignment, screened
+        tables = tables.only(screened.keep)
         return tables, correction.estimate(tables), screened
 
     # --- fusing ----------------------------------------------------------------------------------
 
-    def _component(
-        self,
-        inside: Bools,
-        tables: ClassTables,
-        alignment: Alignment,
-        screened: ScreeningResult,
-    ) -> tuple[Component, Floats, float]:
-        samples = np.where(inside[:, None], tables.samples, 0.0)
+    @functools.cached_property
+    def votes(self) -> list[Votes]:
+        """How much each node has to say, of each component."""
+        group = self.frame.group
+        return [self.votes_on(self.frame.tables, group == k) for k in range(group.max() + 1)]
+
+    def votes_on(self, tables: ClassTables, inside: Bools) -> Votes:
+        """Return how much each of some nodes has to say, by these tables."""
+        tables = tables.only(inside[:, None])
+        samples = tables.samples
         totals = samples.sum(axis=1)
         heard = self._capped(totals)
         counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
         counts = np.stack([self._capped_class(column) for column in counts.T], axis=1)
         for i in np.flatnonzero(totals > NOTED_CAP_RATIO * counts.sum(axis=1)).tolist():
             ratio = float(totals[i] / counts[i].sum())
-            screened.note(i, Clipping("counts_capped", ratio=ratio))
+            self.frame.screened.note(i, Clipping("counts_capped", ratio=ratio))
         uniform = self.options.weighting == "uniform"
-        cells = (counts > 0).astype(float) if uniform else counts
-        nodes = (heard > 0).astype(float) if uniform else heard
         voting = VotingWeights(
-            cells=cells,
-            nodes=nodes,
+            cells=(counts > 0).astype(float) if uniform else counts,
+            nodes=(heard > 0).astype(float) if uniform else heard,
             aggregator=self.options.aggregator,
             spread=self.tables.spread,
-            centre=class_centres(tables, alignment),
+            centre=class_centres(tables, self.frame.alignment),
             relevance=self.relevance,
-            screened=screened if self.options.screen else None,
+            screened=self.frame.screened if self.options.screen else None,
             capped=self._capped_class,
             by_order=self.options.after is not None,
             labels=self.names,
         )
+        return Votes(voting, tables, counts)
+
+    @functools.cached_property
+    def parts(self) -> list[Component]:
+        """The combined models of each component."""
+        return [self._component(votes) for votes in self.votes]
+
+    def _component(self, votes: Votes) -> Component:
+        alignment, voting = self.frame.alignment, votes.voting
         models = {
             member: combine(pool, alignment, voting, self.layouts[member])
             for member, pool in self.pools.items()
         }
-        shared = np.flatnonzero((cells > 0).sum(axis=0) >= self.options.quorum)
-        part = Component(
+        holders = (voting.cells > 0).sum(axis=0)
+        return Component(
             models=models,
-            statistics=class_statistics(tables, alignment, cells, counts, self.options.aggregator),
-            shared=shared,
-            fitted=self._fitted(nodes),
+            statistics=class_statistics(
+                votes.tables, alignment, voting.cells, votes.counts, self.options.aggregator
+            ),
+            shared=np.flatnonzero(holders >= self.options.quorum),
+            fitted=self._fitted(voting.nodes),
             spread=self.tables.spread,
-            usual_shift=_usual_shift(alignment, nodes > 0),
-            samples=float(counts.sum()),
+            usual_shift=_usual_shift(alignment, voting.nodes > 0),
+            samples=float(votes.counts.sum()),
         )
-        losses = [metric.loss for each in models.values() for metric in each.metrics]
-        total = cells.sum(axis=0)
-        return part, cells / np.where(total > 0, total, 1.0), max(losses, default=0.0)
 
     def _capped(self, weights: Floats) -> Floats:
         """Return weights that nodes claim for themselves, as far as they are believed."""
@@ -411,22 +502,19 @@ class FusionRun:
 
     # --- placing nodes ---------------------------------------------------------------------------
 
-    def _placements(
-        self,
-        group: Ints,
-        parts: list[Component],
-        alignment: Alignment,
-        correction: Correction,
-    ) -> dict[str, NodePlacement]:
-        largest = max(range(len(parts)), key=lambda c: parts[c].samples)
+    @functools.cached_property
+    def placements(self) -> dict[str, NodePlacement]:
+        """Component, coordinates and knowledge of every node."""
+        frame, parts, cluster = self.frame, self.parts, self.clusters.number
         placements = {}
         for i, node in enumerate(self.nodes):
-            number = int(group[i])
-            coordinates = Coordinates(alignment.gain[i], alignment.shift[i])
+            number = int(frame.group[i])
+            coordinates = Coordinates(frame.alignment.gain[i], frame.alignment.shift[i])
             if number < 0:  # left out, or nothing learnt
-                number = largest
+                alike = np.unique(frame.group[(cluster == cluster[i]) & (frame.group >= 0)])
+                number = max(alike.tolist() or range(len(parts)), key=lambda c: parts[c].samples)
                 own_table = self.tables.node(i)
-                coordinates = estimate_coordinates(own_table, parts[largest], correction)
+                coordinates = estimate_coordinates(own_table, parts[number], frame.correction)
             # Its own classes as well, wherever others have seen that they are.
             own = np.flatnonzero(self.tables.held[i] & (parts[number].statistics.samples > 0))
             columns = np.sort(self.axes.columns(node.first))
@@ -445,12 +533,38 @@ def _cells(hidden: Mapping[str, Label], nodes: list[str], labels: list[Label]) -
     return cells
 
 
-def _groups(tables: ClassTables, *, one_frame: bool) -> Ints:
-    """Return the component of every node; -1 for those who have nothing to say."""
-    silent = ~tables.held.any(axis=1)
-    group = components(tables.held)
-    if one_frame:  # somebody said that all sensors agree, whether they share classes or not
-        group = np.zeros(len(group), np.int64)
+@dataclass(frozen=True)
+class Votes:
+    """How much the nodes of a component have to say, and about what."""
+
+    voting: VotingWeights
+    tables: ClassTables  # of these nodes alone
+    counts: Floats  # samples that are believed (nodes x classes)
+
+
+@dataclass(frozen=True)
+class FusionFrame:
+    """Common coordinates of a run, what counts in them, and which nodes are fused together."""
+
+    trials: dict[str, float]  # the error of each correction that was tried
+    drift: str
+    why: str
+    correction: Correction
+    tables: ClassTables  # without what was left out
+    alignment: Alignment
+    screened: ScreeningResult
+    group: Ints  # the component of every node, -1 for those who have nothing to say
+
+
+def _groups(tables: ClassTables, clusters: Clusters, *, one_frame: bool) -> Ints:
+    """Return the component of every node in its cluster; -1 for those who have nothing to say."""
+    silent = np.asarray(~tables.held.any(axis=1))
+    group = np.zeros(len(silent), np.int64)
+    for k in range(clusters.count):
+        inside = clusters.number == k
+        # Somebody may have said that all sensors agree, whether they share classes or not.
+        parts = np.zeros(inside.sum(), np.int64) if one_frame else components(tables.held[inside])
+        group[inside] = len(silent) * k + parts
     _, number = np.unique(group[~silent], return_inverse=True)
     group[silent], group[~silent] = -1, number
     return group

@@ -72,7 +72,7 @@ class Fused:
         report: Callable[[], FusionReport],
         left_out: frozenset[str] = frozenset(),
     ) -> None:
-        self._axes, self.layouts, self._drift = axes, layouts, choice.drift
+        self._axes, self._layouts, self._drift = axes, layouts, choice.drift
         self.choice = choice
         self._components, self._placements = components, placements
         self._report, self._left_out = report, left_out
@@ -204,8 +204,8 @@ class Fused:
     def _common(self) -> NodePlacement:
         if len(self._components) > 1:
             raise FusionError(
-                f"expected nodes that share classes, got {len(self._components)} groups that "
-                "share none: "
+                f"expected nodes that share classes and decide them alike, got "
+                f"{len(self._components)} groups that share none or decide them differently: "
                 "there are no common coordinates. Ask for a node, or use drift='none'"
             )
         largest = max(range(len(self._components)), key=lambda c: self._components[c].samples)
@@ -229,7 +229,7 @@ class Fused:
                 placement.columns,
                 placement.coordinates,
                 own,
-                self.layouts[member],
+                self._layouts[member],
             )
             for member, own in placement.model.models.items()
         }
@@ -249,7 +249,10 @@ class Fused:
             raise FusionError(f"expected a reading of one of the classes {axes.labels}, got none")
         number = max(
             range(len(self._components)),
-            key=lambda c: float(held[self._components[c].shared].sum()),
+            key=lambda c: (
+                float(held[self._components[c].shared].sum()),
+                self._components[c].samples,
+            ),
         )
         coordinates = estimate_coordinates(
             table, self._components[number], get_correction(self._drift)

@@ -13,6 +13,7 @@ from streamlvq.arrays import Floats, Ints
 from streamlvq.fusion.aggregators import get_aggregator
 from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
 from streamlvq.fusion.corrections import get_correction
+from streamlvq.fusion.graph import Clusters
 from streamlvq.fusion.screening import (
     QUORUM,
     Clipping,
@@ -27,6 +28,7 @@ MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are r
 LARGE_RESIDUAL = 1.0  # deviations: nodes that differ more deserve a word
 UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correction
 MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
+MAX_LISTED_NAMES = 12  # of nodes or classes in one sentence
 LARGE_RANK_LOSS = 0.05  # of a metric
 COLUMNS_NOTE = (
     "(off by, left over: in deviations within the classes; weight: share over all classes)"
@@ -94,6 +96,21 @@ class NodeReport(msgspec.Struct, frozen=True):
     left_out: str | None
 
 
+class ClusterReport(msgspec.Struct, frozen=True):
+    """Nodes that mean the same by their classes and were fused together.
+
+    Attributes
+    ----------
+    nodes
+        Their names.
+    differs
+        The classes that they decide differently from the largest cluster; none for that one.
+    """
+
+    nodes: tuple[str, ...]
+    differs: tuple[str, ...]
+
+
 class FusionReport(msgspec.Struct, frozen=True):
     """What was done to each node, and whether it makes sense; `print` shows it as a table.
 
@@ -102,7 +119,8 @@ class FusionReport(msgspec.Struct, frozen=True):
     nodes
         A `NodeReport` for each, by name.
     components
-        Nodes that shared classes connect; nothing is known of the shift between components.
+        Nodes of one cluster that shared classes connect; nothing is known of the shift between
+        components.
     edges
         Pairs of nodes that share classes; of many nodes only those of the spanning tree.
     labels, features
@@ -124,6 +142,9 @@ class FusionReport(msgspec.Struct, frozen=True):
         Classes that too few nodes have to tell a mistake from the truth.
     warnings
         What somebody should look into, in sentences.
+    clusters
+        Nodes that mean the same by their classes, the largest cluster first. Each is fused by
+        itself; usually there is one.
     """
 
     nodes: dict[str, NodeReport]
@@ -141,6 +162,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     rank_loss: float
     unprotected: tuple[str, ...]
     warnings: tuple[str, ...]
+    clusters: tuple[ClusterReport, ...] = ()
 
     def text(self) -> str:
         """Return a table of the nodes, the correction and why, notes and warnings.
@@ -198,6 +220,7 @@ class FusionRecord:
     rank_loss: float
     quorum: int
     claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
+    clusters: Clusters
 
 
 def build_report(run: FusionRecord) -> FusionReport:
@@ -205,8 +228,8 @@ def build_report(run: FusionRecord) -> FusionReport:
     tables, used, alignment, relevance = run.tables, run.used, run.alignment, run.relevance
     features, labels = run.axes.display_names
     neutral = Alignment(np.ones_like(alignment.gain), np.zeros_like(alignment.shift))
-    far = class_distances(tables, alignment, relevance, class_centres(used, alignment))
-    raw = class_distances(used, neutral, relevance, class_centres(used, neutral))
+    far = _residuals(tables, run, alignment)
+    raw = _residuals(used, run, neutral)
     sizes = _sizes(tables, alignment, relevance)
     nodes = {}
     for i, name in enumerate(tables.nodes):
@@ -232,7 +255,7 @@ def build_report(run: FusionRecord) -> FusionReport:
     report = FusionReport(
         nodes=nodes,
         components=_members(tables.nodes, run.component),
-        edges=_edges(used, alignment, relevance, labels),
+        edges=_edges(used, alignment, relevance, labels, run.clusters.number),
         labels=tuple(labels),
         features=tuple(features),
         weighting=run.weighting,
@@ -245,8 +268,29 @@ def build_report(run: FusionRecord) -> FusionReport:
         rank_loss=run.rank_loss,
         unprotected=tuple(alone),
         warnings=(),
+        clusters=_clusters(run, labels),
     )
     return msgspec.structs.replace(report, warnings=(*_warnings(report), *_withheld(run, labels)))
+
+
+def _residuals(tables: ClassTables, run: FusionRecord, alignment: Alignment) -> Floats:
+    """Return how far class means are from those of the same cluster, in deviations."""
+    found = np.zeros(tables.samples.shape)
+    for k in range(run.clusters.count):
+        inside = run.clusters.number == k
+        centre = class_centres(run.used.only(inside[:, None]), alignment)
+        found[inside] = class_distances(tables, alignment, run.relevance, centre)[inside]
+    return found
+
+
+def _clusters(run: FusionRecord, labels: list[str]) -> tuple[ClusterReport, ...]:
+    return tuple(
+        ClusterReport(
+            nodes=tuple(run.tables.nodes[i] for i in np.flatnonzero(run.clusters.number == k)),
+            differs=tuple(labels[c] for c in differs),
+        )
+        for k, differs in enumerate(run.clusters.differs)
+    )
 
 
 def _rms(values: Floats) -> float:
@@ -282,9 +326,14 @@ def _members(names: list[str], component: list[int]) -> tuple[tuple[str, ...], .
 
 
 def _edges(
-    tables: ClassTables, alignment: Alignment, relevance: Floats, labels: list[str]
+    tables: ClassTables,
+    alignment: Alignment,
+    relevance: Floats,
+    labels: list[str],
+    cluster: Ints,
 ) -> tuple[Edge, ...]:
-    strength = evidence(tables.samples)
+    """Return the edges between nodes of the same cluster; others have no common coordinates."""
+    strength = np.where(cluster[:, None] == cluster[None, :], evidence(tables.samples), 0.0)
     if len(tables.nodes) <= MAX_GRAPH_NODES:
         pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(strength) > 0)]
     else:
@@ -312,8 +361,13 @@ def _warnings(found: FusionReport) -> list[str]:
         words += [f"node {node.node!r}: {each}" for each in node.clipped if each.excluded]
         if not node.samples:
             words.append(f"node {node.node!r} has learnt nothing: its sensors may differ")
+    if len(found.clusters) > 1:
+        words.append(
+            f"{cluster_words(found)}: each of these {len(found.clusters)} clusters was fused by "
+            "itself"
+        )
     groups = [group for group in found.components if len(group) > 0]
-    if len(groups) > 1:
+    if len(groups) > max(1, len(found.clusters)):
         names = "; ".join(", ".join(group[:5]) for group in groups[:5])
         words.append(
             f"the nodes fall into {len(groups)} groups that share no class ({names}): how the "
@@ -327,6 +381,28 @@ def _warnings(found: FusionReport) -> list[str]:
             "keeps all"
         )
     return words
+
+
+def cluster_words(found: FusionReport) -> str:
+    """Say which nodes are alike and what others decide differently; empty if all are alike."""
+    if len(found.clusters) < 2:
+        return ""
+    alike, *others = found.clusters
+    different = [f"{_listed(other.nodes)} {_decide(other)}" for other in others]
+    return f"{_listed(alike.nodes)} are alike; {'; '.join(different)}"
+
+
+def _decide(cluster: ClusterReport) -> str:
+    if not cluster.differs:
+        return "decide classes differently"
+    kind = "class" if len(cluster.differs) == 1 else "classes"
+    return f"decide the {kind} {_listed(cluster.differs)} differently"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    if len(names) > MAX_LISTED_NAMES:
+        return f"{', '.join(names[:MAX_LISTED_NAMES])} and {len(names) - MAX_LISTED_NAMES} more"
+    return " and ".join([part for part in (", ".join(names[:-1]), names[-1]) if part])
 
 
 def _explained(found: FusionReport) -> list[str]:

@@ -106,6 +106,12 @@ class ScreeningResult:
     clipped: dict[int, list[Clipping]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
 
+    def add(self, other: ScreeningResult) -> None:
+        """Add the cells and notes of other nodes."""
+        self.keep |= other.keep
+        self.clipped.update(other.clipped)
+        self.left_out.update(other.left_out)
+
     def note(self, node: int, clipping: Clipping) -> None:
         """Record what was clipped, once."""
         notes = self.clipped.setdefault(node, [])

@@ -13,7 +13,14 @@ import numpy as np
 
 import streamlvq
 from streamlvq.fusion.corrections import get_correction
-from streamlvq.fusion.report import amount, node_notes, node_rows, share, unprotected_note
+from streamlvq.fusion.report import (
+    amount,
+    cluster_words,
+    node_notes,
+    node_rows,
+    share,
+    unprotected_note,
+)
 from streamlvq.registry import CORRECTIONS
 from streamlvq.report.fusion_maps import (
     Offsets,
@@ -90,7 +97,9 @@ def graph_words(report: FusionReport) -> str:
         words += " Of so many nodes only the lines of the spanning tree are shown."
     if len(report.nodes) > MAX_NAMED_NODES:
         words += " Point at a node for its name."
-    if len(report.components) > 1:
+    if len(report.clusters) > 1:
+        words += f" {cluster_words(report)}: lines join nodes of the same cluster."
+    elif len(report.components) > 1:
         words += (
             f" There are {len(report.components)} parts that share no class: nothing says how the "
             "sensors of one compare with those of another, so each was fused by itself."
@@ -225,6 +234,7 @@ def fusion_html(
         section("Warnings", _list(report.warnings)),
         section("Who shares classes with whom",
                 f"<p>{escape(graph_words(report))}</p>", graph_drawing(report)),
+        section("Nodes that are alike", _clusters(report)),
         section("Nodes", _nodes(report)),
         section("How far the sensors are off", _offsets(report, offsets)),
         section("Gains", _gains(report)),
@@ -259,7 +269,9 @@ def _tiles(report: FusionReport) -> str:
         (number(len(report.labels)), "classes", f"{gained} gained by nodes" if gained else ""),
         (_corrects(report.drift), "corrected", _summary(report.drift)),
     ]
-    if parts > 1:
+    if len(report.clusters) > 1:
+        shown.append((str(len(report.clusters)), "clusters", "that decide classes differently"))
+    elif parts > 1:
         shown.append((str(parts), "parts", "that share no class"))
     if report.cycle_residual is not None:
         before = f"within-class deviations left between nodes, of {amount(report.raw_residual)}"
@@ -272,6 +284,16 @@ def _tiles(report: FusionReport) -> str:
 def _list(lines: Sequence[str]) -> str:
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="warnings">{items}</ul>' if items else ""
+
+
+def _clusters(report: FusionReport) -> str:
+    """Return a table of the clusters; empty if there is one."""
+    if len(report.clusters) < 2:
+        return ""
+    words = "Each of these clusters was fused by itself: its nodes mean the same by their classes."
+    rows = [["nodes", "decides differently"]]
+    rows += [[", ".join(each.nodes), ", ".join(each.differs) or "-"] for each in report.clusters]
+    return f"<p>{words}</p>{table(rows, 'clusters')}"
 
 
 def _nodes(report: FusionReport) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from streamlvq.fusion import Clipping, fuse
+from streamlvq.fusion import Clipping, ClusterReport, fuse
 from streamlvq.fusion.report import (
     Edge,
     FusionReport,
@@ -487,6 +487,17 @@ def test_parts_that_share_nothing_have_a_fused_line_each() -> None:
         assert set(lines(drawings[label], 1)) == {*nodes, "fused"}
         assert len(lines(drawings[label], 1)["fused"]) == 1
     assert "2 parts that share no class" in fusion_html(fused.report, snapshots, fused)
+
+
+def test_clusters_are_named_and_drawn_apart(report: FusionReport) -> None:
+    alike = (ClusterReport(("bath", "leeds"), ()), ClusterReport(("york",), ("worn", EVIL)))
+    apart = replace(report, components=(("bath", "leeds"), ("york",)), clusters=alike)
+    words = " ".join(read(fusion_html(apart, fleet())).words)
+    assert "clusters that decide classes differently" in words
+    assert "bath and leeds are alike" in words
+    assert f"york decide the classes worn and {EVIL} differently" in words
+    assert "parts that share no class" not in words
+    assert "Nodes that are alike" not in " ".join(read(fusion_html(report, fleet())).words)
 
 
 def test_features_are_drawn_in_the_order_of_their_numbers(report: FusionReport) -> None:
