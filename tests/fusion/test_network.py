@@ -316,7 +316,9 @@ def test_seven_and_three_nodes_get_the_models_of_their_own(name: str) -> None:
     assert [each.nodes for each in clusters] == [
         ("n0", "n2", "n3", "n5", "n6", "n7", "n9"), ("n1", "n4", "n8")]  # fmt: skip
     assert [set(each.differs) for each in clusters] == [set(), {"c0", "c1"}]
-    assert not any(node.left_out or node.clipped for node in fused.report.nodes.values())
+    assert not any(node.left_out for node in fused.report.nodes.values())
+    kinds = {each.kind for node in fused.report.nodes.values() for each in node.clipped}
+    assert "class_left_out" not in kinds
     X, y = world.read(99, 200)
     other = [{"c0": "c1", "c1": "c0"}.get(label, label) for label in y]
     assert accuracy(fused.for_node("n0"), X, y) > 0.85
