@@ -140,7 +140,7 @@ def common_spread(count: Floats, variance: Floats) -> Floats:
     classes.
     """
     seen = count >= 2
-    spread = _median(np.where(seen, variance, np.nan))
+    spread = known_median(np.where(seen, variance, np.nan))
     known = np.isfinite(spread)
     # One node's word on a class that only it has must not become the measure of all others.
     sure = seen.sum(axis=0) >= CHECKABLE_NODES
@@ -197,7 +197,7 @@ def _distinct(names: Sequence[Any]) -> list[str]:
     ]
 
 
-def _median(values: Floats) -> Floats:
+def known_median(values: Floats) -> Floats:
     """Return the median along the first axis without missing values; NaN if all are missing."""
     ordered = np.sort(values, axis=0)  # NaN come last
     known = np.isfinite(values).sum(axis=0)

@@ -14,7 +14,7 @@ import numpy as np
 
 from streamlvq.arrays import Bools, Floats
 from streamlvq.estimator import EstimatorState
-from streamlvq.fusion.class_tables import CHECKABLE_NODES, ClassTables
+from streamlvq.fusion.class_tables import CHECKABLE_NODES, ClassTables, known_median
 from streamlvq.fusion.node_models import Model, NodeModel
 from streamlvq.models.validation import MAX_SAMPLES
 
@@ -29,7 +29,7 @@ MIN_COUNT = 10.0  # readings of a feature: of fewer, nothing is checked
 MAX_CONTRAST_RATIO = 50.0  # a sensor may have such a gain: its classes are as much farther apart
 MIN_CONTRAST = 100.0  # deviations that a class may be off whatever its contrast with others
 MAX_OFFSET_DEVIATIONS = 1e6  # of a sensor from most others
-POLISH_ROUNDS = 4
+POLISH_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -258,10 +258,7 @@ def _polished(places: Floats) -> tuple[Floats, Floats]:
 
 def _nan_median(values: Floats, axis: int) -> Floats:
     """Return the median of what is known; 0 where nothing is."""
-    middle: Floats = np.nanmedian(
-        np.where(np.isnan(values).all(axis, keepdims=True), 0.0, values), axis
-    )
-    return middle
+    return np.nan_to_num(known_median(np.moveaxis(values, axis, 0)))
 
 
 def _deviations(apart: Floats, spread: Floats, relevance: Floats) -> Floats:

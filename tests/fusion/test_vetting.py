@@ -321,14 +321,18 @@ def test_a_class_that_only_one_node_has_is_named_and_kept() -> None:
     assert "only 'n3' claims c3" in fused.report.text()
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("kind", [at.EUCLIDEAN, at.DIAGONAL, at.MATRIX])
-def test_distances_against_plain_sums(kind: int) -> None:
+def test_distances_against_plain_sums(kind: int, shared: bool) -> None:
     random = np.random.default_rng(kind)
     places, w = random.normal(size=(5, 4)), random.normal(size=(3, 4))
-    places[0, 1] = w[2, 3] = np.nan
+    if not shared:
+        places[0, 1] = w[2, 3] = np.nan
     inverse = np.array([1.0, 2.0, 0.5, 0.0])
     rank = {at.EUCLIDEAN: 0, at.DIAGONAL: 1, at.MATRIX: 2}[kind]
     omega: list[Any] = [random.normal(size=(rank, 4)) if rank else None for _ in w]
+    if shared:
+        omega = omega[:1] * 3
     found = prototype_distances(places, w, omega, inverse, kind)
     for n, x in enumerate(places.tolist()):
         for q, centre in enumerate(w.tolist()):
