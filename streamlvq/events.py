@@ -20,7 +20,7 @@ import numpy.typing as npt
 from streamlvq.arrays import Label, Rows, as_rows
 
 Hint = Literal["numeric_time"]  # likely cause: times are numbers, but `time_unit` is iso
-Model = Literal["local", "fused"]  # which decides: the one that learns here, or the fleet's
+Model = Literal["local", "fused", "pool"]
 
 UNNAMED_DEVICE = "device"  # for readings that name no device
 NO_KEY = 0  # for a reading that cannot be a duplicate

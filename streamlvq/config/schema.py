@@ -462,12 +462,15 @@ KEY_DESCRIPTIONS = {
         "/etc/streamlvq/oven-3.key",
     ),
     "fleet.serve": Description(
-        "Which model decides. fused: that of the whole fleet. local: our own. better: the "
-        "fleet's, unless our own is clearly better on our latest labels (accuracy higher by "
-        ".02, on at least 20 labels since the fleet's model arrived; until the lead falls below "
-        ".01); our labels say nothing about classes that only others know. Our own model learns "
-        "from our readings alone.",
-        "better",
+        "Which model decides. both: our own, pooled with models of the fleet; weights say how much "
+        "each of them counts, by how well they answer readings that they have not learnt. fused: "
+        "that of the whole fleet. local: our own. Our own model learns from our readings alone.",
+        "both",
+    ),
+    "fleet.max_candidates": Description(
+        "With serve: both, how many models of the fleet are kept beside our own, those that matter "
+        "most. Each costs about as much to ask as our own.",
+        3,
     ),
     "fleet.topic_prefix": Description(
         "Prefix of the fleet's topics: PREFIX/fleet/NAME/nodes/NODE holds the model of a node, "
@@ -698,7 +701,8 @@ class FleetSection(Section, kw_only=True, frozen=True):
     node: str | None = None  # None: broker.client_id
     hub: str | None = None  # whose models a member takes
     key_file: str | None = None
-    serve: Literal["fused", "local", "better"] = "fused"
+    serve: Literal["both", "fused", "local"] = "both"
+    max_candidates: Annotated[int, Meta(ge=1, le=36)] = 3
     topic_prefix: str = "streamlvq"
     publish_seconds: Seconds = 300.0
     publish_after: Count = 200
