@@ -40,7 +40,6 @@ examples:
   streamlvq fuse bath.slvq leeds.slvq york.slvq --each fused/ --report fleet.html
   streamlvq fuse bath.slvq york.slvq --for york=new.slvq --drift least_squares
   streamlvq fuse bath=a/state leeds=b/state -o site.slvq  folders of daemons, with a name each
-  streamlvq fuse *.slvq --aggregator median  if some nodes may be wrong
   streamlvq fuse a/state b/state --rounds 5 --each fused/  federated averaging"""
 
 AUTO = "auto"
