@@ -513,6 +513,8 @@ def combined_scales(
         "peak": np.nan_to_num(peaks).max(axis=0, initial=0.0),
         "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
     }
+    if layout.kind == at.EUCLIDEAN:
+        scales["peak"] = _euclidean_peaks(scales["peak"], inner, peaks, share, voting, layout)
     # Constant in every node, it has no share in any of their metrics.
     moving = np.where(known, pool.scales["varies"], 0.0).max(axis=0, initial=0.0) > 0
     varies = moving & (_squared_scale(scales, layout) > RELATIVE_ROUNDING * scales["mean"] ** 2)
@@ -521,10 +523,38 @@ def combined_scales(
     return scales
 
 
-def _squared_scale(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
-    floor = 0.0 if layout.absent == "zero" else layout.floor
-    squared: Floats = np.maximum(scales["variance"], (floor * scales["peak"]) ** 2)
+def _squared_scale(scales: Mapping[str, Floats], layout: ModelLayout) -> Floats:
+    squared: Floats = np.maximum(scales["variance"], (_floor(layout) * scales["peak"]) ** 2)
     return squared
+
+
+def _floor(layout: ModelLayout) -> float:
+    return 0.0 if layout.absent == "zero" else layout.floor
+
+
+def _euclidean_peaks(
+    largest: Floats,
+    inner: Floats,
+    peaks: Floats,
+    share: Floats,
+    voting: VotingWeights,
+    layout: ModelLayout,
+) -> Floats:
+    """Return deviations with which distances are about the mean of those that nodes measure.
+
+    A learnt metric is converted to the common units; here units are the metric. The largest peak of
+    any node would shrink features that have tails.
+    """
+    floor = _floor(layout)
+    if floor <= 0.0:
+        return largest
+    squared = _squared_scale({"variance": inner, "peak": peaks}, layout)
+    worth = 1.0 / np.where(squared > 0.0, squared, np.nan)
+    if voting.screened is not None:
+        usual = weighted_median(worth, (share > 0).astype(float))
+        worth = np.minimum(worth, MAX_VARIANCE_RATIO * usual)
+    mean = voting.aggregator.combine(worth, np.where(np.isfinite(worth), share, 0.0))
+    return np.where(mean > 0.0, np.minimum(largest, 1.0 / (floor * np.sqrt(mean))), largest)
 
 
 def _limited(
