@@ -11,8 +11,14 @@ import numpy as np
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
 from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
+from streamlvq.fusion.condense import AUTO, Measure, class_budget, condense
 from streamlvq.fusion.node_models import ModelLayout
-from streamlvq.fusion.plausibility import ask_holders, drop_implausible, without_unsupported
+from streamlvq.fusion.plausibility import (
+    ask_holders,
+    drop_implausible,
+    prototype_distances,
+    without_unsupported,
+)
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
 from streamlvq.kernels import layout as at
 
@@ -43,6 +49,7 @@ class VotingWeights:
     capped: Callable[[Floats], Floats]  # weights as far as they are believed
     labels: list[str]  # names of classes, for what is noted
     by_order: bool = False  # the first prototypes of a class are the same, the second ones ...
+    budget: str | int = AUTO  # prototypes of a class
 
 
 class FusedMetric(NamedTuple):
@@ -52,6 +59,13 @@ class FusedMetric(NamedTuple):
     loss: float
     columns: Floats
     total: float
+
+
+class Condensed(NamedTuple):
+    """How many prototypes of a class were left out because of a budget."""
+
+    count: int
+    budget: int
 
 
 class PrivatePrototypes(NamedTuple):
@@ -78,6 +92,7 @@ class CombinedModel:
     calibration: Floats
     platt: Floats
     private: Mapping[int, PrivatePrototypes] = field(default_factory=dict)  # by number of the node
+    condensed: Mapping[int, Condensed] = field(default_factory=dict)  # by class
 
     def for_node(self, number: int) -> CombinedModel:
         """Return the model with what this node alone has."""
@@ -106,11 +121,14 @@ def combine(
     """Combine prototypes class by class, and metrics with them."""
     scales = combined_scales(pool, alignment, voting, layout)
     slots = prototype_slots(pool, alignment, voting, layout.kind)
-    w, weights, groups = slots.w, slots.weights, slots.groups
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
+    paired = bool((pool.against >= 0).any())
+    w, weights, groups = slots.w, slots.weights, slots.groups
+    condensed: dict[int, Condensed] = {}
+    if not paired and not voting.by_order:
+        groups, condensed = _condensed(pool, slots, pooled, scales["inverse"], layout)
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
-    paired = bool((pool.against >= 0).any())
     if not pool.omega:
         metrics = []
     elif paired:
@@ -120,8 +138,7 @@ def combine(
             pooled.combined(*_metrics_of(pool, g, weights, voting), layout.rank) for g in groups
         ]
     else:
-        own = np.arange(len(pool.omega))
-        metrics = [pooled.combined(own, voting.nodes[pool.metric_node], layout.rank)]
+        metrics = [pooled.shared(layout.rank)]
     return CombinedModel(
         label=np.array([pool.label[g[0]] for g in groups], np.int64),
         against=np.array([pool.against[g[0]] for g in groups], np.int64),
@@ -137,7 +154,55 @@ def combine(
             len(groups), at.PLATT_COUNT
         ),
         private={} if paired else _private(pool, slots, pooled, layout),
+        condensed=condensed,
     )
+
+
+def _condensed(
+    pool: Pool, slots: PrototypeSlots, pooled: MetricPool, inverse: Floats, layout: ModelLayout
+) -> tuple[list[Ints], dict[int, Condensed]]:
+    """Return the groups of prototypes without what exceeds the budget, and what that was."""
+    voting = pooled.voting
+    label = np.array([pool.label[group[0]] for group in slots.groups], np.int64)
+    budget = class_budget(voting.budget, layout.grown)
+    if budget is None or not len(label) or np.bincount(label).max() <= budget:
+        return slots.groups, {}
+    kept: list[Ints] = []
+    condensed: dict[int, Condensed] = {}
+    for c in np.unique(label).tolist():
+        groups = [slots.groups[k] for k in np.flatnonzero(label == c)]
+        if len(groups) > budget:
+            condensed[c] = Condensed(len(groups) - budget, budget)
+            measure = _class_measure(pool, slots, groups, pooled, inverse, layout)
+            places = np.array(
+                [_fuse_group(pool, slots.w, slots.weights, g, voting)[0] for g in groups]
+            )
+            shares = np.array([slots.weights[group].sum() for group in groups])
+            groups = [groups[k] for k in condense(places, shares, budget, measure)]
+        kept += groups
+    return kept, condensed
+
+
+def _class_measure(
+    pool: Pool,
+    slots: PrototypeSlots,
+    groups: list[Ints],
+    pooled: MetricPool,
+    inverse: Floats,
+    layout: ModelLayout,
+) -> Measure:
+    """Return how far prototypes of a class are apart in its fused metric."""
+    omega = None
+    if pool.omega and layout.local:
+        rows = np.concatenate(groups)
+        omega = pooled.combined(pool.metric[rows], slots.weights[rows], layout.rank).omega
+    elif pool.omega:
+        omega = pooled.shared(layout.rank).omega
+
+    def measure(places: Floats) -> Floats:
+        return prototype_distances(places, places, [omega] * len(places), inverse, layout.kind)
+
+    return measure
 
 
 def _private(
@@ -454,6 +519,11 @@ class MetricPool:
         )
         total = float(weighted_mean(np.array([self.pool.moments[m][1] for m in which]), weights))
         return FusedMetric(omega, loss, columns, total)
+
+    def shared(self, rank: int) -> FusedMetric:
+        """Combine the metrics of all nodes, of which each has one."""
+        own = np.arange(len(self.pool.omega))
+        return self.combined(own, self.voting.nodes[self.pool.metric_node], rank)
 
     def _mean(self, which: Ints, share: Floats) -> Floats:
         """Return the mean of matrices by one product of all rows."""
