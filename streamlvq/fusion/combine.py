@@ -11,7 +11,7 @@ import numpy as np
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
 from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
-from streamlvq.fusion.condense import AUTO, Measure, class_budget, condense
+from streamlvq.fusion.condense import AUTO, Condensed, Measure, class_budget, condense
 from streamlvq.fusion.node_models import ModelLayout
 from streamlvq.fusion.plausibility import (
     ask_holders,
@@ -59,13 +59,6 @@ class FusedMetric(NamedTuple):
     loss: float
     columns: Floats
     total: float
-
-
-class Condensed(NamedTuple):
-    """How many prototypes of a class were left out because of a budget."""
-
-    count: int
-    budget: int
 
 
 class PrivatePrototypes(NamedTuple):

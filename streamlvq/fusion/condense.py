@@ -8,6 +8,7 @@ squared distance to that one, which takes over the weight.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,13 @@ BUDGET_RATIO = 2
 MAX_DISTANCE = np.finfo(float).max  # of prototypes that are left
 
 Measure = Callable[[Floats], Floats]  # squared distances of all rows from each other
+
+
+class Condensed(NamedTuple):
+    """How many prototypes of a class were left out because of a budget."""
+
+    count: int
+    budget: int
 
 
 def class_budget(budget: str | int, grown: int) -> int | None:

@@ -323,6 +323,7 @@ class FusionRun:
             quorum=self.options.quorum,
             claims=self.claims,
             clusters=self.clusters,
+            condensed=[model.condensed for part in self.parts for model in part.models.values()],
         )
         report = functools.partial(build_report, record)
         left_out = frozenset(self.nodes[i].node for i in frame.screened.left_out)
