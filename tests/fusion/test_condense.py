@@ -16,7 +16,7 @@ import streamlvq
 from streamlvq import Snapshot, fuse
 from streamlvq.fusion import FusionError, fuse_rounds
 from streamlvq.fusion.condense import BUDGET_RATIO, class_budget, condense
-from support.fusions import PLAIN, Floats, accuracy, arrays_of, copied, learnt
+from support.fusions import Floats, accuracy, arrays_of, copied, learnt
 
 modest = settings(derandomize=True, max_examples=40, deadline=None, database=None)
 CLOUDS = 9  # of each class: more than a model of two prototypes can follow
