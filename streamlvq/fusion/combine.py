@@ -116,10 +116,8 @@ def combine(
     slots = prototype_slots(pool, alignment, voting, layout.kind)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
     paired = bool((pool.against >= 0).any())
-    w, weights, groups = slots.w, slots.weights, slots.groups
-    condensed: dict[int, Condensed] = {}
-    if not paired and not voting.by_order:
-        groups, condensed = _condensed(pool, slots, pooled, scales["inverse"], layout)
+    w, weights = slots.w, slots.weights
+    groups, condensed = _condensed(pool, slots, pooled, scales["inverse"], layout)
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
     if not pool.omega:
@@ -154,22 +152,23 @@ def combine(
 def _condensed(
     pool: Pool, slots: PrototypeSlots, pooled: MetricPool, inverse: Floats, layout: ModelLayout
 ) -> tuple[list[Ints], dict[int, Condensed]]:
-    """Return the groups of prototypes without what exceeds the budget, and what that was."""
-    voting = pooled.voting
-    label = np.array([pool.label[group[0]] for group in slots.groups], np.int64)
-    budget = class_budget(voting.budget, layout.grown)
-    if budget is None or not len(label) or np.bincount(label).max() <= budget:
+    """Return the groups of prototypes without what exceeds the budget, and how many those are.
+
+    Prototypes of pairs belong to each other, and those of rounds stay the same.
+    """
+    budget = class_budget(pooled.voting.budget, layout.grown)
+    if budget is None or (pool.against >= 0).any() or pooled.voting.by_order:
         return slots.groups, {}
     kept: list[Ints] = []
     condensed: dict[int, Condensed] = {}
+    label = np.array([pool.label[group[0]] for group in slots.groups], np.int64)
     for c in np.unique(label).tolist():
         groups = [slots.groups[k] for k in np.flatnonzero(label == c)]
         if len(groups) > budget:
             condensed[c] = Condensed(len(groups) - budget, budget)
             measure = _class_measure(pool, slots, groups, pooled, inverse, layout)
-            places = np.array(
-                [_fuse_group(pool, slots.w, slots.weights, g, voting)[0] for g in groups]
-            )
+            fused = [_fuse_group(pool, slots.w, slots.weights, g, pooled.voting) for g in groups]
+            places = np.array([place for place, _, _ in fused])
             shares = np.array([slots.weights[group].sum() for group in groups])
             groups = [groups[k] for k in condense(places, shares, budget, measure)]
         kept += groups

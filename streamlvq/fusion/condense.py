@@ -24,9 +24,9 @@ Measure = Callable[[Floats], Floats]  # squared distances of all rows from each 
 
 
 class Condensed(NamedTuple):
-    """How many prototypes of a class were left out because of a budget."""
+    """Prototypes of a class that were left out, and the budget that they were too many for."""
 
-    count: int
+    left_out: int
     budget: int
 
 

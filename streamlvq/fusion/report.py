@@ -307,7 +307,7 @@ def _clusters(run: FusionRecord, labels: list[str]) -> tuple[ClusterReport, ...]
 def _condensed(run: FusionRecord, labels: list[str]) -> dict[str, int]:
     counts: Counter[int] = Counter()
     for part in run.condensed:
-        counts.update({label: each.count for label, each in part.items()})
+        counts.update({label: each.left_out for label, each in part.items()})
     return {labels[k]: counts[k] for k in sorted(counts)}
 
 
