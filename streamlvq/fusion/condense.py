@@ -17,7 +17,7 @@ from streamlvq.arrays import Floats, Ints
 AUTO = "auto"  # BUDGET_RATIO times what models of nodes may grow to
 KEEP = "keep"  # all of them
 BUDGETS = (AUTO, KEEP)
-BUDGET_RATIO = 2
+BUDGET_RATIO = 3
 MAX_DISTANCE = np.finfo(float).max  # of prototypes that are left
 
 Measure = Callable[[Floats], Floats]  # squared distances of all rows from each other

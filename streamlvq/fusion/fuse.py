@@ -132,7 +132,7 @@ def fuse(
         aggregators that withstand a minority.
     budget
         How many prototypes of a class the fused model may have, since those of growing models often
-        do not match: a number; "auto", twice as many as the models of nodes may grow to; or "keep"
+        do not match: a number; "auto", three times as many as the models of nodes may grow to; or "keep"
         for all. Left out are those that are missed the least. What only its own node believes does
         not count.
     after
