@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import Table, show
+from fusion_condense import condense, families
 from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
@@ -39,6 +40,8 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "rounds": rounds,
     "probes": probes,
     "network": network,
+    "condense": condense,
+    "families": families,
     "cost": cost,
     "streaming": streaming,
 }
@@ -54,6 +57,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "probes": {"seeds": 1},
     "network": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"], "data": ["segment"]},
+    "condense": {"data": ["keystroke"], "seeds": 1},
+    "families": {"data": ["segment"], "seeds": 1},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")
@@ -74,8 +79,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
-    parser.add_argument("--data", nargs="+", help="of pool, thesis, hostile and never")
-    parser.add_argument("--models", nargs="+", help="of pool, thesis, hostile, never and rounds")
+    parser.add_argument(
+        "--data", nargs="+", help="of pool, thesis, hostile, never, condense and families"
+    )
+    parser.add_argument(
+        "--models", nargs="+", help="of pool, thesis, hostile, never, rounds, condense and families"
+    )
     parser.add_argument("--model", help="of spectra, paper and gas")
     for name in OPTIONS[3:]:
         parser.add_argument(f"--{name}", type=int)

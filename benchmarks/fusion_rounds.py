@@ -27,9 +27,12 @@ FEWEST, STEP = 30, 10  # stored readings of the first subject, and how many more
 LOCAL_PASSES, LOCAL_PULL = 10, 1.0
 MIN_GAIN_OF_ROUNDS, MIN_GAIN_OF_PASSES = 0.03, 0.04
 FIRST = {"subjects 1 to 10": 1, "subjects 11 to 20": 11}
-SHAPES: dict[str, dict[str, Any]] = {
-    "one prototype": {"max_prototypes_per_class": 1},
-    "growing": {},
+# Parameters of the models of nodes, and the budget of the first fusion.
+SHAPES: dict[str, tuple[dict[str, Any], Any]] = {
+    "one prototype": ({"max_prototypes_per_class": 1}, "auto"),
+    "growing": ({}, "auto"),
+    "growing, budget 2": ({}, 2),
+    "growing, budget 1": ({}, 1),
 }
 
 
@@ -77,13 +80,15 @@ def pooled(make: Callable[[], Any], nodes: Sequence[Node], seed: int) -> Any:
     return streamed(make, X[order], y[order])
 
 
-def compared(nodes: Sequence[Node], make: Callable[[], Any], seed: int) -> dict[str, float]:
+def compared(
+    nodes: Sequence[Node], make: Callable[[], Any], budget: Any, seed: int
+) -> dict[str, float]:
     """Return the mean accuracy of all nodes by what they decide with."""
     models = [streamed(make, node.X, node.y) for node in nodes]
     given = [Snapshot.of(model, node.name) for model, node in zip(models, nodes, strict=True)]
     found = {"alone": float(local_accuracy(nodes, models).mean())}
     fused = None
-    for step in run_rounds(given, rounds=max(ROUNDS)):
+    for step in run_rounds(given, rounds=max(ROUNDS), budget=budget):
         fused = step.fused
         if step.number in ROUNDS:
             found[_called(step.number)] = float(fused_accuracy(fused, nodes).mean())
@@ -109,9 +114,10 @@ def rounds(models: Sequence[str] = ("GMLVQ", "LGMLVQ"), seeds: int = 3) -> Itera
     table, figures = None, []
     for fleet, model, shape in progress(cases, "rounds", len(cases)):
         nodes, runs = subjects(FIRST[fleet]), []
+        parameters, budget = SHAPES[shape]
         for seed in range(1, seeds + 1):
-            make = functools.partial(getattr(streamlvq, model), **SHAPES[shape], seed=seed)
-            runs.append(compared(nodes, make, seed))
+            make = functools.partial(getattr(streamlvq, model), **parameters, seed=seed)
+            runs.append(compared(nodes, make, budget, seed))
         mean = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
         if table is None:
             columns = ["fleet", "model", "prototypes", *mean]

@@ -11,8 +11,14 @@ import numpy as np
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import Aggregator, weighted_mean, weighted_median
 from streamlvq.fusion.class_tables import PROTOTYPE_ARRAYS, Alignment, Pool
+from streamlvq.fusion.condense import AUTO, Condensed, Measure, class_budget, condense
 from streamlvq.fusion.node_models import ModelLayout
-from streamlvq.fusion.plausibility import ask_holders, drop_implausible, without_unsupported
+from streamlvq.fusion.plausibility import (
+    ask_holders,
+    drop_implausible,
+    prototype_distances,
+    without_unsupported,
+)
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
 from streamlvq.kernels import layout as at
 
@@ -43,6 +49,7 @@ class VotingWeights:
     capped: Callable[[Floats], Floats]  # weights as far as they are believed
     labels: list[str]  # names of classes, for what is noted
     by_order: bool = False  # the first prototypes of a class are the same, the second ones ...
+    budget: str | int = AUTO  # prototypes of a class
 
 
 class FusedMetric(NamedTuple):
@@ -78,6 +85,7 @@ class CombinedModel:
     calibration: Floats
     platt: Floats
     private: Mapping[int, PrivatePrototypes] = field(default_factory=dict)  # by number of the node
+    condensed: Mapping[int, Condensed] = field(default_factory=dict)  # by class
 
     def for_node(self, number: int) -> CombinedModel:
         """Return the model with what this node alone has."""
@@ -106,11 +114,12 @@ def combine(
     """Combine prototypes class by class, and metrics with them."""
     scales = combined_scales(pool, alignment, voting, layout)
     slots = prototype_slots(pool, alignment, voting, layout.kind)
-    w, weights, groups = slots.w, slots.weights, slots.groups
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
+    paired = bool((pool.against >= 0).any())
+    w, weights = slots.w, slots.weights
+    groups, condensed = _condensed(pool, slots, pooled, scales["inverse"], layout)
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
-    paired = bool((pool.against >= 0).any())
     if not pool.omega:
         metrics = []
     elif paired:
@@ -120,8 +129,7 @@ def combine(
             pooled.combined(*_metrics_of(pool, g, weights, voting), layout.rank) for g in groups
         ]
     else:
-        own = np.arange(len(pool.omega))
-        metrics = [pooled.combined(own, voting.nodes[pool.metric_node], layout.rank)]
+        metrics = [pooled.shared(layout.rank)]
     return CombinedModel(
         label=np.array([pool.label[g[0]] for g in groups], np.int64),
         against=np.array([pool.against[g[0]] for g in groups], np.int64),
@@ -137,7 +145,56 @@ def combine(
             len(groups), at.PLATT_COUNT
         ),
         private={} if paired else _private(pool, slots, pooled, layout),
+        condensed=condensed,
     )
+
+
+def _condensed(
+    pool: Pool, slots: PrototypeSlots, pooled: MetricPool, inverse: Floats, layout: ModelLayout
+) -> tuple[list[Ints], dict[int, Condensed]]:
+    """Return the groups of prototypes without what exceeds the budget, and how many those are.
+
+    Prototypes of pairs belong to each other, and those of rounds stay the same.
+    """
+    budget = class_budget(pooled.voting.budget, layout.grown)
+    if budget is None or (pool.against >= 0).any() or pooled.voting.by_order:
+        return slots.groups, {}
+    kept: list[Ints] = []
+    condensed: dict[int, Condensed] = {}
+    label = np.array([pool.label[group[0]] for group in slots.groups], np.int64)
+    for c in np.unique(label).tolist():
+        groups = [slots.groups[k] for k in np.flatnonzero(label == c)]
+        if len(groups) > budget:
+            condensed[c] = Condensed(len(groups) - budget, budget)
+            measure = _class_measure(pool, slots, groups, pooled, inverse, layout)
+            fused = [_fuse_group(pool, slots.w, slots.weights, g, pooled.voting) for g in groups]
+            places = np.array([place for place, _, _ in fused])
+            shares = np.array([slots.weights[group].sum() for group in groups])
+            groups = [groups[k] for k in condense(places, shares, budget, measure)]
+        kept += groups
+    return kept, condensed
+
+
+def _class_measure(
+    pool: Pool,
+    slots: PrototypeSlots,
+    groups: list[Ints],
+    pooled: MetricPool,
+    inverse: Floats,
+    layout: ModelLayout,
+) -> Measure:
+    """Return how far prototypes of a class are apart in its fused metric."""
+    omega = None
+    if pool.omega and layout.local:
+        rows = np.concatenate(groups)
+        omega = pooled.combined(pool.metric[rows], slots.weights[rows], layout.rank).omega
+    elif pool.omega:
+        omega = pooled.shared(layout.rank).omega
+
+    def measure(places: Floats) -> Floats:
+        return prototype_distances(places, places, [omega] * len(places), inverse, layout.kind)
+
+    return measure
 
 
 def _private(
@@ -455,6 +512,11 @@ class MetricPool:
         total = float(weighted_mean(np.array([self.pool.moments[m][1] for m in which]), weights))
         return FusedMetric(omega, loss, columns, total)
 
+    def shared(self, rank: int) -> FusedMetric:
+        """Combine the metrics of all nodes, of which each has one."""
+        own = np.arange(len(self.pool.omega))
+        return self.combined(own, self.voting.nodes[self.pool.metric_node], rank)
+
     def _mean(self, which: Ints, share: Floats) -> Floats:
         """Return the mean of matrices by one product of all rows."""
         rows = np.concatenate(
@@ -513,6 +575,8 @@ def combined_scales(
         "peak": np.nan_to_num(peaks).max(axis=0, initial=0.0),
         "weight": np.where(known, pool.scales["weight"], 0.0).sum(axis=0),
     }
+    if layout.kind == at.EUCLIDEAN:
+        scales["peak"] = _euclidean_peaks(scales["peak"], inner, peaks, share, voting, layout)
     # Constant in every node, it has no share in any of their metrics.
     moving = np.where(known, pool.scales["varies"], 0.0).max(axis=0, initial=0.0) > 0
     varies = moving & (_squared_scale(scales, layout) > RELATIVE_ROUNDING * scales["mean"] ** 2)
@@ -521,10 +585,38 @@ def combined_scales(
     return scales
 
 
-def _squared_scale(scales: dict[str, Floats], layout: ModelLayout) -> Floats:
-    floor = 0.0 if layout.absent == "zero" else layout.floor
-    squared: Floats = np.maximum(scales["variance"], (floor * scales["peak"]) ** 2)
+def _squared_scale(scales: Mapping[str, Floats], layout: ModelLayout) -> Floats:
+    squared: Floats = np.maximum(scales["variance"], (_floor(layout) * scales["peak"]) ** 2)
     return squared
+
+
+def _floor(layout: ModelLayout) -> float:
+    return 0.0 if layout.absent == "zero" else layout.floor
+
+
+def _euclidean_peaks(
+    largest: Floats,
+    inner: Floats,
+    peaks: Floats,
+    share: Floats,
+    voting: VotingWeights,
+    layout: ModelLayout,
+) -> Floats:
+    """Return deviations with which distances are about the mean of those that nodes measure.
+
+    A learnt metric is converted to the common units; here units are the metric. The largest peak of
+    any node would shrink features that have tails.
+    """
+    floor = _floor(layout)
+    if floor <= 0.0:
+        return largest
+    squared = _squared_scale({"variance": inner, "peak": peaks}, layout)
+    worth = 1.0 / np.where(squared > 0.0, squared, np.nan)
+    if voting.screened is not None:
+        usual = weighted_median(worth, (share > 0).astype(float))
+        worth = np.minimum(worth, MAX_VARIANCE_RATIO * usual)
+    mean = voting.aggregator.combine(worth, np.where(np.isfinite(worth), share, 0.0))
+    return np.where(mean > 0.0, np.minimum(largest, 1.0 / (floor * np.sqrt(mean))), largest)
 
 
 def _limited(

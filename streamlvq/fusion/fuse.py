@@ -28,6 +28,8 @@ from streamlvq.fusion.class_tables import (
     feature_relevance,
 )
 from streamlvq.fusion.combine import VotingWeights, combine
+from streamlvq.fusion.condense import AUTO as AUTO_BUDGET
+from streamlvq.fusion.condense import BUDGETS
 from streamlvq.fusion.corrections import (
     UNCORRECTED,
     Correction,
@@ -90,6 +92,7 @@ def fuse(
     screen: bool = True,
     byzantine: int | Literal["auto"] | None = "auto",
     quorum: int | None = None,
+    budget: Literal["auto", "keep"] | int = "auto",
     after: Fused | None = None,
 ) -> Fused:
     """Fuse the models of many nodes, for each of them in the coordinates of its sensors.
@@ -127,6 +130,11 @@ def fuse(
     quorum
         Nodes that must have a class before others are given it; by default one, and three for the
         aggregators that withstand a minority.
+    budget
+        How many prototypes of a class the fused model may have, since those of growing models often
+        do not match: a number; "auto", three times as many as the models of nodes may grow to; or "keep"
+        for all. Left out are those that are missed the least. What only its own node believes does
+        not count.
     after
         The fusion that the models of all nodes have come from, in rounds (see `fuse_rounds`). Its
         correction is kept, and prototypes are the same that were the same then, wherever they are.
@@ -173,6 +181,7 @@ def fuse(
         screen=screen,
         byzantine=byzantine,
         quorum=quorum,
+        budget=budget,
         after=after,
     )
     fused = run.run()
@@ -191,6 +200,7 @@ def fusion_run(
     screen: bool = True,
     byzantine: int | str | None = "auto",
     quorum: int | None = None,
+    budget: str | int = AUTO_BUDGET,
     after: Fused | None = None,
 ) -> FusionRun:
     """Prepare a fusion with the parameters of `fuse`."""
@@ -200,13 +210,14 @@ def fusion_run(
     _check_number("rank", rank, ("keep", "full"))
     _check_number("byzantine", byzantine, ("auto", None), least=0)
     _check_number("quorum", quorum, (None,))
+    _check_number("budget", budget, BUDGETS)
     chosen = get_aggregator(aggregator)
     if quorum is None:
         quorum = QUORUM if chosen.robust else 1
     nodes = unpack(each.without_pool() for each in newest(snapshots))
     check_compatible(nodes)
     options = FusionOptions(
-        weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum, after
+        weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum, budget, after
     )
     return FusionRun(nodes, options)
 
@@ -312,6 +323,7 @@ class FusionRun:
             quorum=self.options.quorum,
             claims=self.claims,
             clusters=self.clusters,
+            condensed=[model.condensed for part in self.parts for model in part.models.values()],
         )
         report = functools.partial(build_report, record)
         left_out = frozenset(self.nodes[i].node for i in frame.screened.left_out)
@@ -446,6 +458,7 @@ class FusionRun:
             screened=self.frame.screened if self.options.screen else None,
             capped=self._capped_class,
             by_order=self.options.after is not None,
+            budget=self.options.budget,
             labels=self.names,
         )
         return Votes(voting, tables, counts)

@@ -227,6 +227,7 @@ class ModelLayout:
     standardize: bool
     floor: float  # of scales, as a share of the largest deviation
     absent: str  # what a feature means that a reading does not mention
+    grown: int  # prototypes of a class that they may grow to
 
     @classmethod
     def of(cls, models: Sequence[Model], width: int, rank: str | int) -> ModelLayout:
@@ -244,6 +245,7 @@ class ModelLayout:
             standardize=2 * sum(bool(each["standardize"]) for each in given) >= len(given),
             floor=statistics.median_low(float(each["scale_floor"]) for each in given),
             absent=statistics.mode(str(each["absent"]) for each in given),
+            grown=statistics.median_low(_grown(each) for each in given),
         )
 
     def parameters(self, given: Mapping[str, Any], width: int) -> dict[str, Any]:
@@ -256,6 +258,11 @@ class ModelLayout:
         if "rank" in given and min(given["rank"] or width, width) != min(self.rank, width):
             common["rank"] = self.rank
         return {**given, **common}
+
+
+def _grown(given: Mapping[str, Any]) -> int:
+    sizes = (given.get(name, 1) for name in ("prototypes_per_class", "max_prototypes_per_class"))
+    return max(map(int, sizes))
 
 
 def _rank(kind: int, given: list[Mapping[str, Any]], width: int, wanted: str | int) -> int:

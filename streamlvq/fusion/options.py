@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamlvq.fusion.aggregators import Aggregator
+from streamlvq.fusion.condense import AUTO
 from streamlvq.fusion.fused import Fused
 
 
@@ -20,4 +21,5 @@ class FusionOptions:
     screen: bool
     byzantine: int | str | None
     quorum: int
+    budget: str | int = AUTO
     after: Fused | None = None

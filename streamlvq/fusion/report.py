@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +13,7 @@ import numpy as np
 from streamlvq.arrays import Floats, Ints
 from streamlvq.fusion.aggregators import get_aggregator
 from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
+from streamlvq.fusion.condense import Condensed
 from streamlvq.fusion.corrections import get_correction
 from streamlvq.fusion.graph import Clusters
 from streamlvq.fusion.screening import (
@@ -145,6 +147,10 @@ class FusionReport(msgspec.Struct, frozen=True):
     clusters
         Nodes that mean the same by their classes, the largest cluster first. Each is fused by
         itself; usually there is one.
+    condensed
+        How many prototypes of classes were left out because there is a budget for each.
+    budget
+        How many a class may have of which some were left out; None if none were.
     """
 
     nodes: dict[str, NodeReport]
@@ -163,6 +169,8 @@ class FusionReport(msgspec.Struct, frozen=True):
     unprotected: tuple[str, ...]
     warnings: tuple[str, ...]
     clusters: tuple[ClusterReport, ...] = ()
+    condensed: dict[str, int] = {}
+    budget: int | None = None
 
     def text(self) -> str:
         """Return a table of the nodes, the correction and why, notes and warnings.
@@ -221,6 +229,7 @@ class FusionRecord:
     quorum: int
     claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
     clusters: Clusters
+    condensed: Sequence[Mapping[int, Condensed]]  # of each model, by class
 
 
 def build_report(run: FusionRecord) -> FusionReport:
@@ -269,6 +278,8 @@ def build_report(run: FusionRecord) -> FusionReport:
         unprotected=tuple(alone),
         warnings=(),
         clusters=_clusters(run, labels),
+        condensed=_condensed(run, labels),
+        budget=max((each.budget for part in run.condensed for each in part.values()), default=None),
     )
     return msgspec.structs.replace(report, warnings=(*_warnings(report), *_withheld(run, labels)))
 
@@ -291,6 +302,13 @@ def _clusters(run: FusionRecord, labels: list[str]) -> tuple[ClusterReport, ...]
         )
         for k, differs in enumerate(run.clusters.differs)
     )
+
+
+def _condensed(run: FusionRecord, labels: list[str]) -> dict[str, int]:
+    counts: Counter[int] = Counter()
+    for part in run.condensed:
+        counts.update({label: each.left_out for label, each in part.items()})
+    return {labels[k]: counts[k] for k in sorted(counts)}
 
 
 def _rms(values: Floats) -> float:
@@ -459,6 +477,8 @@ def report_text(report: FusionReport) -> str:
     if report.trials:
         tried = ", ".join(f"{name} {amount(error)}" for name, error in report.trials.items())
         lines.append(entry("tried", tried))
+    if report.condensed:
+        lines.append(entry("condensed", condensed_note(report)))
     alone = unprotected_note(report)
     lines += [entry("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
     lines += [entry("warning", text) for text in report.warnings]
@@ -506,6 +526,14 @@ def node_notes(report: FusionReport) -> list[str]:
         for clipping in node.clipped
         if not clipping.excluded
     ]
+
+
+def condensed_note(report: FusionReport) -> str:
+    """Say how many prototypes were left out because of a budget."""
+    counts = ", ".join(f"{count} of {label!r}" for label, count in report.condensed.items())
+    total = sum(report.condensed.values())
+    which = "1 prototype was" if total == 1 else f"{total} prototypes were"
+    return f"{which} left out so that no class has more than {report.budget}: {counts}"
 
 
 def unprotected_note(report: FusionReport) -> str:

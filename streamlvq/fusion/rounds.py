@@ -156,7 +156,8 @@ def fuse_rounds(
     carrier
         Who asks the nodes; by default they are played by their snapshots.
     options
-        Of `fuse`, which combines the answers of every round.
+        Of `fuse`, which combines the answers of every round. If nodes differ and have few readings
+        each, try `budget=1`: growing models then start from one prototype per class.
 
     Examples
     --------

@@ -121,6 +121,52 @@ def test_so_does_the_local_metric_of_each_class(name: str, weighting: Any) -> No
             check_distances(seed, world, found, metrics, list(weights.values()))
 
 
+def with_tails(world: World, name: str, count: int = 5) -> list[Snapshot]:
+    """Nodes whose features have rare peaks, of another size in each of them."""
+    nodes = []
+    for i in range(count):
+        X, y = world.read(i, 150)
+        X[7 * i, i % 4] += 8.0 * (i + 1) * world.unit[i % 4]
+        nodes.append(Snapshot.of(learnt(build(name), X, y), f"n{i}"))
+    return nodes
+
+
+@pytest.mark.parametrize("weighting", ["samples", "uniform"])
+@pytest.mark.parametrize("name", ["LVQ1", "GLVQ", "RSLVQ"])
+def test_without_a_metric_units_measure_the_mean_of_distances(name: str, weighting: Any) -> None:
+    world = World.of(5)
+    nodes = with_tails(world, name)
+    fused = fuse(nodes, weighting=weighting, **PLAIN)
+    arrays = [node.estimator_state().arrays for node in nodes]
+    found = fused.snapshot("n1").estimator_state().arrays
+    shares = [float(n.samples) if weighting == "samples" else 1.0 for n in nodes]
+    mean = np.average([each["inverse"] ** 2 for each in arrays], axis=0, weights=shares)
+    by_variance = 1.0 / found["variance"]  # nodes differ in their means as well
+    assert found["inverse"] ** 2 == pytest.approx(np.minimum(mean, by_variance), rel=1e-9)
+    assert (found["peak"] <= np.max([each["peak"] for each in arrays], axis=0)).all()
+    assert (found["inverse"] > np.min([each["inverse"] for each in arrays], axis=0)).all()
+
+
+@pytest.mark.parametrize("name", ["GLVQ", "RSLVQ"])
+def test_a_node_does_not_set_the_units_of_all(name: str) -> None:
+    """Neither by rare peaks nor by readings that hardly move."""
+    world = World.of(5)
+    nodes = with_tails(world, name, 6)
+    honest = fuse(nodes[:5], drift="none").for_node("n1")
+    X, y = world.read(90, 40)
+    for factor in (1e-6, 1e6):
+        liar = copied(nodes[5])
+        arrays = liar.estimator_state().arrays
+        arrays["peak"] *= factor
+        arrays["variance"] *= factor**2
+        arrays["inverse"] /= factor
+        scales = fuse([*nodes[:5], liar], drift="none").for_node("n1").scales()
+        for feature, scale in honest.scales().items():
+            assert 0.5 * scale < scales[feature] < 2.0 * scale
+        fused = fuse([*nodes[:5], liar], drift="none").for_node("n1")
+        assert accuracy(fused, X, y) >= accuracy(honest, X, y) - 0.05
+
+
 def test_pairs_are_means_over_the_nodes_that_have_both_classes() -> None:
     for seed in range(4):
         world, nodes = some_fleet("PairwiseLVQ", seed)
