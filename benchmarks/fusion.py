@@ -16,6 +16,7 @@ from common import Table, show
 from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
+from fusion_hostile_pool import hostile_pool
 from fusion_network import network
 from fusion_never import never
 from fusion_paper import paper
@@ -35,6 +36,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "theorem": theorem,
     "gas": gas,
     "hostile": hostile,
+    "hostile_pool": hostile_pool,
     "never": never,
     "rounds": rounds,
     "probes": probes,
@@ -50,6 +52,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "theorem": {"draws": 5},
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
+    "hostile_pool": {"data": ["segment"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "probes": {"seeds": 1},
