@@ -17,7 +17,7 @@ from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_hostile_pool import hostile_pool
-from fusion_network import network
+from fusion_network import network, network_pool
 from fusion_never import never
 from fusion_paper import paper
 from fusion_pool import pool
@@ -41,6 +41,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "rounds": rounds,
     "probes": probes,
     "network": network,
+    "network_pool": network_pool,
     "cost": cost,
     "streaming": streaming,
 }
@@ -57,6 +58,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "probes": {"seeds": 1},
     "network": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"], "data": ["segment"]},
+    "network_pool": {"models": ["GMLVQ"], "data": ["segment"]},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")

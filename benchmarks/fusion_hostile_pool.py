@@ -38,6 +38,17 @@ from streamlvq.snapshot import Snapshot
 WAYS = ("fused", "pool", "wire")
 WIRE_NODES = 2  # whose pools on the wire are made: each fits its own weights, which takes a while
 GONE = "node taken away"  # what its readings are worth: nobody has to lie for it
+TRIED = (  # one of each kind: what is left out altogether is left out of pools as well
+    "labels flipped",
+    "labels flipped, counts x 1e6",
+    "prototypes x 10",
+    "means 10 away",
+    "means 1e3 away, scales to fit",
+    "means 9e59 away",
+    "metric x .01",
+    "back door",
+    "back door by labels",
+)
 # Each of these for every candidate in turn would be less than all of them at once.
 LIES: dict[str, tuple[float, float, float]] = {  # candidates, local, unseen
     "candidates alone": (MAX_WEIGHT, 0.0, MAX_UNSEEN),
@@ -184,7 +195,7 @@ def _attacks(fleet: PoolFleet, name: str, seed: int) -> Found:
     liars = [seed % len(fleet.nodes)]
     before, _ = fleet.outcome(fleet.full, liars)
     found: Found = {}
-    for attack in (GONE, *ATTACKS):
+    for attack in (GONE, *TRIED):
         given = fleet.attacked(ATTACKS.get(attack), liars)
         found[attack] = (before, *fleet.outcome(given, liars))
     if name in COLLUDERS_IN:
@@ -236,12 +247,12 @@ def _lost(before: dict[str, Cell], after: dict[str, Cell], way: str) -> float:
 
 def _figures(title: str, found: Found) -> Iterator[Figure]:
     for way in WAYS:
-        lost = {attack: _lost(*found[attack][:2], way) for attack in ATTACKS}
+        lost = {attack: _lost(*found[attack][:2], way) for attack in TRIED}
         worst = max(lost, key=lambda attack: lost[attack])
         yield Figure(f"{title}, {way}: loses at most ({worst})", lost[worst], MOST_LOST)
         turned = max(found[attack][1][way].turned for attack in DOORS)
         yield Figure(f"{title}, {way}: triggered readings turned", turned, MOST_TURNED)
-    silent = [attack for attack in ATTACKS if found[attack][2] < 1.0]
+    silent = [attack for attack in TRIED if found[attack][2] < 1.0]
     yield Figure(f"{title}: attacks unnamed ({', '.join(silent) or 'none'})", len(silent), 0)
 
 

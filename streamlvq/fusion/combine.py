@@ -149,20 +149,19 @@ def _held_back(
     Return the slots, and the prototypes that get the metrics of others.
     """
     lone = any(len(group) == 1 for group in slots.groups)
-    if voting.screened is None or voting.by_order or (pool.against >= 0).any() or not lone:
+    paired = (pool.against >= 0).any()
+    if voting.screened is None or voting.by_order or paired or not (layout.local and lone):
         return slots, frozenset()
 
-    def fused(groups: list[Ints], foreign: Collection[int]) -> tuple[Floats, list[Floats | None]]:
+    def fused(groups: list[Ints], foreign: Collection[int]) -> tuple[Floats, list[Floats]]:
         w = np.array([_fuse_group(pool, slots.w, slots.weights, g, voting)[0] for g in groups])
         metrics = _metrics(pool, groups, slots.weights, pooled, layout, foreign)
-        if not metrics:
-            return w, [None] * len(groups)
-        return w, [m.omega for m in (metrics if layout.local else metrics * len(groups))]
+        return w, [metric.omega for metric in metrics]
 
     places = TriggerPlaces.of(
         pool, alignment, voting.cells > 0, voting.centre, voting.spread, layout.kind
     )
-    held = hold_back(pool, slots.groups, places, fused, pooled.inverse, local=layout.local)
+    held = hold_back(pool, slots.groups, places, fused, pooled.inverse)
     note(pool, held.noted, "prototype_overreaching", voting.screened, voting.labels)
     return (
         replace(slots, groups=held.groups, unbelieved=[*slots.unbelieved, *held.dropped]),

@@ -1,7 +1,7 @@
 """Trigger places: the mean of a class with one feature moved, where a back door would be.
 
-A prototype whose place is fine may still open one by its metric, which finds near what all others
-know to be another class. Prototypes that only one node has must not decide where most of the other
+A prototype whose place is fine may still open one by a metric of its own, which finds near what all
+others know to be another class. Prototypes that only one node has must not decide where most of the other
 nodes recognise the class in spite of the moved feature.
 """
 
@@ -55,7 +55,7 @@ class TriggerPlaces:
                 alignment.gain[j] * centre[classes] + alignment.shift[j],
                 alignment.gain[j] * step[classes],
                 pool.w[own],
-                [None if m < 0 else pool.omega[m] for m in pool.metric[own].tolist()],
+                [pool.omega[m] for m in pool.metric[own].tolist()],
                 pool.scales["inverse"][j],
                 kind,
             )
@@ -64,7 +64,7 @@ class TriggerPlaces:
         return cls(centre, step, asked, recognised, kind)
 
     def overreaching(
-        self, label: Ints, owner: Ints, w: Floats, omega: Sequence[Floats | None], inverse: Floats
+        self, label: Ints, owner: Ints, w: Floats, omega: Sequence[Floats], inverse: Floats
     ) -> Bools:
         """Return which prototypes decide at more places of others than they are needed at.
 
@@ -96,7 +96,7 @@ def trigger_distances(
     centre: Floats,
     step: Floats,
     w: Floats,
-    omega: Sequence[Floats | None],
+    omega: Sequence[Floats],
     inverse: Floats,
     kind: int,
 ) -> Floats:
@@ -110,11 +110,11 @@ def trigger_distances(
     found = np.empty((len(w), len(centre), sizes.size * centre.shape[1]))
     for p, (place, metric) in enumerate(zip(w, omega, strict=True)):
         apart = np.nan_to_num(centre - place)
-        if metric is not None and kind == at.MATRIX:
+        if kind == at.MATRIX:
             rows = metric * inverse
             slope, bend = (apart @ rows.T) @ rows, (rows**2).sum(axis=0)
         else:
-            bend = inverse**2 if metric is None else (metric[0] * inverse) ** 2
+            bend = (metric[0] * inverse) ** 2
             slope = apart * bend
         middle = (apart * slope).sum(axis=1)[:, None, None]
         each = middle + 2.0 * moved * slope[:, None, :] + moved**2 * bend
@@ -124,7 +124,7 @@ def trigger_distances(
 
 # --- what follows --------------------------------------------------------------------------------
 
-FusedPrototypes = Callable[[list[Ints], Collection[int]], tuple[Floats, list[Floats | None]]]
+FusedPrototypes = Callable[[list[Ints], Collection[int]], tuple[Floats, list[Floats]]]
 
 
 class HeldBack(NamedTuple):
@@ -145,13 +145,11 @@ def hold_back(
     places: TriggerPlaces,
     fused: FusedPrototypes,
     inverse: Floats,
-    *,
-    local: bool,
 ) -> HeldBack:
     """Take from prototypes of one node that overreach first their own metric, then their say.
 
     `fused` returns places and metrics of groups, given the prototypes without a metric of their
-    own; `local` says that there are such metrics. The last prototype of a class stays.
+    own. The last prototype of a class stays.
     """
     held = HeldBack(list(groups), [], set())
     for _ in range(HOLDING_ROUNDS):
@@ -162,10 +160,9 @@ def hold_back(
         bad = places.overreaching(pool.label[first], owner, w, omega, inverse)
         if not bad.any():
             break
-        warned = np.isin(first, sorted(held.foreign)) if local else np.ones(len(first), bool)
-        drop = bad & warned
+        drop = bad & np.isin(first, sorted(held.foreign))
         drop &= np.isin(pool.label[first], pool.label[first[~drop]])
-        held.foreign.update(first[bad & ~drop].tolist() if local else ())
+        held.foreign.update(first[bad & ~drop].tolist())
         held.dropped.extend(first[drop].tolist())
         kept = [group for group, out in zip(held.groups, drop, strict=True) if not out]
         held = held._replace(groups=kept)
