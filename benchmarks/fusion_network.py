@@ -303,7 +303,8 @@ def network_pool(
             right = int(sum(run["found"][0] for run in runs))
             kind = f"{SWAPPED} swapped" if swap else "all alike"
             table.add(name, model, kind, *(f"{mean[way].mean():.3f}" for way in ways),
-                      f"{right} of {seeds}", *(f"{each:+.3f}" for each in worst.values()))  # fmt: skip
+                      f"{right} of {seeds}",
+                      *(f"{each:+.3f}" for each in worst.values()))  # fmt: skip
             title = f"{name}, {model}, {kind}"
             figures += [
                 Figure(f"{title}, {way}: worst node against alone", worst[way], -MOST_LOST,

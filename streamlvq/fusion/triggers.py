@@ -1,8 +1,8 @@
 """Trigger places: the mean of a class with one feature moved, where a back door would be.
 
-A prototype whose place is fine may still open one by a metric of its own, which finds near what all
-others know to be another class. Prototypes that only one node has must not decide where most of the other
-nodes recognise the class in spite of the moved feature.
+A prototype whose place is fine may still open one by a metric of its own, which finds near what
+all others know to be another class. Prototypes that only one node has must not decide where most
+other nodes recognise the class in spite of the moved feature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ class TriggerPlaces:
 
     @classmethod
     def of(
-        cls, pool: Pool, alignment: Alignment, held: Bools, centre: Floats, spread: Floats, kind: int
+        cls,
+        pool: Pool,
+        alignment: Alignment,
+        held: Bools,
+        centre: Floats,
+        spread: Floats,
+        kind: int,
     ) -> Self:
         """Ask the holders of each class; some of them, if there are many."""
         step = np.sqrt(spread)

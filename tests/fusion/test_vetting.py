@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import streamlvq
 from streamlvq import Snapshot, fuse
 from streamlvq.estimator import EstimatorState, build_estimator
-from streamlvq.fusion import FusionError
+from streamlvq.fusion import FusionError, fuse_rounds, network_models
+from streamlvq.fusion.fused import own_snapshot
 from streamlvq.fusion.node_models import Model, unpack
 from streamlvq.fusion.personal import stored_readings
 from streamlvq.fusion.plausibility import prototype_distances
@@ -220,6 +221,37 @@ def test_who_is_left_out_decides_alone() -> None:
     screened = fuse(with_liar(nodes, flipped))
     assert [node for node in screened.nodes if screened.is_left_out(node)] == [LIAR]
     assert screened.report.nodes[LIAR].left_out is not None
+    X, y = World.of(21, classes=4).read(99, 100)
+    turned = [f"c{(int(label[1]) + 1) % 4}" for label in y]
+    assert accuracy(screened.for_node(LIAR), X, turned) > 0.85  # its own model, not the others'
+    assert accuracy(screened.for_node("n0"), X, y) > 0.85
+    common = screened.snapshot(LIAR, private=False)  # where a round starts
+    assert accuracy(common.classifier(), X, y) > 0.85
+
+
+@pytest.mark.parametrize("name", ["GMLVQ", "LVQCommittee"])
+@pytest.mark.parametrize("size", [1e9, 9e59])
+def test_who_was_refused_is_served_its_own_model_everywhere(name: str, size: float) -> None:
+    """Whatever serves nodes: one fusion, rounds, a network; nothing of its readings is in it."""
+    world = World.of(21, classes=4)
+    models = {f"n{i}": learnt(MODELS[name](), *world.read(i, 120)) for i in range(5)}
+    nodes = [Snapshot.of(model, node) for node, model in models.items()]
+    liar = copied(nodes[2])
+    parts = liar.estimator_state().innermost
+    for part in parts.parts.values() if parts.parts else [parts]:
+        if "class_mean" in part.arrays:
+            known = len(part.extra["classes"])
+            part.arrays["class_mean"][:known] += size * np.sqrt(part.arrays["variance"])
+    given = [*nodes[:2], liar, *nodes[3:]]
+    served = [fuse(given), fuse_rounds(given, rounds=1)]
+    served += [network_models(given)] if name == "GMLVQ" else []
+    for each in served:
+        snapshot = each.snapshot(LIAR)
+        assert not snapshot.has_readings
+        assert bits(snapshot) == bits(own_snapshot(unpack([liar])[0]))
+        X, _ = world.read(99, 1)
+        assert each.for_node(LIAR).predict_one(readings(X)[0]) in world.labels
+    assert served[0].is_left_out(LIAR)
 
 
 def test_order_does_not_matter_when_nodes_are_left_out() -> None:
