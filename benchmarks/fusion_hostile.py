@@ -291,6 +291,7 @@ FLEETS: dict[str, Callable[[int, int], list[Node]]] = {
     "segment": lambda seed, count: split(table_set("segment"), count, seed),
     "spectra": lambda seed, count: spectral(seed),
     "optdigits": lambda seed, count: split(table_set("optdigits"), count, seed),
+    "letter": lambda seed, count: split(table_set("letter"), count, seed),
     "gas, asinh": lambda seed, count: asinh_batches(seed),
 }
 COLLUDERS_IN = ("segment", "optdigits", "gas, asinh")  # fleets that can have eight nodes

@@ -37,6 +37,7 @@ from streamlvq.snapshot import Snapshot
 
 WAYS = ("fused", "pool", "wire")
 WIRE_NODES = 2  # whose pools on the wire are made: each fits its own weights, which takes a while
+MAX_LEARNT, MAX_TESTED = 400, 1000  # readings of a node
 GONE = "node taken away"  # what its readings are worth: nobody has to lie for it
 TRIED = (  # one of each kind: what is left out altogether is left out of pools as well
     "labels flipped",
@@ -70,7 +71,8 @@ class PoolFleet:
     """A fleet that learnt in one pass, as nodes do, and what decides at honest nodes."""
 
     def __init__(self, nodes: list[Node], model: str) -> None:
-        self.nodes, self.model = nodes, model
+        self.nodes, self.model = [_shortened(node) for node in nodes], model
+        nodes = self.nodes
         self.local = {node.name: self.learn(node.X, node.y) for node in nodes}
         self.full = [Snapshot.of(self.local[node.name], node.name) for node in nodes]
         self.fused = fuse(self.full)
@@ -113,6 +115,13 @@ class PoolFleet:
         models = {node.name: served(node.name) for node in nodes}
         scores = [accuracy(models[node.name], node.test_X, node.test_y) for node in nodes]
         return Cell(float(np.mean(scores)), self.door.turned(models.__getitem__, nodes))
+
+
+def _shortened(node: Node) -> Node:
+    return Node(
+        node.name, node.X[:MAX_LEARNT], node.y[:MAX_LEARNT],
+        node.test_X[:MAX_TESTED], node.test_y[:MAX_TESTED],
+    )  # fmt: skip
 
 
 def without_readings(given: Sequence[Snapshot]) -> list[Snapshot]:
