@@ -73,7 +73,8 @@ def some_judges(holders: Ints) -> Ints:
     """Return the nodes to be asked about a class: all who have it, or some if there are many."""
     if len(holders) <= MAX_JUDGES:
         return holders
-    return holders[np.linspace(0, len(holders) - 1, MAX_JUDGES).round().astype(int)]
+    some: Ints = holders[np.linspace(0, len(holders) - 1, MAX_JUDGES).round().astype(int)]
+    return some
 
 
 def judged_distances(pool: Pool, j: int, own: Ints, places: Floats, kind: int) -> Floats:

@@ -65,9 +65,13 @@ class FixedClassifier:
 
 
 def pool_taught(
-    local: Any, taught: Any, readings: Iterable[tuple[Reading, Label]], *, node: str = "local",
+    local: Any,
+    taught: Any,
+    readings: Iterable[tuple[Reading, Label]],
+    *,
+    node: str = "local",
     trials: Iterable[HiddenTrial] = (),
-) -> PoolClassifier:  # fmt: skip
+) -> PoolClassifier:
     """Pool a model with its copy that has learnt probes, weighed by labelled readings.
 
     The pool is the local model alone unless the readings show that the copy helps: if the node has
@@ -108,10 +112,7 @@ def pool_taught(
     asked = list(readings)
     held = _known(local, asked)
     labels = name_order({*held, *_known(taught, asked)})
-    unknown = {label for _, label in asked} - set(held)
-    if not asked or unknown:
-        got = f"labels {sorted(map(repr, unknown))[:9]}" if asked else "none"
-        raise FusionError(f"expected readings of classes that the local model knows, got {got}")
+    _check(asked, held)
     own = _records(local, taught, asked, labels, held)
     lacking = np.array([label not in held for label in labels])
     hidden = [_trial_records(trial, asked, labels, held, lacking) for trial in trials]
@@ -126,6 +127,13 @@ def pool_taught(
     return pool
 
 
+def _check(asked: Labelled, held: Sequence[Label]) -> None:
+    unknown = {label for _, label in asked} - set(held)
+    if not asked or unknown:
+        got = f"labels {sorted(map(repr, unknown))[:9]}" if asked else "none"
+        raise FusionError(f"expected readings of classes that the local model knows, got {got}")
+
+
 def _known(model: Any, asked: Labelled) -> list[Label]:
     """Return the classes of a model: some of River's only name them in their answers."""
     said = labels_of(model) or {label for x, _ in asked for label in answer_of(model, x)[0]}
@@ -133,9 +141,14 @@ def _known(model: Any, asked: Labelled) -> list[Label]:
 
 
 def _records(
-    local: Any, taught: Any, asked: Labelled, labels: Sequence[Label], held: Sequence[Label],
+    local: Any,
+    taught: Any,
+    asked: Labelled,
+    labels: Sequence[Label],
+    held: Sequence[Label],
     lacking: Bools | None = None,
-) -> OpinionRecords:  # fmt: skip
+) -> OpinionRecords:
+    """Return what the copy and the local model think of readings."""
     opinions = np.full((2, len(asked), len(labels)), np.nan)
     for model, known, rows in ((taught, labels, opinions[0]), (local, held, opinions[1])):
         places = [labels.index(label) for label in known]
@@ -159,6 +172,7 @@ def _trial_records(
 def _weights(
     own: OpinionRecords, hidden: Sequence[tuple[OpinionRecords, int]], *, complete: bool
 ) -> Floats:
+    """Return fitted weights; those of the local model alone if readings do not speak for them."""
     if complete:
         found = fit_weights(own, PRIOR)
         return found if clearly_better(own, found, ALONE) else ALONE
@@ -171,5 +185,6 @@ def _weights(
 
 def _hits(records: OpinionRecords, weights: Floats, other: Floats) -> Floats:
     """Return 1 for readings that only these weights decide rightly, -1 for the contrary, else 0."""
-    right: Floats = (records.decisions(weights) == records.codes).astype(float)
-    return right - (records.decisions(other) == records.codes)
+    ours, theirs = (records.decisions(each) == records.codes for each in (weights, other))
+    gained: Floats = ours.astype(float) - theirs
+    return gained
