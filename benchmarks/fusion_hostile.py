@@ -38,6 +38,7 @@ POISONED_SHARE = 0.3  # of the readings of that class, learnt once more with the
 RECOGNISED = 0.8  # of triggered readings: otherwise there is nothing to hide
 GROWN = "grown"  # models with the defaults: more prototypes after errors
 ONE = "one prototype"
+GONE = "node taken away"  # what its readings are worth: nobody has to lie for it
 Served = Callable[[str], Any]  # what decides at a node
 
 
@@ -331,7 +332,7 @@ class HostileFleet:
 
     def outcome(self, fused: Fused, liars: Sequence[int]) -> Outcome:
         honest = [node for k, node in enumerate(self.nodes) if k not in liars]
-        names = [self.nodes[k].name for k in liars]
+        names = [self.nodes[k].name for k in liars if self.nodes[k].name in fused.nodes]
         named = [bool(remarks(fused, name) - remarks(self.fused, name)) for name in names]
         return Outcome(
             float(fused_accuracy(fused, honest).mean()),
@@ -339,7 +340,10 @@ class HostileFleet:
             float(np.mean(named)) if named else 0.0,
         )
 
-    def attacked(self, attack: Attack, liars: Sequence[int]) -> list[Snapshot]:
+    def attacked(self, attack: Attack | None, liars: Sequence[int]) -> list[Snapshot]:
+        """Return all snapshots, those of liars attacked; without them if there is no attack."""
+        if attack is None:
+            return [each for k, each in enumerate(self.given) if k not in liars]
         given = list(self.given)
         for k in liars:
             target = Target(self.nodes[k], self.models[k], self.learn, self.door)
@@ -354,8 +358,8 @@ def one_fleet(
     """Return outcomes by attack and fusion; `honest, <attack>` is without it."""
     fleet = HostileFleet(FLEETS[name](seed, 5), make, epochs)
     found = {}
-    for attack in attacks:
-        found |= _outcomes(fleet, attack, ATTACKS[attack], [seed % len(fleet.nodes)])
+    for attack in (GONE, *attacks):
+        found |= _outcomes(fleet, attack, ATTACKS.get(attack), [seed % len(fleet.nodes)])
     if name in COLLUDERS_IN:
         eight = HostileFleet(FLEETS[name](seed, 8), make, epochs)
         pair = [seed % 8, (seed + 3) % 8]
@@ -364,7 +368,7 @@ def one_fleet(
 
 
 def _outcomes(
-    fleet: HostileFleet, name: str, attack: Attack, liars: Sequence[int]
+    fleet: HostileFleet, name: str, attack: Attack | None, liars: Sequence[int]
 ) -> dict[tuple[str, str], Outcome]:
     given = fleet.attacked(attack, liars)
     return {
@@ -427,7 +431,7 @@ def outcome_table(title: str, mean: dict[tuple[str, str], Outcome]) -> Table:
             f"{now.accuracy:.3f}",
             f"{before.accuracy - now.accuracy:+.3f}",
             f"{now.turned:.2f}" if door else "-",
-            f"{now.named:.0%}",
+            "-" if attack == GONE else f"{now.named:.0%}",
             f"{bare.accuracy:.3f}",
             f"{bare.turned:.2f}" if door else "-",
         )

@@ -22,6 +22,7 @@ from fusion_hostile import (
     COLLUDING,
     DOORS,
     FLEETS,
+    GONE,
     MOST_LOST,
     MOST_TURNED,
     Attack,
@@ -38,7 +39,6 @@ from streamlvq.snapshot import Snapshot
 WAYS = ("fused", "pool", "wire")
 WIRE_NODES = 2  # whose pools on the wire are made: each fits its own weights, which takes a while
 MAX_LEARNT, MAX_TESTED = 400, 1000  # readings of a node
-GONE = "node taken away"  # what its readings are worth: nobody has to lie for it
 TRIED = (  # one of each kind: what is left out altogether is left out of pools as well
     "labels flipped",
     "labels flipped, counts x 1e6",

@@ -792,7 +792,6 @@ def test_a_hidden_class_tells_what_a_copy_knows_of_new_ones() -> None:
     asked = later(3, [0, 1])
     blind, knowing = tree_of(1, [0]), tree_of(5, [0, 1, 2])
     trial = HiddenTrial("c1", blind, knowing)
-    believed = pool_taught(local, good, asked, trials=[trial]).weights
     test = WORLD.read(7, 200)
     assert accuracy(pool_taught(local, good, asked, trials=[trial]), *test) > 0.9
     X, y = WORLD.read(6, 200)

@@ -21,7 +21,6 @@ from streamlvq.fusion.triggers import (
 )
 from streamlvq.kernels import layout as at
 from support.fusions import World, accuracy, arrays_of, copied, fleet
-from support.samples import readings
 
 SIZES = len(TRIGGER_DEVIATIONS)
 
