@@ -113,7 +113,8 @@ def combine(
     scales = combined_scales(pool, alignment, voting, layout)
     slots = prototype_slots(pool, alignment, voting, layout.kind)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
-    slots, foreign = _held_back(pool, alignment, voting, slots, pooled, layout)
+    made: dict[tuple[int, bool], FusedMetric] = {}
+    slots, foreign = _held_back(pool, alignment, voting, slots, pooled, layout, made)
     w, weights, groups = slots.w, slots.weights, slots.groups
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
@@ -126,7 +127,7 @@ def combine(
         numbers={
             name: np.array([each[2][name] for each in fused], float) for name in PROTOTYPE_ARRAYS
         },
-        metrics=_metrics(pool, groups, weights, pooled, layout, foreign),
+        metrics=_metrics(pool, groups, weights, pooled, layout, foreign, made),
         scales=scales,
         calibration=combined_calibration(pool, voting),
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
@@ -143,10 +144,11 @@ def _held_back(
     slots: PrototypeSlots,
     pooled: MetricPool,
     layout: ModelLayout,
+    made: dict[tuple[int, bool], FusedMetric],
 ) -> tuple[PrototypeSlots, frozenset[int]]:
     """Hold back prototypes of one node that decide where the others know another class.
 
-    Return the slots, and the prototypes that get the metrics of others.
+    Return the slots, and the prototypes that get the metrics of others. Metrics are `made` once.
     """
     lone = any(len(group) == 1 for group in slots.groups)
     paired = (pool.against >= 0).any()
@@ -155,7 +157,7 @@ def _held_back(
 
     def fused(groups: list[Ints], foreign: Collection[int]) -> tuple[Floats, list[Floats]]:
         w = np.array([_fuse_group(pool, slots.w, slots.weights, g, voting)[0] for g in groups])
-        metrics = _metrics(pool, groups, slots.weights, pooled, layout, foreign)
+        metrics = _metrics(pool, groups, slots.weights, pooled, layout, foreign, made)
         return w, [metric.omega for metric in metrics]
 
     places = TriggerPlaces.of(
@@ -175,7 +177,8 @@ def _metrics(
     weights: Floats,
     pooled: MetricPool,
     layout: ModelLayout,
-    foreign: Collection[int] = (),
+    foreign: Collection[int],
+    made: dict[tuple[int, bool], FusedMetric],
 ) -> list[FusedMetric]:
     """Return a metric for each group, for each pair of groups, or one for all."""
     if not pool.omega:
@@ -183,13 +186,12 @@ def _metrics(
     if bool((pool.against >= 0).any()):
         return [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups[::2]]
     if layout.local:
-        return [
-            pooled.combined(
-                *_metrics_of(pool, g, weights, pooled.voting, own=int(g[0]) not in foreign),
-                layout.rank,
-            )
-            for g in groups
-        ]
+        keys = [(int(g[0]), int(g[0]) not in foreign) for g in groups]
+        for key, g in zip(keys, groups, strict=True):
+            if key not in made:
+                which = _metrics_of(pool, g, weights, pooled.voting, own=key[1])
+                made[key] = pooled.combined(*which, layout.rank)
+        return [made[key] for key in keys]
     every = np.arange(len(pool.omega))
     return [pooled.combined(every, pooled.voting.nodes[pool.metric_node], layout.rank)]
 
