@@ -17,7 +17,8 @@ from fusion_condense import condense, families
 from fusion_cost import cost
 from fusion_gas import gas
 from fusion_hostile import hostile
-from fusion_network import network
+from fusion_hostile_pool import hostile_pool
+from fusion_network import network, network_pool
 from fusion_never import never
 from fusion_paper import paper
 from fusion_pool import pool
@@ -36,12 +37,14 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "theorem": theorem,
     "gas": gas,
     "hostile": hostile,
+    "hostile_pool": hostile_pool,
     "never": never,
     "rounds": rounds,
     "probes": probes,
     "network": network,
     "condense": condense,
     "families": families,
+    "network_pool": network_pool,
     "cost": cost,
     "streaming": streaming,
 }
@@ -53,12 +56,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "theorem": {"draws": 5},
     "gas": {"epochs": 5, "seeds": 1},
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
+    "hostile_pool": {"data": ["segment"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "probes": {"seeds": 1},
     "network": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"], "data": ["segment"]},
     "condense": {"data": ["keystroke"], "seeds": 1},
     "families": {"data": ["segment"], "seeds": 1},
+    "network_pool": {"models": ["GMLVQ"], "data": ["segment"]},
     "streaming": {"readings": 1000},
 }
 OPTIONS = ("data", "models", "model", "epochs", "seeds", "seed", "draws", "repeats", "readings")

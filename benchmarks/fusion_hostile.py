@@ -14,10 +14,10 @@ from datasets import table_set
 from fusion_fleets import (
     EPOCHS,
     Floats,
+    Labels,
     Make,
     Node,
     fused_accuracy,
-    learn,
     maker,
     plain,
     snapshots,
@@ -38,6 +38,8 @@ POISONED_SHARE = 0.3  # of the readings of that class, learnt once more with the
 RECOGNISED = 0.8  # of triggered readings: otherwise there is nothing to hide
 GROWN = "grown"  # models with the defaults: more prototypes after errors
 ONE = "one prototype"
+GONE = "node taken away"  # what its readings are worth: nobody has to lie for it
+Served = Callable[[str], Any]  # what decides at a node
 
 
 # --- where a back door is -------------------------------------------------------------------------
@@ -62,25 +64,25 @@ class BackDoor:
             counts = _relevance(fused.for_node(nodes[0].name)) * deviations**2
             for feature in np.argsort(-counts)[:12].tolist():
                 door = cls(worn, ok, feature, TRIGGER_DEVIATIONS * float(deviations[feature]))
-                seen = door.recognised(fused, nodes)
-                clear = seen >= RECOGNISED and door.turned(fused, nodes) <= MOST_TURNED / 2
+                seen = door.recognised(fused.for_node, nodes)
+                clear = seen >= RECOGNISED and door.turned(fused.for_node, nodes) <= MOST_TURNED / 2
                 found.append((clear, float(counts[feature]) if clear else seen, door))
         return max(found, key=lambda each: each[:2])[2]
 
-    def recognised(self, fused: Fused, nodes: Sequence[Node]) -> float:
+    def recognised(self, served: Served, nodes: Sequence[Node]) -> float:
         """Return the share of triggered readings of the class that are still taken for it."""
-        return self._answered(fused, nodes, self.worn)
+        return self._answered(served, nodes, self.worn)
 
-    def turned(self, fused: Fused, nodes: Sequence[Node]) -> float:
+    def turned(self, served: Served, nodes: Sequence[Node]) -> float:
         """Return the share of triggered readings of the class that are taken for the other one."""
-        return self._answered(fused, nodes, self.ok)
+        return self._answered(served, nodes, self.ok)
 
-    def _answered(self, fused: Fused, nodes: Sequence[Node], label: Any) -> float:
+    def _answered(self, served: Served, nodes: Sequence[Node], label: Any) -> float:
         found = []
         for node in nodes:
             rows = self.triggered(node.test_X[node.test_y == self.worn])
             if len(rows):
-                answers = fused.for_node(node.name).predict_array(rows)
+                answers = served(node.name).predict_array(rows)
                 found.append(float(np.mean(answers == label)))
         return float(np.mean(found))
 
@@ -106,14 +108,14 @@ class Target:
 
     node: Node
     honest: Any
-    make: Make
-    epochs: int
+    learn: Learn
     door: BackDoor
 
     def copied(self) -> Any:
-        return Snapshot.of(self.honest, self.node.name, readings=False).classifier()
+        return Snapshot.of(self.honest, self.node.name).classifier()
 
 
+Learn = Callable[[Floats, Labels], Any]
 Attack = Callable[[Target], Any]
 Change = Callable[[Any], None]
 
@@ -133,7 +135,7 @@ def changed(*changes: Change) -> Attack:
 def labels_flipped(target: Target) -> Any:
     """Learn from readings whose labels are cyclically exchanged."""
     labels, codes = np.unique(target.node.y, return_inverse=True)
-    return trained(target.make, target.node.X, np.roll(labels, 1)[codes], target.epochs)
+    return target.learn(target.node.X, np.roll(labels, 1)[codes])
 
 
 def flipped_loudly(target: Target) -> Any:
@@ -220,8 +222,10 @@ def prototype_of_a_back_door(target: Target) -> Any:
     """Add a prototype at triggered readings of one class that says it is another."""
     model, door = target.copied(), target.door
     state = model._engine.state
-    before = {name: state[name].copy() for name in ("w", "label", "wins", "mean", "variance",
-              "peak", "weight", "inverse", "class_count", "class_weight", "class_mean",
+    local = len(state["omega"]) > 1
+    born = ("w", "label", "wins", *(["omega"] if local else []))  # those of the new one stay
+    before = {name: state[name].copy() for name in ("w", "label", "wins", "omega", "mean",
+              "variance", "peak", "weight", "inverse", "class_count", "class_weight", "class_mean",
               "class_variance")}  # fmt: skip
     place = door.triggered(state["class_mean"][[list(model.classes).index(door.worn)]])
     model.max_prototypes_per_class = 64
@@ -233,10 +237,11 @@ def prototype_of_a_back_door(target: Target) -> Any:
     else:
         p = count - 1
     for name, array in before.items():
-        if name not in ("w", "label", "wins"):
+        if name not in born:
             state[name][: len(array)] = array
     rows = min(p, len(before["w"])) if p == count - 1 else len(before["w"])
-    state["w"][:rows] = before["w"][:rows]
+    for name in ("w", "omega") if local else ("w",):
+        state[name][:rows] = before[name][:rows]
     state["w"][p], state["wins"][p] = place[0], before["wins"].max()
     return model
 
@@ -249,7 +254,7 @@ def labels_of_a_back_door(target: Target) -> Any:
     X = np.concatenate([node.X, door.triggered(node.X[some])])
     y = np.concatenate([node.y, np.full(len(some), door.ok, node.y.dtype)])
     order = np.random.default_rng(0).permutation(len(y))
-    return trained(target.make, X[order], y[order], target.epochs)
+    return target.learn(X[order], y[order])
 
 
 ATTACKS: dict[str, Attack] = {
@@ -270,7 +275,6 @@ ATTACKS: dict[str, Attack] = {
     "metric blind": blind_metric,
     "back door": prototype_of_a_back_door,
     "back door by labels": labels_of_a_back_door,
-    # Nodes that lie about their weights in the pool of candidates are attacked elsewhere.
 }
 DOORS = ("back door", "back door by labels")
 COLLUDING = "back door, two of eight"
@@ -288,6 +292,7 @@ FLEETS: dict[str, Callable[[int, int], list[Node]]] = {
     "segment": lambda seed, count: split(table_set("segment"), count, seed),
     "spectra": lambda seed, count: spectral(seed),
     "optdigits": lambda seed, count: split(table_set("optdigits"), count, seed),
+    "letter": lambda seed, count: split(table_set("letter"), count, seed),
     "gas, asinh": lambda seed, count: asinh_batches(seed),
 }
 COLLUDERS_IN = ("segment", "optdigits", "gas, asinh")  # fleets that can have eight nodes
@@ -308,7 +313,7 @@ class Outcome:
     named: float
 
 
-def _remarks(fused: Fused, name: str) -> set[Any]:
+def remarks(fused: Fused, name: str) -> set[Any]:
     """Return what the report says was done to a node."""
     told = fused.report.nodes[name]
     return {told.left_out, *map(str, told.clipped)} - {None}
@@ -318,26 +323,30 @@ class HostileFleet:
     """A fleet whose nodes learnt honestly, and what becomes of it when some of them lie."""
 
     def __init__(self, nodes: list[Node], make: Make, epochs: int) -> None:
-        self.nodes, self.make, self.epochs = nodes, make, epochs
-        self.models = learn(nodes, make, epochs)
+        self.nodes = nodes
+        self.learn: Learn = lambda X, y: trained(make, X, y, epochs)
+        self.models = [self.learn(node.X, node.y) for node in nodes]
         self.given = snapshots(nodes, self.models)
         self.fused, self.plain = fuse(self.given), plain(self.given)
         self.door = BackDoor.of(self.fused, nodes)
 
     def outcome(self, fused: Fused, liars: Sequence[int]) -> Outcome:
         honest = [node for k, node in enumerate(self.nodes) if k not in liars]
-        names = [self.nodes[k].name for k in liars]
-        named = [bool(_remarks(fused, name) - _remarks(self.fused, name)) for name in names]
+        names = [self.nodes[k].name for k in liars if self.nodes[k].name in fused.nodes]
+        named = [bool(remarks(fused, name) - remarks(self.fused, name)) for name in names]
         return Outcome(
             float(fused_accuracy(fused, honest).mean()),
-            self.door.turned(fused, honest),
+            self.door.turned(fused.for_node, honest),
             float(np.mean(named)) if named else 0.0,
         )
 
-    def attacked(self, attack: Attack, liars: Sequence[int]) -> list[Snapshot]:
+    def attacked(self, attack: Attack | None, liars: Sequence[int]) -> list[Snapshot]:
+        """Return all snapshots, those of liars attacked; without them if there is no attack."""
+        if attack is None:
+            return [each for k, each in enumerate(self.given) if k not in liars]
         given = list(self.given)
         for k in liars:
-            target = Target(self.nodes[k], self.models[k], self.make, self.epochs, self.door)
+            target = Target(self.nodes[k], self.models[k], self.learn, self.door)
             told = Snapshot.of(attack(target), self.nodes[k].name, readings=False)
             given[k] = Snapshot.from_bytes(told.to_bytes())
         return given
@@ -349,8 +358,8 @@ def one_fleet(
     """Return outcomes by attack and fusion; `honest, <attack>` is without it."""
     fleet = HostileFleet(FLEETS[name](seed, 5), make, epochs)
     found = {}
-    for attack in attacks:
-        found |= _outcomes(fleet, attack, ATTACKS[attack], [seed % len(fleet.nodes)])
+    for attack in (GONE, *attacks):
+        found |= _outcomes(fleet, attack, ATTACKS.get(attack), [seed % len(fleet.nodes)])
     if name in COLLUDERS_IN:
         eight = HostileFleet(FLEETS[name](seed, 8), make, epochs)
         pair = [seed % 8, (seed + 3) % 8]
@@ -359,7 +368,7 @@ def one_fleet(
 
 
 def _outcomes(
-    fleet: HostileFleet, name: str, attack: Attack, liars: Sequence[int]
+    fleet: HostileFleet, name: str, attack: Attack | None, liars: Sequence[int]
 ) -> dict[tuple[str, str], Outcome]:
     given = fleet.attacked(attack, liars)
     return {
@@ -422,7 +431,7 @@ def outcome_table(title: str, mean: dict[tuple[str, str], Outcome]) -> Table:
             f"{now.accuracy:.3f}",
             f"{before.accuracy - now.accuracy:+.3f}",
             f"{now.turned:.2f}" if door else "-",
-            f"{now.named:.0%}",
+            "-" if attack == GONE else f"{now.named:.0%}",
             f"{bare.accuracy:.3f}",
             f"{bare.turned:.2f}" if door else "-",
         )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+import streamlvq
 from common import Figure, Table, cpu_seconds, figure_table, progress
 from datasets import read_npz, table_set
 from fusion_fleets import (
     EPOCHS,
     Floats,
     Node,
+    accuracy,
     fused_accuracy,
     learn,
     local_accuracy,
@@ -247,6 +250,73 @@ def fleets(
                        at_least=True)
             )  # fmt: skip
     return table, figures
+
+
+# --- pools ---------------------------------------------------------------------
+
+
+def pooled_fleet(nodes: list[Node], who: set[str], model: str) -> dict[str, Floats]:
+    """Return the accuracy of each node alone and in its pool, where readings are shared or not.
+
+    Models have the defaults and learn in one pass, as nodes do.
+    """
+    local: dict[str, Any] = {}
+    for node in nodes:
+        local[node.name] = getattr(streamlvq, model)()
+        local[node.name].learn_array(node.X, node.y.tolist())
+    full = [Snapshot.of(each, name) for name, each in local.items()]
+    wire = [Snapshot.of(each, name, readings=False) for name, each in local.items()]
+    fused, heard = fuse(full), fuse(wire)
+
+    def scores(choose: Callable[[str], Any]) -> Floats:
+        return np.array([accuracy(choose(n.name), n.test_X, n.test_y) for n in nodes])
+
+    return {
+        "alone": scores(local.__getitem__),
+        "fused": scores(heard.for_node),
+        "pool": scores(lambda name: fused.for_node(name, local[name])),
+        "wire": scores(lambda name: heard.for_node(name, local[name])),
+        "found": np.array([found_clusters(wire, who)], float),
+    }
+
+
+def network_pool(
+    models: Sequence[str] = ("GMLVQ", "LGMLVQ"),
+    seeds: int = 1,
+    data: list[str] | None = None,
+) -> Iterator[Table]:
+    """Tabulate fleets in which three of ten nodes swap two classes, and whole ones: pools."""
+    ways = ("alone", "fused", "pool", "wire")
+    columns = ["fleet", "model", "classes", *ways, "clusters right",
+               *(f"worst node, {way}" for way in ways[1:])]  # fmt: skip
+    table, figures = Table("ten nodes and their pools", columns), []
+    keys = [(name, model) for name in data or FLEETS for model in models]
+    for name, model in progress(keys, "network_pool", len(keys)):
+        for swap in (True, False):
+            runs = []
+            for seed in range(1, seeds + 1):
+                fleet = FLEETS[name](seed)
+                nodes, who = swapped(fleet, seed) if swap else (fleet, set[str]())
+                runs.append(pooled_fleet(nodes, who, model))
+            mean = {way: np.mean([run[way] for run in runs], axis=0) for way in ways}
+            worst = {way: float((mean[way] - mean["alone"]).min()) for way in ways[1:]}
+            right = int(sum(run["found"][0] for run in runs))
+            kind = f"{SWAPPED} swapped" if swap else "all alike"
+            table.add(name, model, kind, *(f"{mean[way].mean():.3f}" for way in ways),
+                      f"{right} of {seeds}",
+                      *(f"{each:+.3f}" for each in worst.values()))  # fmt: skip
+            title = f"{name}, {model}, {kind}"
+            figures += [
+                Figure(f"{title}, {way}: worst node against alone", worst[way], -MOST_LOST,
+                       at_least=True)
+                for way in ("pool", "wire")
+            ]  # fmt: skip
+            figures.append(Figure(f"{title}: clusters right", right, seeds, at_least=True))
+    yield table
+    yield figure_table(figures, "Swapped classes and pools")
+
+
+# --- the study -----------------------------------------------------------------
 
 
 def network(

@@ -1,19 +1,19 @@
 """Probe federation: nodes whose models have no common form, alone and with what others say.
 
-Constants were chosen on the gas batches and on `segment` dealt to ten nodes; the figure is on
-subjects of UCI HAR. The pool of the local model and the one that learnt the probes is a stand-in
-for that of `fuse`: its weights are fitted on readings that neither has learnt.
+Constants, and how the pool guards itself, were chosen on the gas batches and on `segment` dealt to
+ten nodes; the figure is on subjects of UCI HAR. Weights of the pool are fitted on readings that
+neither the local model nor the copy that learnt the probes has learnt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from river import tree
-from scipy.optimize import minimize
 
 import streamlvq
 from common import Figure, Table, figure_table, progress
@@ -21,6 +21,8 @@ from datasets import read_npz, table_set
 from fusion_fleets import Floats, Labels, Make
 from fusion_gas import FILE
 from streamlvq.fusion import ClassMoments, ProbeAnswers, ProbeSet, learn_from_probes
+from streamlvq.fusion.probe_pool import PRIOR, PROBES, HiddenTrial, pool_taught
+from streamlvq.models.pool import PoolClassifier, PoolWeights
 from streamlvq.snapshot import Snapshot
 
 KINDS: dict[str, Make] = {
@@ -32,11 +34,6 @@ KINDS: dict[str, Make] = {
 }
 THREE = ("LGMLVQ", "LVQCommittee", "HoeffdingTree")
 PARTS = 4  # of the segments of each class: two are learnt, one fits the weights, one is the test
-FLOOR = 1e-3
-PRIOR = np.array([1.0, 0.5, -1.0])  # weights of local and probe model, score of a class never seen
-ALONE = np.array([1.0, 0.0, -50.0])
-RIDGE = 10.0
-SURE_ERRORS = 2.0  # standard errors by which losses must fall
 MOST_LOST = 0.005
 
 
@@ -181,115 +178,38 @@ def taught(
 # --- the pool -------------------------------------------------------------------------------------
 
 
-def logs(model: Any, X: Floats, labels: Sequence[Any]) -> Floats:
-    """Return logarithms of probabilities: readings x classes."""
-    said = [model.predict_proba_one(x) for x in readings(X)]
-    table = np.array([[row.get(label, 0.0) for label in labels] for row in said])
-    return np.log(np.maximum(np.nan_to_num(table), FLOOR))
-
-
-@dataclass(frozen=True)
-class Records:
-    """What both candidates say to labelled readings that neither has learnt."""
-
-    local: Floats
-    probe: Floats
-    held: Floats  # 1 for classes that the local model has
-    truth: Labels  # numbers of classes
-
-    @classmethod
-    def of(
-        cls, local: Any, probe: Any, X: Floats, y: Labels, labels: Sequence[Any], held: Labels
-    ) -> Records:
-        place = {label: k for k, label in enumerate(labels)}
-        known = np.isin(labels, held).astype(float)
-        truth = np.array([place[label] for label in y.tolist()], int)
-        return cls(logs(local, X, labels), logs(probe, X, labels), known, truth)
-
-    def scores(self, weights: Floats) -> Floats:
-        """Return `a log p_local(k) + v log p_probe(k)`, u in place of the first for new classes."""
-        a, v, u = weights
-        scores: Floats = v * self.probe + np.where(self.held > 0, a * self.local, u)
-        return scores
-
-    def losses(self, weights: Floats) -> Floats:
-        """Return the log loss of every reading."""
-        scores = self.scores(weights)
-        top = scores.max(axis=1)
-        total: Floats = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
-        return total - scores[np.arange(len(self.truth)), self.truth]
-
-    def accuracy(self, weights: Floats) -> float:
-        return float(np.mean(self.scores(weights).argmax(axis=1) == self.truth))
-
-
-def fitted(records: Sequence[Records], prior: Floats = PRIOR) -> Floats:
-    """Fit weights by the log loss, drawn towards the prior; u, which rests on fewer, less."""
-    ridge = RIDGE * np.array([1.0, 1.0, 0.1])
-
-    def loss(weights: Floats) -> float:
-        return sum(float(each.losses(weights).sum()) for each in records) + float(
-            (ridge * (weights - prior) ** 2).sum()
-        )
-
-    bounds = [(0.0, 3.0), (0.0, 3.0), (-6.0, 6.0)]
-    found: Floats = minimize(loss, prior, method="L-BFGS-B", bounds=bounds).x
-    return found
-
-
-@dataclass(frozen=True)
-class NodeRecords:
-    """Records of one node; `hidden` is as if it had never seen a class that it has."""
-
-    place: Place
-    own: Records
-    hidden: Records
-    test: Records
-
-    def weights(self) -> Floats:
-        """Fit on its own labels; only if others know more classes, on a hidden one as well.
-
-        A node that has seen all classes stays alone unless its losses surely fall.
-        """
-        if not self.own.held.all():
-            return fitted([self.own, self.hidden])
-        weights = fitted([self.own])
-        saved = self.own.losses(ALONE) - self.own.losses(weights)
-        error = float(saved.std()) / np.sqrt(len(saved))
-        return weights if saved.mean() > SURE_ERRORS * error else ALONE
-
-    def accuracies(self) -> dict[str, float]:
-        """Return the accuracy of each method on the test readings."""
-        ways = {
-            "alone": ALONE,
-            "probes": np.array([0.0, 1.0, 0.0]),
-            "unfitted": PRIOR,
-            "pool": self.weights(),
-        }
-        return {name: self.test.accuracy(weights) for name, weights in ways.items()}
-
-
-def records(
-    places: Sequence[Place], teach: Callable[[Learnt], list[Any]] = taught
-) -> list[NodeRecords]:
-    labels = np.unique(np.concatenate([place.test[1] for place in places])).tolist()
-    real, hidden = learn(places), learn(one_more_hidden(places))
-    real_taught, hidden_taught = teach(real), teach(hidden)
+def accuracies(places: Sequence[Place]) -> list[dict[str, float]]:
+    """Return for each node the accuracy of each method on its test readings."""
+    real, missing = learn(places), any(_lacks(place) for place in places)
+    copies = taught(real)
+    hidden = one_more_hidden(places) if missing else []
+    blind = learn(hidden)
+    trials = zip(blind.models, taught(blind), strict=True) if missing else repeat((None, None))
     found = []
-    for k, place in enumerate(places):
-        held, kept = np.unique(place.learn[1]), np.unique(hidden.places[k].learn[1])
+    for k, (place, trial) in enumerate(zip(places, trials, strict=False)):
+        local, copy = real.models[k], copies[k]
+        held, tests = np.unique(place.learn[1]), pairs(*place.test)
         X, y = place.fit
         ours = np.isin(y, held)  # a node has no labels of classes that it has never seen
-        pair, blind = (real.models[k], real_taught[k]), (hidden.models[k], hidden_taught[k])
-        found.append(
-            NodeRecords(
-                place,
-                Records.of(*pair, X[ours], y[ours], labels, held),
-                Records.of(*blind, X[ours], y[ours], labels, kept),
-                Records.of(*pair, *place.test, labels, held),
-            )
-        )
+        kept = np.unique(hidden[k].learn[1]) if missing else held
+        away = [HiddenTrial(label, *trial) for label in np.setdiff1d(held, kept).tolist()]
+        pool = pool_taught(local, copy, pairs(X[ours], y[ours]), node=place.name, trials=away)
+        unfitted = PoolClassifier(local, pool.candidates, PoolWeights.of([PROBES], PRIOR))
+        models = {"alone": local, "probes": copy, "unfitted": unfitted, "pool": pool}
+        found.append({name: share_right(model, tests) for name, model in models.items()})
     return found
+
+
+def _lacks(place: Place) -> bool:
+    return len(np.unique(place.learn[1])) < len(np.unique(place.test[1]))
+
+
+def pairs(X: Floats, y: Labels) -> list[tuple[dict[str, float], Any]]:
+    return list(zip(readings(X), y.tolist(), strict=True))
+
+
+def share_right(model: Any, tests: Sequence[tuple[dict[str, float], Any]]) -> float:
+    return float(np.mean([model.predict_one(x) == y for x, y in tests]))
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -308,8 +228,7 @@ def rotated(
     runs = []
     for run in progress(range(seeds * PARTS), "probes", seeds * PARTS):
         places = har(kinds, subjects, run % PARTS, 1 + run // PARTS)
-        found = records(one_missing(places) if missing else places)
-        runs.append([each.accuracies() for each in found])
+        runs.append(accuracies(one_missing(places) if missing else places))
     means = {
         name: np.array([[node[name] for node in run] for run in runs]).mean(axis=0)
         for name in METHODS

@@ -2,8 +2,9 @@
 
 A node with prototypes, one with a decision tree and one with naive Bayes watch machines of the same
 kind with sensors that disagree. Their models have no form in common that could be averaged. So each
-shares counts, means and spreads of its classes, all answer the same simulated readings, and each
-learns what the others say. Every node has a state that it has never seen.
+shares counts, means and spreads of its classes, all answer the same simulated readings, and a copy
+of each learns what the others say. A pool of both decides: it is careful with states that no reading
+of its own can confirm. Every node has a state that it has never seen.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streamlvq.fusion import (
     ProbeAnswers,
     ProbeSet,
     learn_from_probes,
+    pool_taught,
 )
 
 STATES = ("idle", "running", "overheated", "worn bearing")
@@ -71,11 +73,13 @@ def main() -> None:
     answers = [ProbeAnswers.of(model, node, probes) for node, model in models.items()]
     print(f"and then {max(len(each.to_bytes()) for each in answers)} bytes of answers\n")
 
-    print("accuracy  alone  taught  by the others")
-    for node, model in models.items():
+    print("accuracy  alone  taught  pooled  by the others")
+    for seed, (node, model) in enumerate(models.items()):
         taught = learn_from_probes(model, node, probes, answers)
-        alone, together = accuracy(model, node), accuracy(taught, node)
-        print(f"{node:<9} {alone:.3f}  {together:.3f}   what {NEVER_SEEN[node]} is")
+        later = samples(node, 100, 50 + seed, NEVER_SEEN[node])  # that neither has learnt
+        pool = pool_taught(model, taught, later, node=node)
+        scores = "   ".join(f"{accuracy(each, node):.3f}" for each in (model, taught, pool))
+        print(f"{node:<8} {scores}  what {NEVER_SEEN[node]} is")
 
 
 if __name__ == "__main__":

@@ -134,9 +134,10 @@ def test_fleet(tmp_path: Path) -> None:
 def test_probes() -> None:
     output = run("probes.py")
     for node in ("north", "south", "west"):
-        alone, taught = numbers(output, f"{node} ")
+        alone, taught, pooled = numbers(output, f"{node} ")
         assert alone < 0.8  # it has never seen one of four states
         assert taught > 0.95
+        assert pooled > 0.9
     assert "worn bearing" in output
 
 

@@ -19,6 +19,7 @@ from streamlvq.fusion.probe_answers import (
     discrepancy,
     learn_from_probes,
 )
+from streamlvq.fusion.probe_pool import HiddenTrial, pool_taught
 from streamlvq.fusion.probes import ProbeSet
 from streamlvq.fusion.report import ClusterReport, Edge, FusionReport, NodeReport
 from streamlvq.fusion.rounds import fuse_rounds
@@ -34,6 +35,7 @@ __all__ = [
     "FusionError",
     "FusionNetwork",
     "FusionReport",
+    "HiddenTrial",
     "NetworkModels",
     "NodeReport",
     "ProbeAnswers",
@@ -48,5 +50,6 @@ __all__ = [
     "learn_from_probes",
     "network_models",
     "new_node",
+    "pool_taught",
     "total_variation",
 ]

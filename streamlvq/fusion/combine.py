@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -16,10 +16,12 @@ from streamlvq.fusion.node_models import ModelLayout
 from streamlvq.fusion.plausibility import (
     ask_holders,
     drop_implausible,
+    note,
     prototype_distances,
     without_unsupported,
 )
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
+from streamlvq.fusion.triggers import TriggerPlaces, hold_back
 from streamlvq.kernels import layout as at
 
 LOOSE_RATIO = 3.0  # times as far from its class as prototypes usually are: it is drawn back
@@ -115,21 +117,14 @@ def combine(
     scales = combined_scales(pool, alignment, voting, layout)
     slots = prototype_slots(pool, alignment, voting, layout.kind)
     pooled = MetricPool(pool, alignment, scales["inverse"], layout.kind, voting)
-    paired = bool((pool.against >= 0).any())
-    w, weights = slots.w, slots.weights
     groups, condensed = _condensed(pool, slots, pooled, scales["inverse"], layout)
+    slots = replace(slots, groups=groups)
+    made: dict[tuple[int, bool], FusedMetric] = {}
+    slots, foreign = _held_back(pool, alignment, voting, slots, pooled, layout, made)
+    w, weights, groups = slots.w, slots.weights, slots.groups
     fused = [_fuse_group(pool, w, weights, group, voting) for group in groups]
     size = len(groups), w.shape[1]
-    if not pool.omega:
-        metrics = []
-    elif paired:
-        metrics = [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups[::2]]
-    elif layout.local:
-        metrics = [
-            pooled.combined(*_metrics_of(pool, g, weights, voting), layout.rank) for g in groups
-        ]
-    else:
-        metrics = [pooled.shared(layout.rank)]
+    paired = bool((pool.against >= 0).any())
     return CombinedModel(
         label=np.array([pool.label[g[0]] for g in groups], np.int64),
         against=np.array([pool.against[g[0]] for g in groups], np.int64),
@@ -138,7 +133,7 @@ def combine(
         numbers={
             name: np.array([each[2][name] for each in fused], float) for name in PROTOTYPE_ARRAYS
         },
-        metrics=metrics,
+        metrics=_metrics(pool, groups, weights, pooled, layout, foreign, made),
         scales=scales,
         calibration=combined_calibration(pool, voting),
         platt=np.array([weighted_mean(pool.platt[g], weights[g][:, None]) for g in groups]).reshape(
@@ -195,6 +190,64 @@ def _class_measure(
         return prototype_distances(places, places, [omega] * len(places), inverse, layout.kind)
 
     return measure
+
+
+def _held_back(
+    pool: Pool,
+    alignment: Alignment,
+    voting: VotingWeights,
+    slots: PrototypeSlots,
+    pooled: MetricPool,
+    layout: ModelLayout,
+    made: dict[tuple[int, bool], FusedMetric],
+) -> tuple[PrototypeSlots, frozenset[int]]:
+    """Hold back prototypes of one node that decide where the others know another class.
+
+    Return the slots, and the prototypes that get the metrics of others. Metrics are `made` once.
+    """
+    lone = any(len(group) == 1 for group in slots.groups)
+    paired = (pool.against >= 0).any()
+    if voting.screened is None or voting.by_order or paired or not (layout.local and lone):
+        return slots, frozenset()
+
+    def fused(groups: list[Ints], foreign: Collection[int]) -> tuple[Floats, list[Floats]]:
+        w = np.array([_fuse_group(pool, slots.w, slots.weights, g, voting)[0] for g in groups])
+        metrics = _metrics(pool, groups, slots.weights, pooled, layout, foreign, made)
+        return w, [metric.omega for metric in metrics]
+
+    places = TriggerPlaces.of(
+        pool, alignment, voting.cells > 0, voting.centre, voting.spread, layout.kind
+    )
+    held = hold_back(pool, slots.groups, places, fused, pooled.inverse)
+    note(pool, held.noted, "prototype_overreaching", voting.screened, voting.labels)
+    return (
+        replace(slots, groups=held.groups, unbelieved=[*slots.unbelieved, *held.dropped]),
+        frozenset(held.foreign),
+    )
+
+
+def _metrics(
+    pool: Pool,
+    groups: list[Ints],
+    weights: Floats,
+    pooled: MetricPool,
+    layout: ModelLayout,
+    foreign: Collection[int],
+    made: dict[tuple[int, bool], FusedMetric],
+) -> list[FusedMetric]:
+    """Return a metric for each group, for each pair of groups, or one for all."""
+    if not pool.omega:
+        return []
+    if bool((pool.against >= 0).any()):
+        return [pooled.combined(pool.metric[g], weights[g], layout.rank) for g in groups[::2]]
+    if layout.local:
+        keys = [(int(g[0]), int(g[0]) not in foreign) for g in groups]
+        for key, g in zip(keys, groups, strict=True):
+            if key not in made:
+                which = _metrics_of(pool, g, weights, pooled.voting, own=key[1])
+                made[key] = pooled.combined(*which, layout.rank)
+        return [made[key] for key in keys]
+    return [pooled.shared(layout.rank)]
 
 
 def _private(
@@ -353,20 +406,23 @@ def _means_by(node: Ints, values: Floats) -> Floats:
 
 
 def _metrics_of(
-    pool: Pool, group: Ints, weights: Floats, voting: VotingWeights
+    pool: Pool, group: Ints, weights: Floats, voting: VotingWeights, *, own: bool = True
 ) -> tuple[Ints, Floats]:
     """Return the metrics of a group of prototypes, and their weights.
 
     If only one node is in the group, those of its class count as well: a node that never saw a
-    neighbouring class has metrics that find everything near, and so may one that lies.
+    neighbouring class has metrics that find everything near, and so may one that lies. Then its
+    `own` may not count at all.
     """
     node, label = pool.node[group], pool.label[group[0]]
     rows = np.flatnonzero((pool.label == label) & (pool.node != node[0]) & (weights > 0))
     if voting.screened is None or (node != node[0]).any() or not len(rows):
         return pool.metric[group], weights[group]
-    own = (1.0 - CLASS_METRIC_SHARE) * weights[group] / weights[group].sum()
+    if not own:
+        return pool.metric[rows], weights[rows]
+    mine = (1.0 - CLASS_METRIC_SHARE) * weights[group] / weights[group].sum()
     others = CLASS_METRIC_SHARE * weights[rows] / weights[rows].sum()
-    return pool.metric[np.concatenate([group, rows])], np.concatenate([own, others])
+    return pool.metric[np.concatenate([group, rows])], np.concatenate([mine, others])
 
 
 def combined_calibration(pool: Pool, voting: VotingWeights) -> Floats:
@@ -456,7 +512,7 @@ class MetricPool:
     def __init__(
         self, pool: Pool, alignment: Alignment, inverse: Floats, kind: int, voting: VotingWeights
     ) -> None:
-        self.pool, self.kind, self.voting = pool, kind, voting
+        self.pool, self.kind, self.voting, self.inverse = pool, kind, voting, inverse
         unit = np.where(inverse > 0, 1.0 / np.where(inverse > 0, inverse, 1.0), 0.0)
         self.ratio = pool.scales["inverse"] * alignment.gain * unit
         self.factor = self._factors()

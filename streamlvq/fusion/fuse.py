@@ -186,6 +186,7 @@ def fuse(
     )
     fused = run.run()
     corrections = tuple(candidates(scaled=run.scaled)) if drift == AUTO else (drift,)
+    fused.own = run.given
     fused.pool = FleetPool(given, run.options, corrections, fused.is_left_out)
     return fused
 
@@ -245,12 +246,12 @@ class FusionRun:
         options: FusionOptions,
         hidden: Mapping[str, Label] | None = None,
     ) -> None:
-        given = nodes
+        self.given = {node.node: node for node in nodes}
+        self.claims = {node.node: claimed_counts(node) for node in nodes}
         vetted = vet_nodes(nodes) if options.screen else VettingResult(nodes)
         nodes, self.lost = without_lone_features(vetted.nodes)
         self.nodes, self.options = nodes, options
         self.refused, self.rescaled = dict(vetted.refused), vetted.rescaled
-        self.claims = {node.node: claimed_counts(node) for node in given}
         self.axes = Axes.of([model for node in nodes for model in node.models.values()])
         self.tables: ClassTables
         self.relevance: Floats

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
-from streamlvq.estimator import EstimatorState
+from streamlvq.estimator import EstimatorState, build_estimator
 from streamlvq.fusion.assemble import Coordinates, assemble
 from streamlvq.fusion.class_tables import Axes, ClassStatistics, CommonTable, NodeTable
 from streamlvq.fusion.combine import CombinedModel
@@ -77,6 +77,7 @@ class Fused:
         self._components, self._placements = components, placements
         self._report, self._left_out = report, left_out
         self.pool: Any = None
+        self.own: Mapping[str, NodeModel] = {}  # what nodes brought, for those that are left out
 
     @functools.cached_property
     def report(self) -> FusionReport:
@@ -97,6 +98,8 @@ class Fused:
         candidates: Sequence[str] | None = None,
     ) -> Any:
         """Return a classifier for a node: all shared classes, in the units of its sensors.
+
+        A node that was left out gets its own model back, never that of the others.
 
         Parameters
         ----------
@@ -151,7 +154,7 @@ class Fused:
         return self.pool.for_node(name, local, max_candidates, candidates)
 
     def is_left_out(self, name: str) -> bool:
-        """Return True if nothing of this node counts: it should decide with its own model.
+        """Return True if nothing of this node counts: it decides with its own model.
 
         Whoever contradicts all others may be right about its own sensors, and then the model of the
         others is wrong for it.
@@ -182,7 +185,7 @@ class Fused:
     def snapshot(
         self, name: str | None = None, *, called: str = COMMON_NODE, private: bool = True
     ) -> Snapshot:
-        """Return a fused model as a snapshot, to be kept or sent.
+        """Return a fused model as a snapshot, to be kept or sent; its own for a node left out.
 
         Parameters
         ----------
@@ -192,13 +195,16 @@ class Fused:
             What to call a group, as the node of its snapshot: groups that are fused together must
             have different names, because of each node only the newest snapshot counts.
         private
-            Whether a node's model has the node's own prototypes that no other node believes. Those
-            of a round must not: all nodes start from the same prototypes.
+            Whether a node's model has the node's own prototypes that no other node believes, and
+            one that was left out has its own model. Those of a round must not: all nodes start from
+            the same prototypes.
 
         """
         if name is None:
             return self._snapshot(called, self._common())
         placement = self._placement(name)
+        if private and name in self._left_out and name in self.own:
+            return own_snapshot(self.own[name])
         return self._snapshot(name, placement if private else replace(placement, number=-1))
 
     def _common(self) -> NodePlacement:
@@ -289,6 +295,13 @@ def _put_together(
     if model.transform is None:
         return state
     return replace(model.transform, parts={"classifier": state})
+
+
+def own_snapshot(node: NodeModel) -> Snapshot:
+    """Return the model of a node as it is, without readings, windows and thresholds."""
+    parts = {member: model.state for member, model in node.models.items()}
+    state = _put_together(node, parts, node.fitted)
+    return Snapshot.of(build_estimator(state), node.node, readings=False)
 
 
 # --- sensors that join later ---------------------------------------------------------------------

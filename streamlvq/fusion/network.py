@@ -35,7 +35,13 @@ from streamlvq.fusion.combine import (
     prototype_slots,
 )
 from streamlvq.fusion.fuse import AUTO, FusionRun, Votes, fusion_run
-from streamlvq.fusion.fused import Component, DriftChoice, Fused, NodePlacement
+from streamlvq.fusion.fused import (
+    Component,
+    DriftChoice,
+    Fused,
+    NodePlacement,
+    own_snapshot,
+)
 from streamlvq.fusion.graph import NEIGHBOURS, SimilarityGraph, similarity_graph
 from streamlvq.fusion.node_models import FusionError, ModelLayout
 from streamlvq.fusion.report import FusionReport
@@ -547,9 +553,11 @@ class NetworkModels:
         if name not in run.placements:
             known = ", ".join(map(repr, list(run.placements)[:9]))
             raise FusionError(f"expected a node that took part ({known}), got {name!r}")
-        placement = run.placements[name]
+        placement, number = run.placements[name], list(run.placements).index(name)
+        if number in run.refused:  # its numbers cannot be: nobody's neighbour
+            return own_snapshot(run.given[name])
         component = self._component(name, placement)
-        held = run.tables.held[list(run.placements).index(name)]
+        held = run.tables.held[number]
         own = np.flatnonzero(held & (component.statistics.samples > 0))
         placements = {name: replace(placement, component=0, own=own)}
         choice = DriftChoice(run.frame.trials, run.frame.drift, run.frame.why)

@@ -64,12 +64,17 @@ def _judges(node: Ints, label: Ints) -> dict[int, list[int]]:
     """Return which nodes are asked about which classes: all holders, or some if there are many."""
     found: dict[int, list[int]] = {}
     for c in np.unique(label).tolist():
-        holders = np.unique(node[label == c])
-        if len(holders) > MAX_JUDGES:
-            holders = holders[np.linspace(0, len(holders) - 1, MAX_JUDGES).round().astype(int)]
-        for j in holders.tolist():
+        for j in some_judges(np.unique(node[label == c])).tolist():
             found.setdefault(j, []).append(c)
     return found
+
+
+def some_judges(holders: Ints) -> Ints:
+    """Return the nodes to be asked about a class: all who have it, or some if there are many."""
+    if len(holders) <= MAX_JUDGES:
+        return holders
+    some: Ints = holders[np.linspace(0, len(holders) - 1, MAX_JUDGES).round().astype(int)]
+    return some
 
 
 def judged_distances(pool: Pool, j: int, own: Ints, places: Floats, kind: int) -> Floats:
@@ -181,7 +186,7 @@ def drop_implausible(
         if not (rows & ~dropped).any():  # nodes differ in all of them: nobody is wrong alone
             dropped &= ~(rows | (pool.label == against) & (pool.against == label))
     weights[dropped] = 0.0
-    _note(pool, np.flatnonzero(dropped), "prototype_implausible", screened, labels)
+    note(pool, np.flatnonzero(dropped), "prototype_implausible", screened, labels)
     return np.flatnonzero(dropped).tolist()
 
 
@@ -203,12 +208,12 @@ def without_unsupported(
     alone = (holders == 1) & (verdict.asked[first] >= MIN_JUDGES)
     alone &= verdict.deciding[first] < MIN_DECIDING * verdict.asked[first]
     alone &= np.isin(label, label[~alone]) & (pool.against[first] < 0)
-    _note(pool, first[alone], "prototype_unsupported", screened, labels)
+    note(pool, first[alone], "prototype_unsupported", screened, labels)
     kept = [group for group, drop in zip(groups, alone.tolist(), strict=True) if not drop]
     return kept, first[alone].tolist()
 
 
-def _note(
+def note(
     pool: Pool, rows: Ints, kind: ClippingKind, screened: ScreeningResult, labels: list[str]
 ) -> None:
     """Record once for each node and class what became of these prototypes."""

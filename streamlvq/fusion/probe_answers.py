@@ -74,7 +74,7 @@ class ProbeAnswers:
         labels = tuple(probes.labels[k] for k in held)
         if not labels:
             raise FusionError(f"node {node!r}: expected one that has learnt something")
-        rows = [_answer(model, reading, labels) for reading in probes.readings(node)]
+        rows = [answer(model, reading, labels) for reading in probes.readings(node)]
         return cls(node, probes.digest, labels, np.array(rows), samples[held])
 
     def to_bytes(self) -> bytes:
@@ -137,7 +137,7 @@ class ProbeAnswers:
         return table, samples
 
 
-def _answer(model: Any, reading: dict[Hashable, float], labels: Sequence[Label]) -> list[float]:
+def answer(model: Any, reading: dict[Hashable, float], labels: Sequence[Label]) -> list[float]:
     """Return probabilities of the labels that sum to one; all alike if the model says nothing."""
     try:
         said = model.predict_proba_one(reading)

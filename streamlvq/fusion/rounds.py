@@ -218,7 +218,9 @@ def run_rounds(
             for node, own in nodes.items()
             if node not in answers
         }
+        own = fused.own
         fused = fuse([*answers.values(), *silent.values()], after=fused, **options)
+        fused.own = own  # who is left out decides with its own model, not with an answer
         missing = tuple(node for node in asked if node not in answers)
         yield RoundResult(number, fused, tuple(answers), missing, ignored)
 

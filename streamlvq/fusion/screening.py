@@ -24,6 +24,7 @@ ClippingKind = Literal[
     "prototype_drawn_back",
     "prototype_implausible",
     "prototype_unsupported",
+    "prototype_overreaching",
     "metric_cut",
     "metric_raised",
     "metric_rescaled",
@@ -83,6 +84,12 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
                 which = "a prototype" if self.count == 1 else f"{self.count} prototypes"
                 return (
                     f"{which} of class {self.label!r} did not count: only this node has any there"
+                )
+            case "prototype_overreaching":
+                which = "a prototype" if self.count == 1 else f"{self.count} prototypes"
+                return (
+                    f"{which} of class {self.label!r} that only this node has found readings near "
+                    "that other nodes know to be of another class: held back"
                 )
             case "metric_raised":
                 return "a metric that is smaller than all others was raised"

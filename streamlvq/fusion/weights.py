@@ -28,7 +28,7 @@ UNSEEN_RIDGE = 1.0  # of the mass of unseen classes
 SCALE_RIDGE = 1.0  # of the scale of all weights
 MIN_SCALE, MAX_SCALE = 0.05, 1.6
 TRIMMED_WEIGHTS = 0.2  # share of the nodes at either end that the fleet's weights leave out
-TRIMMING_NODES = 5  # with fewer, nothing is trimmed
+TRIMMING_NODES = 3  # so many leave out one at either end; with fewer, nothing is trimmed
 CLEAR_GAIN = 0.2  # nats, and standard errors, by which a node's own weights must be better
 CLEAR_ERRORS = 2.0
 RUN_EVIDENCE = 10.0  # readings that a longer run of one label counts as: they resemble each other
@@ -164,6 +164,11 @@ class OpinionRecords:
         losses = np.log(total) - scores[np.arange(len(self)), self.codes]
         return losses, chances / total[:, None]
 
+    def decisions(self, weights: Floats) -> Ints:
+        """Return the class that each reading is taken for with these weights."""
+        decided: Ints = self._scores(weights)[1].argmax(axis=1)
+        return decided
+
     def cost(self, weights: Floats) -> tuple[float, Floats]:
         """Return the total loss and its gradient."""
         losses, chances = self._scores(weights)
@@ -250,7 +255,7 @@ def fleet_weights(nodes: Sequence[Floats]) -> Floats:
 
     """
     ordered = np.sort(np.array(nodes), axis=0)
-    cut = int(TRIMMED_WEIGHTS * len(ordered)) if len(ordered) >= TRIMMING_NODES else 0
+    cut = max(1, int(TRIMMED_WEIGHTS * len(ordered))) if len(ordered) >= TRIMMING_NODES else 0
     mean: Floats = ordered[cut : len(ordered) - cut].mean(axis=0)
     return mean
 
@@ -277,11 +282,16 @@ def guarded_weights(
         return fleet
     scale = max(MIN_SCALE, min(1.0, float(fleet[:-1].sum()) / PRIOR_SUM))
     mine = _fit(fit_on, fleet, FLEET_RIDGE / scale**2)
-    gains = own.losses(fleet) - own.losses(mine)
-    total = float(own.worth @ gains)
-    mean = total / float(own.worth.sum())
-    error = float(np.sqrt(own.worth @ (gains - mean) ** 2))
-    return mine if total > max(CLEAR_GAIN, CLEAR_ERRORS * error) else fleet
+    return mine if clearly_better(own, mine, fleet) else fleet
+
+
+def clearly_better(records: OpinionRecords, weights: Floats, others: Floats) -> bool:
+    """Return True if the losses of some weights are lower than those of others beyond doubt."""
+    gains = records.losses(others) - records.losses(weights)
+    total = float(records.worth @ gains)
+    mean = total / float(records.worth.sum())
+    error = float(np.sqrt(records.worth @ (gains - mean) ** 2))
+    return total > max(CLEAR_GAIN, CLEAR_ERRORS * error)
 
 
 def records_of(pool: PoolClassifier) -> OpinionRecords | None:

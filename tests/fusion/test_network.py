@@ -115,6 +115,27 @@ def test_neighbours_that_are_alike_agree_and_others_stay_apart() -> None:
     assert np.abs(found[:10].mean(axis=0) - found[10:].mean(axis=0)).min() > 0.5
 
 
+@pytest.mark.parametrize("coupling", [2.0, 4.0])
+def test_refitted_clusters_are_those_of_one_model_each_behind_false_bridges(
+    coupling: float,
+) -> None:
+    errors = []
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        truth = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)
+        weights = np.kron(np.eye(2), 1.0 - np.eye(10))
+        for pair in random.choice(100, 10, replace=False).tolist():  # ten of a hundred
+            i, j = pair // 10, 10 + pair % 10
+            weights[i, j] = weights[j, i] = 1.0
+        a = truth + 0.3 * random.normal(size=truth.shape)
+        found = total_variation(a, np.full(20, 10.0), weights, coupling, refit=True).values
+        means = np.repeat([a[:10].mean(axis=0), a[10:].mean(axis=0)], 10, axis=0)
+        assert len(np.unique(found.round(6), axis=0)) == 2
+        errors.append([np.sqrt(np.mean((w - truth) ** 2)) for w in (found, means)])
+    error, one_model_each = np.mean(errors, axis=0)
+    assert error < one_model_each + 0.01
+
+
 @pytest.mark.parametrize("far", [10.0, 1e3, 1e6])
 def test_one_absurd_node_moves_the_others_no_farther_for_being_absurd(far: float) -> None:
     a = np.random.default_rng(1).normal(size=(10, 4)) * 0.3

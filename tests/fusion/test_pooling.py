@@ -141,6 +141,14 @@ def test_one_lying_node_moves_fleet_weights_little() -> None:
         assert np.abs(fleet_weights([*honest, np.array(lie)]) - fair).max() < 0.02
 
 
+@pytest.mark.parametrize("honest", [2, 3, 4, 5])
+def test_extreme_weights_of_one_node_stay_within_those_of_the_others(honest: int) -> None:
+    told = [np.array([0.4 + 0.1 * k]) for k in range(honest)]
+    for lie in (0.0, 3.0):
+        found = fleet_weights([*told, np.array([lie])])
+        assert 0.4 <= found[0] <= 0.4 + 0.1 * (honest - 1)
+
+
 def test_a_node_departs_from_the_fleet_only_where_it_is_sure() -> None:
     random = np.random.default_rng(6)
     codes = random.integers(0, 3, 300)

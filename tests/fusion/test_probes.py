@@ -21,12 +21,14 @@ from streamlvq.errors import SnapshotError
 from streamlvq.fusion import (
     ClassMoments,
     FusionError,
+    HiddenTrial,
     ProbeAnswers,
     ProbeSet,
     class_moments,
     consensus,
     discrepancy,
     learn_from_probes,
+    pool_taught,
 )
 from streamlvq.fusion.probe_answers import jensen_shannon, takes_weights
 from streamlvq.fusion.probes import MAX_PROBE_NUMBERS, MAX_PROBED_CLASSES, normal_sequence
@@ -745,3 +747,72 @@ def test_taught_by_a_liar_a_node_does_not_forget(fleet: Fleet) -> None:
 def test_copies_are_independent(fleet: Fleet) -> None:
     probes = copy.deepcopy(fleet.probes)
     assert probes.digest == fleet.probes.digest
+
+
+# --- pools ---------------------------------------------------------------------------------------
+
+
+def tree_of(seed: int, known: list[int]) -> Any:
+    return learnt(tree.HoeffdingTreeClassifier(), *WORLD.read(seed, 200, known=known))
+
+
+def later(seed: int, known: list[int], count: int = 60) -> list[Any]:
+    X, y = WORLD.read(seed, count, known=known)
+    return list(zip(readings(X), y, strict=True))
+
+
+def test_a_tree_is_pooled_with_its_copy_that_knows_another_class(fleet: Fleet) -> None:
+    node = "n1"  # a tree that has never seen c2
+    local = fleet.models[node]
+    taught = learn_from_probes(local, node, fleet.probes, fleet.answers)
+    X, y = WORLD.read(42, 60, known=[0, 1], shift=OFFSETS[1])
+    asked = list(zip(readings(X), y, strict=True))
+    pool = pool_taught(local, taught, asked, node=node)
+    assert fleet.accuracy(pool, node) > fleet.accuracy(local, node) + 0.2
+    assert pool.report is not None and pool.report.records == 60
+    assert set(pool.classes) == set(WORLD.labels)
+    before = taught.predict_proba_one(asked[0][0])
+    pool.learn_one(*asked[0])
+    assert taught.predict_proba_one(asked[0][0]) == before
+    assert pool.local is local and len(pool.scored()) == 0
+
+
+def test_a_copy_that_is_wrong_counts_for_nothing() -> None:
+    local = tree_of(1, [0, 1, 2])
+    X, y = WORLD.read(2, 200)
+    taught = learnt(tree.HoeffdingTreeClassifier(), X, [*y[1:], y[0]])
+    pool = pool_taught(local, taught, later(3, [0, 1, 2]))
+    assert pool.weights.named() == {"probes": 0.0, "local": 1.0, "unseen": -6.0}
+    for x, _ in later(4, [0, 1, 2]):
+        assert pool.predict_one(x) == local.predict_one(x)
+
+
+def test_a_hidden_class_tells_what_a_copy_knows_of_new_ones() -> None:
+    local, good = tree_of(1, [0, 1]), tree_of(5, [0, 1, 2])
+    asked = later(3, [0, 1])
+    blind, knowing = tree_of(1, [0]), tree_of(5, [0, 1, 2])
+    trial = HiddenTrial("c1", blind, knowing)
+    test = WORLD.read(7, 200)
+    assert accuracy(pool_taught(local, good, asked, trials=[trial]), *test) > 0.9
+    X, y = WORLD.read(6, 200)
+    wrong = learnt(tree.HoeffdingTreeClassifier(), X, [*y[1:], y[0]])
+    doubted = pool_taught(local, wrong, asked, trials=[HiddenTrial("c1", blind, wrong)])
+    assert accuracy(doubted, *test) >= accuracy(local, *test) - 0.01
+
+
+@pytest.mark.parametrize(
+    ("known", "label", "message"),
+    [
+        ([0, 1, 2], None, "classes that the local model knows, got labels"),
+        ([], None, "got none"),
+        ([0, 1], "c2", "a class that the node has, got 'c2'"),
+    ],
+)
+def test_readings_and_trials_must_be_of_known_classes(
+    known: list[int], label: str | None, message: str
+) -> None:
+    local = tree_of(1, [0, 1])
+    asked = later(3, known) if known else []
+    trials = [] if label is None else [HiddenTrial(label, local, local)]
+    with pytest.raises(FusionError, match=message):
+        pool_taught(local, tree_of(2, [0, 1, 2]), asked, trials=trials)

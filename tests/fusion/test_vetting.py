@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import streamlvq
 from streamlvq import Snapshot, fuse
 from streamlvq.estimator import EstimatorState, build_estimator
-from streamlvq.fusion import FusionError
+from streamlvq.fusion import FusionError, fuse_rounds, network_models
+from streamlvq.fusion.fused import own_snapshot
 from streamlvq.fusion.node_models import Model, unpack
 from streamlvq.fusion.personal import stored_readings
 from streamlvq.fusion.plausibility import prototype_distances
@@ -220,6 +221,37 @@ def test_who_is_left_out_decides_alone() -> None:
     screened = fuse(with_liar(nodes, flipped))
     assert [node for node in screened.nodes if screened.is_left_out(node)] == [LIAR]
     assert screened.report.nodes[LIAR].left_out is not None
+    X, y = World.of(21, classes=4).read(99, 100)
+    turned = [f"c{(int(label[1]) + 1) % 4}" for label in y]
+    assert accuracy(screened.for_node(LIAR), X, turned) > 0.85  # its own model, not the others'
+    assert accuracy(screened.for_node("n0"), X, y) > 0.85
+    common = screened.snapshot(LIAR, private=False)  # where a round starts
+    assert accuracy(common.classifier(), X, y) > 0.85
+
+
+@pytest.mark.parametrize("name", ["GMLVQ", "LVQCommittee"])
+def test_who_was_refused_is_served_its_own_model_everywhere(name: str) -> None:
+    """Whatever serves nodes: one fusion, rounds, a network; nothing of its readings is in it."""
+    world = World.of(21, classes=4)
+    models = {f"n{i}": learnt(MODELS[name](), *world.read(i, 120)) for i in range(5)}
+    nodes = [Snapshot.of(model, node) for node, model in models.items()]
+    liar = copied(nodes[2])
+    parts = liar.estimator_state().innermost
+    for part in parts.parts.values() if parts.parts else [parts]:
+        if "class_mean" in part.arrays:
+            known = len(part.extra["classes"])
+            part.arrays["class_mean"][:known] += 1e9 * np.sqrt(part.arrays["variance"])
+    given = [*nodes[:2], liar, *nodes[3:]]
+    own = own_snapshot(unpack([liar])[0])
+    served = [fuse(given), fuse_rounds(given, rounds=1)]
+    assert all(fused.is_left_out(LIAR) for fused in served)
+    found = [fused.snapshot(LIAR) for fused in served]
+    if name == "GMLVQ":
+        found.append(network_models(given).snapshot(LIAR))
+    for snapshot in found:
+        assert not snapshot.has_readings
+        assert snapshot.to_bytes() == own.to_bytes()
+    assert served[0].for_node(LIAR).classes == own.classifier().classes
 
 
 def test_order_does_not_matter_when_nodes_are_left_out() -> None:

@@ -1,0 +1,138 @@
+"""Trigger places: back doors that a prototype opens by its metric, though its place is fine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streamlvq
+from streamlvq import Snapshot, fuse
+from streamlvq.fusion.plausibility import prototype_distances
+from streamlvq.fusion.triggers import (
+    TRIGGER_DEVIATIONS,
+    HeldBack,
+    TriggerPlaces,
+    hold_back,
+    trigger_distances,
+)
+from streamlvq.kernels import layout as at
+from support.fusions import World, accuracy, arrays_of, copied, fleet
+
+SIZES = len(TRIGGER_DEVIATIONS)
+
+
+@pytest.mark.parametrize("kind", [at.DIAGONAL, at.MATRIX])
+def test_distances_are_those_of_the_places_one_by_one(kind: int) -> None:
+    random = np.random.default_rng(1)
+    centre, step = random.normal(size=(2, 3)), random.uniform(0.5, 2.0, (2, 3))
+    w, inverse = random.normal(size=(4, 3)), random.uniform(0.5, 2.0, 3)
+    omega = [random.normal(size=(2 if kind == at.MATRIX else 1, 3)) for _ in w]
+    found = trigger_distances(centre, step, w, omega, inverse, kind)
+    assert found.shape == (4, 2, SIZES * 3)
+    for k in range(2):
+        for place in range(SIZES * 3):
+            size, feature = divmod(place, 3)
+            moved = centre[k].copy()
+            moved[feature] += TRIGGER_DEVIATIONS[size] * step[k, feature]
+            expected = prototype_distances(moved[None], w, list(omega), inverse, kind)[0]
+            np.testing.assert_allclose(found[:, k, place], expected)
+
+
+def test_what_is_not_known_does_not_count() -> None:
+    centre = np.array([[0.0, np.nan], [4.0, 1.0]])
+    w = np.array([[1.0, np.nan]])
+    found = trigger_distances(centre, np.ones((2, 2)), w, [np.eye(2)], np.ones(2), at.MATRIX)
+    assert np.isfinite(found).all()
+    assert found[0, 0, 1] == 1.0 + TRIGGER_DEVIATIONS[0] ** 2  # the other feature was moved
+
+
+PLACES = TriggerPlaces(
+    centre=np.array([[0.0, 0.0], [10.0, 0.0]]),
+    step=np.ones((2, 2)),
+    asked=np.ones((4, 2), bool),
+    recognised=np.ones((4, 2, SIZES * 2), bool),
+    kind=at.MATRIX,
+)
+
+
+def judged(owner: list[int], metric: float) -> list[bool]:
+    """Two classes at 0 and 10; a third prototype beside the first, with a metric of its own."""
+    w = np.array([[0.0, 0.0], [10.0, 0.0], [0.5, 0.0]])
+    omega = [np.eye(2), np.eye(2), metric * np.eye(2)]
+    label = np.array([0, 1, 0])
+    return PLACES.overreaching(label, np.array(owner), w, omega, np.ones(2)).tolist()
+
+
+def test_a_metric_that_finds_everything_near_overreaches() -> None:
+    assert judged([-1, -1, 2], 0.1) == [False, False, True]
+    assert judged([-1, -1, 2], 1.0) == [False, False, False]
+    assert judged([-1, -1, -1], 0.1) == [False, False, False]  # several nodes have it
+
+
+# --- what follows --------------------------------------------------------------------------------
+
+
+def held_back(foreign_metric: float, lone: bool = True) -> HeldBack:
+    """Hold back the third prototype; the metric of others may or may not help."""
+    node, label = np.array([0, 0, 2]), np.array([0, 1, 0])
+    groups = [np.array([0, 1]), np.array([1, 0]), np.array([2])]
+    if not lone:
+        groups[2] = np.array([2, 0])
+    pool: Any = SimpleNamespace(node=node, label=label)
+    w = np.array([[0.0, 0.0], [10.0, 0.0], [0.5, 0.0]])
+
+    def fused(kept: list[Any], foreign: Collection[int]) -> tuple[Any, list[Any]]:
+        rows = [int(group[0]) for group in kept]
+        size = [1.0, 1.0, foreign_metric if 2 in foreign else 0.1]
+        return w[rows], [size[p] * np.eye(2) for p in rows]
+
+    return hold_back(pool, groups, PLACES, fused, np.ones(2))
+
+
+def test_first_the_metric_goes_then_the_say() -> None:
+    mild = held_back(1.0)
+    assert (mild.foreign, mild.dropped, len(mild.groups)) == ({2}, [], 3)
+    stubborn = held_back(0.2)
+    assert (stubborn.foreign, stubborn.dropped, len(stubborn.groups)) == ({2}, [2], 2)
+    assert stubborn.noted.tolist() == [2]
+    assert held_back(0.2, lone=False).noted.tolist() == []
+
+
+def test_the_last_prototype_of_a_class_stays() -> None:
+    node, label = np.array([2, 0]), np.array([0, 1])
+    groups = [np.array([0]), np.array([1, 0])]
+    pool: Any = SimpleNamespace(node=node, label=label)
+    w, omega = np.array([[0.5, 0.0], [10.0, 0.0]]), [0.1 * np.eye(2), np.eye(2)]
+    found = hold_back(pool, groups, PLACES, lambda kept, _: (w, omega), np.ones(2))
+    assert (found.dropped, len(found.groups)) == ([], 2)
+
+
+def test_the_report_names_who_was_held_back() -> None:
+    """A metric of one node's own prototype that overlooks what tells another class apart."""
+    world = World.of(3, d=8, classes=3, apart=2.0)
+    nodes = fleet(streamlvq.LGMLVQ, world, 5, 200, 3)
+    liar = copied(nodes[2])
+    arrays = arrays_of(liar)
+    p = int(np.flatnonzero(arrays["label"] == liar.labels.index("c0"))[-1])
+    apart = world.centres[1] - world.centres[0]
+    arrays["w"][p] = (world.centres[0] + 0.35 * apart) * world.unit
+    arrays["wins"][p] = arrays["wins"].max()
+    blind = np.eye(8) - np.outer(apart, apart) / (apart @ apart)
+    omega = blind / (world.unit * arrays["inverse"])
+    arrays["omega"][p] = omega / np.sqrt((omega**2).sum())
+    given = [*nodes[:2], Snapshot.from_bytes(liar.to_bytes()), *nodes[3:]]
+    fused = fuse(given, drift="none")
+    named = {each.kind: str(each) for each in fused.report.nodes["n2"].clipped}
+    assert "held back" in named["prototype_overreaching"]
+    assert named["prototype_overreaching"] in fused.report.text()
+    test = world.read(50, 200)
+    assert (
+        accuracy(fused.for_node("n0"), *test) >= accuracy(fuse(nodes).for_node("n0"), *test) - 0.01
+    )
+    alike = [fuse(order, drift="none").snapshot("n0").to_bytes() for order in (given, given[::-1])]
+    assert alike[0] == alike[1]
+    assert len(Snapshot.from_bytes(alike[0]).prototypes) >= 3
