@@ -22,6 +22,7 @@ from streamlvq.fusion.screening import (
     class_distances,
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
+from streamlvq.fusion.trials import DriftChoice
 from streamlvq.text import aligned, entry, number
 
 MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported
@@ -130,8 +131,8 @@ class FusionReport(msgspec.Struct, frozen=True):
     why
         Why this one, in a sentence.
     trials
-        The error of each correction that was tried, in deviations within the class: how well it
-        predicts a class mean from other classes and nodes.
+        The log loss (nats) of models fused by each correction that was tried, with classes hidden
+        from nodes, on probes of all classes that these nodes have.
     raw_residual, cycle_residual
         How far class means are apart between nodes before and after the correction, in deviations
         within the class. After a shift, it is what is left around the cycles of the sharing graph;
@@ -185,7 +186,7 @@ class FusionReport(msgspec.Struct, frozen=True):
         b          40        2     egg    7.07       0.00  33.3 %        -
         (off by, left over: in deviations within the classes; weight: share over all classes)
         <BLANKLINE>
-        correction   least_squares: it predicts a class mean from the other classes and nodes to ...
+        correction   least_squares: with classes hidden from nodes, fused models have a log loss ...
         tried        none ..., least_squares 0.00, scale_shift 0.00
         note         too few nodes to tell a mistake from the truth about egg, ham, spam; only ...
 
@@ -214,9 +215,7 @@ class FusionRecord:
     shared: list[Ints]  # classes that each component gives to all its nodes
     weighting: str
     aggregator: str
-    drift: str
-    why: str
-    trials: dict[str, float]
+    choice: DriftChoice
     rank_loss: float
     quorum: int
     claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
@@ -260,9 +259,9 @@ def build_report(run: FusionRecord) -> FusionReport:
         features=tuple(features),
         weighting=run.weighting,
         aggregator=run.aggregator,
-        drift=run.drift,
-        why=run.why,
-        trials=run.trials,
+        drift=run.choice.drift,
+        why=run.choice.why,
+        trials=run.choice.losses,
         raw_residual=_rms(raw[many]),
         cycle_residual=_rms(far[many]) if _has_cycle(used) else None,
         rank_loss=run.rank_loss,
