@@ -361,10 +361,7 @@ class _Design:
         Models of different kinds cannot be fused. In their place stands a normal distribution of
         each class, of the same width for all.
         """
-        hidden = np.zeros(self.tables.held.shape, bool)
-        hidden[list(turn.hidden), list(turn.hidden.values())] = True
-        taking_part = np.isin(np.arange(len(self.nodes)), turn.nodes)[:, None]
-        tables = self.tables.only(taking_part & ~hidden)
+        tables = self.tables.only(turn.visible(self.tables.held.shape))
         alignment = get_correction(drift).estimate(tables)
         statistics = self._statistics(tables, alignment)
         return {

@@ -2,7 +2,9 @@
 
 Some nodes hide a class each. Everything is corrected and fused without it, as if these nodes had
 never seen it, and what results is asked about probes of all classes that they do have. So a
-correction is judged by what it is for, also where there are snapshots and no readings.
+correction is judged by what it is for, also where there are snapshots and no readings. Where all
+answer alike, because classes are easy or their means say nothing, it is judged by where it puts the
+means of hidden classes.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import numpy as np
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import assumed_byzantine
 from streamlvq.fusion.class_tables import ClassTables
-from streamlvq.fusion.corrections import UNCORRECTED
+from streamlvq.fusion.corrections import UNCORRECTED, Correction, get_correction
 from streamlvq.fusion.draws import class_deviations, class_probes
+from streamlvq.fusion.screening import class_centres
 from streamlvq.fusion.sharing import components
 from streamlvq.kernels.layout import LARGEST_VALUE
 
@@ -25,7 +28,9 @@ MAX_NODES = 10  # that are fused in trials; more would hardly change the answer
 MAX_CLASSES = 32  # of a node that it is asked about
 TURNS = 3  # in each of which a node hides another class
 PROBES_PER_CLASS = 16
-CLEAR_LOSS = 0.01  # nats: a more complicated correction must be better by more
+CLEAR_LOSS = 0.02  # nats: a more complicated correction must be better by more
+SMALL_ERROR = 0.5  # deviations of a hidden class mean: if losses are alike, this is near enough
+CLEAR_RATIO = 0.5  # of errors: if losses are alike, a more complicated correction must halve them
 LEAST_PROBABILITY = 1e-3  # of the right class, as losses count it: one probe must not decide
 TEMPERATURES = 2.0 ** np.arange(-5.0, 4.0)
 NEAR_TEMPERATURES = 2.0 ** np.arange(-0.75, 1.0, 0.25)  # times the best of these
@@ -50,6 +55,13 @@ class Turn:
     probes: dict[int, Floats]  # of these nodes; NaN for features without statistics
     origin: dict[int, Ints]  # classes of the probes
 
+    def visible(self, shape: tuple[int, ...]) -> Bools:
+        """Return the cells (nodes x classes) that take part."""
+        cells = np.zeros(shape, bool)
+        cells[self.nodes] = True
+        cells[list(self.hidden), list(self.hidden.values())] = False
+        return cells
+
 
 # Given a correction and a turn, what the fused models say: for each node that hides a class, the
 # probabilities of all classes for its probes.
@@ -60,6 +72,8 @@ def choose_correction(
     tables: ClassTables, cluster: Ints, tried: Sequence[str], answers: Answers
 ) -> DriftChoice:
     """Return the simplest correction whose loss is about the least.
+
+    Of those with about the least loss, one that halves the errors of hidden class means is better.
 
     Parameters
     ----------
@@ -80,9 +94,19 @@ def choose_correction(
     losses = {
         name: _fleet_loss([_logs(turns, name, answers) for turns in groups]) for name in tried
     }
-    best = min(losses.values())
-    drift = next(name for name, loss in losses.items() if loss <= best + CLEAR_LOSS)
-    return DriftChoice(losses, drift, _reason(losses, drift))
+    alike = [name for name in tried if losses[name] <= min(losses.values()) + CLEAR_LOSS]
+    errors = {name: _mean_error(tables, groups, get_correction(name)) for name in alike}
+    drift = alike[0]
+    for name in alike[1:]:
+        if errors[drift] > SMALL_ERROR and errors[name] < CLEAR_RATIO * errors[drift]:
+            drift = name
+    if drift == alike[0]:
+        return DriftChoice(losses, drift, _reason(losses, drift))
+    why = (
+        f"{drift}: it puts the means of classes hidden from nodes to {errors[drift]:.2f} "
+        f"deviations, {alike[0]} to {errors[alike[0]]:.2f}; fused models answer alike by both"
+    )
+    return DriftChoice(losses, drift, why)
 
 
 def _reason(losses: Mapping[str, float], drift: str) -> str:
@@ -189,6 +213,31 @@ def _asked_classes(own: Ints, hidden: int) -> Ints:
         return own
     places = np.linspace(0, len(own) - 1, MAX_CLASSES - 1).round().astype(int)
     return np.union1d(own[places], hidden).astype(np.int64)
+
+
+# --- errors of hidden class means -----------------------------------------------------------------
+
+
+def _mean_error(tables: ClassTables, groups: Sequence[Sequence[Turn]], by: Correction) -> float:
+    """Return how far the means of hidden classes usually are from where a correction puts them.
+
+    In deviations within the class, over all features alike.
+    """
+    errors = [error for turns in groups for turn in turns for error in _errors(tables, turn, by)]
+    return float(np.median(errors)) if errors else 0.0
+
+
+def _errors(tables: ClassTables, turn: Turn, correction: Correction) -> list[float]:
+    known = tables.only(turn.visible(tables.held.shape))
+    alignment = correction.estimate(known)
+    centre = class_centres(known, alignment)
+    found = []
+    for i, k in turn.hidden.items():
+        apart = alignment.gain[i] * centre[k] + alignment.shift[i] - tables.mean[i, k]
+        there = (tables.count[i, k] > 0) & np.isfinite(apart)
+        if there.any():
+            found.append(float(np.sqrt((apart[there] ** 2 / tables.spread[k, there]).mean())))
+    return found
 
 
 # --- losses ---------------------------------------------------------------------------------------
