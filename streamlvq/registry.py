@@ -165,6 +165,10 @@ CORRECTIONS: Registry[Any] = Registry(
             "a shift by least squares",
         ),
         "scale_shift": ("streamlvq.fusion.corrections:ScaleShift", "a gain and a shift"),
+        "published": (
+            "streamlvq.fusion.corrections:PublishedShift",
+            "a shift along a spanning tree, all shared classes alike",
+        ),
     },
 )
 

@@ -98,16 +98,30 @@ class TreeShift(ShiftCorrection):
     """Shifts along the tree of the most reliable differences."""
 
     def estimate(self, tables: ClassTables) -> Alignment:
-        reliability = tables.reliability()
+        worth = self.worth(tables)
         shift = np.zeros((len(tables.nodes), tables.spread.shape[1]))
         for parent, child in spanning_tree(evidence(tables.samples)):
-            ours, theirs = reliability[parent], reliability[child]
+            ours, theirs = worth[parent], worth[child]
             both = (ours > 0) & (theirs > 0)
-            worth = np.where(both, ours * theirs / np.where(both, ours + theirs, 1.0), 0.0)
-            total = worth.sum(axis=0)
-            apart = (worth * (tables.mean[child] - tables.mean[parent])).sum(axis=0)
-            shift[child] = shift[parent] + apart / _divisor(total)
+            shares = np.where(both, ours * theirs / np.where(both, ours + theirs, 1.0), 0.0)
+            apart = (shares * (tables.mean[child] - tables.mean[parent])).sum(axis=0)
+            shift[child] = shift[parent] + apart / _divisor(shares.sum(axis=0))
         return Alignment(np.ones_like(shift), centred(shift, tables.count > 0))
+
+    def worth(self, tables: ClassTables) -> Floats:
+        """Return how much each class mean counts."""
+        return tables.reliability()
+
+
+class PublishedShift(TreeShift):
+    """Shifts along a tree, from the plain means of differences of all shared classes.
+
+    Formula (3) of Vaquet et al. (2022), for comparison. Which tree they leave open: here it is the
+    same as above.
+    """
+
+    def worth(self, tables: ClassTables) -> Floats:
+        return (tables.count > 0).astype(float)
 
 
 class LeastSquaresShift(ShiftCorrection):

@@ -104,11 +104,12 @@ def fuse(
         How much a node has to say about a class: "samples", as much as it has learnt of it, or
         "uniform", as much as everybody else who has it.
     drift
-        How the sensors of nodes differ: "none", not at all; by a shift, along the "tree" of the
-        most reliable differences or by "least_squares" over all of them; "scale_shift", by a gain
-        and a shift of each feature; or "auto", the simplest with which fused models tell classes
-        about as well as with any that nodes have and were made to forget. All of them need classes
-        that nodes share. More can be added to `streamlvq.registry.CORRECTIONS`.
+        How the sensors of nodes differ: "none", not at all; by a shift, by "least_squares" over
+        all differences or along the "tree" of the most reliable ones ("published": all shared
+        classes alike, as in the paper); "scale_shift", by a gain and a shift of each feature; or
+        "auto", the simplest of these that is about the best. Auto hides classes from nodes and asks
+        the models that are fused without them about all classes that these nodes have. All of them
+        need classes that nodes share. More can be added to `streamlvq.registry.CORRECTIONS`.
     aggregator
         How values of nodes become one: their "mean", or one that a minority of nodes cannot
         move far: "median", "trimmed_mean", "geometric_median"; or another one in

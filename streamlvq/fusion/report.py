@@ -456,7 +456,7 @@ def report_text(report: FusionReport) -> str:
     """Return the whole report, for a terminal."""
     lines = [*aligned(node_rows(report)), COLUMNS_NOTE, "", entry("correction", report.why)]
     if report.trials:
-        tried = ", ".join(f"{name} {amount(error)}" for name, error in report.trials.items())
+        tried = ", ".join(f"{name} {amount(loss)}" for name, loss in report.trials.items())
         lines.append(entry("tried", tried))
     alone = unprotected_note(report)
     lines += [entry("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
