@@ -190,6 +190,10 @@ CANDIDATES: Registry[Any] = Registry(
             "streamlvq.fusion.candidates:RoundModel",
             "the personal models of all nodes, fused again",
         ),
+        "transformed": (
+            "streamlvq.fusion.candidates:TransformedModel",
+            "the fused model of nodes that learnt through a logarithm",
+        ),
     },
 )
 

@@ -19,6 +19,7 @@ from streamlvq.fusion.aggregators import (
     get_aggregator,
     weighted_mean,
 )
+from streamlvq.fusion.agreement import MetricResiduals, metric_residuals
 from streamlvq.fusion.assemble import Coordinates
 from streamlvq.fusion.class_tables import (
     Alignment,
@@ -317,12 +318,20 @@ class FusionRun:
             quorum=self.options.quorum,
             claims=self.claims,
             clusters=self.clusters,
+            metrics=self._metric_residuals,
         )
         report = functools.partial(build_report, record)
         left_out = frozenset(self.nodes[i].node for i in frame.screened.left_out)
         return Fused(
             self.axes, self.layouts, self.parts, placements, frame.choice, report, left_out
         )
+
+    def _metric_residuals(self) -> MetricResiduals:
+        member, layout = next(iter(self.layouts.items()))
+        group = self.frame.group
+        inverse = np.array([part.models[member].scales["inverse"] for part in self.parts])
+        gain = self.frame.alignment.gain
+        return metric_residuals(self._first, gain, inverse[group], group, layout.kind)
 
     def _shares(self) -> Floats:
         """Return the share of each node in each class of its component."""

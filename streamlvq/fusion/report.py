@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 
 from streamlvq.arrays import Floats, Ints
 from streamlvq.fusion.aggregators import get_aggregator
+from streamlvq.fusion.agreement import MetricResiduals
 from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
 from streamlvq.fusion.corrections import get_correction
 from streamlvq.fusion.graph import Clusters
@@ -31,6 +32,7 @@ UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correc
 MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
 MAX_LISTED_NAMES = 12  # of nodes or classes in one sentence
 LARGE_RANK_LOSS = 0.05  # of a metric
+LARGE_METRIC_RESIDUAL = 0.8  # of 1: most fleets that were tried are between 0.3 and 0.75
 COLUMNS_NOTE = (
     "(off by, left over: in deviations within the classes; weight: share over all classes)"
 )
@@ -81,6 +83,9 @@ class NodeReport(msgspec.Struct, frozen=True):
         What of it was changed or did not count. It happens to honest nodes as well.
     left_out
         Why all of it was left out; None if it was not.
+    metric_residual
+        How far its metrics are from those of the others after the correction: 0 if they agree, 1 if
+        they look at nothing that those look at; None if there are none to compare.
     """
 
     node: str
@@ -95,6 +100,7 @@ class NodeReport(msgspec.Struct, frozen=True):
     gained: tuple[str, ...]
     clipped: tuple[Clipping, ...]
     left_out: str | None
+    metric_residual: float | None = None
 
 
 class ClusterReport(msgspec.Struct, frozen=True):
@@ -146,6 +152,8 @@ class FusionReport(msgspec.Struct, frozen=True):
     clusters
         Nodes that mean the same by their classes, the largest cluster first. Each is fused by
         itself; usually there is one.
+    metric_residual
+        As that of nodes, over all of them.
     """
 
     nodes: dict[str, NodeReport]
@@ -164,6 +172,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     unprotected: tuple[str, ...]
     warnings: tuple[str, ...]
     clusters: tuple[ClusterReport, ...] = ()
+    metric_residual: float | None = None
 
     def text(self) -> str:
         """Return a table of the nodes, the correction and why, notes and warnings.
@@ -187,7 +196,7 @@ class FusionReport(msgspec.Struct, frozen=True):
         (off by, left over: in deviations within the classes; weight: share over all classes)
         <BLANKLINE>
         correction   least_squares: with classes hidden from nodes, fused models have a log loss ...
-        tried        none ..., least_squares 0.00, scale_shift 0.00
+        log loss     none ..., least_squares 0.00, scale_shift 0.00
         note         too few nodes to tell a mistake from the truth about egg, ham, spam; only ...
 
         """
@@ -220,6 +229,7 @@ class FusionRecord:
     quorum: int
     claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
     clusters: Clusters
+    metrics: Callable[[], MetricResiduals]
 
 
 def build_report(run: FusionRecord) -> FusionReport:
@@ -229,7 +239,7 @@ def build_report(run: FusionRecord) -> FusionReport:
     neutral = Alignment(np.ones_like(alignment.gain), np.zeros_like(alignment.shift))
     far = _residuals(tables, run, alignment)
     raw = _residuals(used, run, neutral)
-    sizes = _sizes(tables, alignment, relevance)
+    sizes, metrics = _sizes(tables, alignment, relevance), run.metrics()
     nodes = {}
     for i, name in enumerate(tables.nodes):
         held, claimed = tables.held[i], run.claims[name]
@@ -248,6 +258,7 @@ def build_report(run: FusionRecord) -> FusionReport:
             gained=tuple(gained),
             clipped=tuple(run.screened.clipped.get(i, [])),
             left_out=run.screened.left_out.get(i),
+            metric_residual=metrics.nodes.get(i),
         )
     many = used.held & (used.held.sum(axis=0) > 1)
     alone = [labels[k] for k in np.flatnonzero(tables.held.sum(axis=0) < QUORUM)]
@@ -268,6 +279,7 @@ def build_report(run: FusionRecord) -> FusionReport:
         unprotected=tuple(alone),
         warnings=(),
         clusters=_clusters(run, labels),
+        metric_residual=metrics.fleet,
     )
     return msgspec.structs.replace(report, warnings=(*_warnings(report), *_withheld(run, labels)))
 
@@ -374,6 +386,11 @@ def _warnings(found: FusionReport) -> list[str]:
             "itself; if they do not differ, drift='none' fuses all"
         )
     words += _explained(found)
+    if found.metric_residual is not None and found.metric_residual > LARGE_METRIC_RESIDUAL:
+        words.append(
+            f"metrics of different nodes have little in common ({metrics_words(found)}): one model "
+            "may suit none of them; pools with their own models find out"
+        )
     if found.rank_loss > LARGE_RANK_LOSS:
         words.append(
             f"a fused metric lost {found.rank_loss:.0%} because its rank is limited; rank='full' "
@@ -457,11 +474,21 @@ def report_text(report: FusionReport) -> str:
     lines = [*aligned(node_rows(report)), COLUMNS_NOTE, "", entry("correction", report.why)]
     if report.trials:
         tried = ", ".join(f"{name} {amount(loss)}" for name, loss in report.trials.items())
-        lines.append(entry("tried", tried))
+        lines.append(entry("log loss", tried))
+    if report.metric_residual is not None:
+        lines.append(entry("metrics", metrics_words(report)))
     alone = unprotected_note(report)
     lines += [entry("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
     lines += [entry("warning", text) for text in report.warnings]
     return "\n".join(lines)
+
+
+def metrics_words(report: FusionReport) -> str:
+    """Say how far the metrics of nodes are apart; there must be metrics."""
+    known = {name: node.metric_residual or 0.0 for name, node in report.nodes.items()}
+    worst = max(known, key=lambda name: known[name])
+    total = amount(report.metric_residual or 0.0)
+    return f"{total} apart (0: alike, 1: nothing in common), {worst} {amount(known[worst])}"
 
 
 def node_rows(report: FusionReport) -> list[list[str]]:
