@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import Table, show
+from fusion_choice import choice
 from fusion_condense import condense, families
 from fusion_cost import cost
 from fusion_gas import gas
@@ -31,6 +32,7 @@ from fusion_thesis import thesis
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "pool": pool,
+    "choice": choice,
     "thesis": thesis,
     "spectra": spectra,
     "paper": paper,
@@ -50,6 +52,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
 }
 SMALL: dict[str, dict[str, Any]] = {
     "pool": {"data": ["keystroke"], "seeds": 1, "models": ["GMLVQ"]},
+    "choice": {"data": ["keystroke", "letter"], "seeds": 1},
     "thesis": {"data": ["segment"], "epochs": 10},
     "spectra": {"seeds": 2, "epochs": 10},
     "paper": {"seeds": 2},
@@ -84,12 +87,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
-    parser.add_argument(
-        "--data", nargs="+", help="of pool, thesis, hostile, never, condense and families"
-    )
-    parser.add_argument(
-        "--models", nargs="+", help="of pool, thesis, hostile, never, rounds, condense and families"
-    )
+    parser.add_argument("--data", nargs="+", help="of the studies that go through data sets")
+    parser.add_argument("--models", nargs="+", help="of the studies that compare models")
     parser.add_argument("--model", help="of spectra, paper and gas")
     for name in OPTIONS[3:]:
         parser.add_argument(f"--{name}", type=int)

@@ -109,7 +109,7 @@ def residuals(title: str, reports: dict[str, FusionReport]) -> Table:
 
     If sensors differed by a shift, nothing but sampling errors (about 0.1) would be left of them.
     """
-    columns = ["correction", *_numbers(reports), "around cycles", "class left out"]
+    columns = ["correction", *_numbers(reports), "around cycles", "log loss, hidden classes"]
     table = Table(f"{title}: residuals of class means, in deviations", columns)
     for drift, report in reports.items():
         cells = [f"{node.residual:.2f}" for node in report.nodes.values()]

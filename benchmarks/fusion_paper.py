@@ -28,10 +28,6 @@ from fusion_fleets import (
     spectral,
 )
 from streamlvq.fusion import fuse
-from streamlvq.fusion.class_tables import Alignment, ClassTables
-from streamlvq.fusion.corrections import ShiftCorrection, centred
-from streamlvq.fusion.sharing import evidence, spanning_tree
-from streamlvq.registry import CORRECTIONS
 
 IMBALANCE = (1.0, 0.8, 0.6, 0.4, 0.2, 0.05)
 MISSING = "missing"
@@ -64,25 +60,7 @@ BALANCED, FEW = (0.80, 0.90), (0.55, 0.70)  # where drift fusion must be, withou
 Scores = dict[str, Floats]  # seeds x nodes, by method
 
 
-class PublishedShift(ShiftCorrection):
-    """Shifts along a spanning tree, (3) of the paper: plain means over the shared classes.
-
-    Which tree the paper leaves open; here it is that of the most reliable differences.
-    """
-
-    def estimate(self, tables: ClassTables) -> Alignment:
-        held = tables.count > 0
-        shift = np.zeros((len(tables.nodes), tables.spread.shape[1]))
-        for parent, child in spanning_tree(evidence(tables.samples)):
-            both = held[parent] & held[child]
-            apart = np.where(both, tables.mean[child] - tables.mean[parent], 0.0).sum(axis=0)
-            shift[child] = shift[parent] + apart / np.maximum(both.sum(axis=0), 1)
-        return Alignment(np.ones_like(shift), centred(shift, held))
-
-
-PUBLISHED = "published"
-if PUBLISHED not in CORRECTIONS:
-    CORRECTIONS.register(PUBLISHED, PublishedShift, "a shift along a tree, as published")
+PUBLISHED = "published"  # (3) of the paper; which tree it leaves open
 OURS = ("least_squares", "scale_shift")
 
 

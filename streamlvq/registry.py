@@ -165,6 +165,10 @@ CORRECTIONS: Registry[Any] = Registry(
             "a shift by least squares",
         ),
         "scale_shift": ("streamlvq.fusion.corrections:ScaleShift", "a gain and a shift"),
+        "published": (
+            "streamlvq.fusion.corrections:PublishedShift",
+            "a shift along a spanning tree, all shared classes alike",
+        ),
     },
 )
 
@@ -185,6 +189,10 @@ CANDIDATES: Registry[Any] = Registry(
         "round": (
             "streamlvq.fusion.candidates:RoundModel",
             "the personal models of all nodes, fused again",
+        ),
+        "transformed": (
+            "streamlvq.fusion.candidates:TransformedModel",
+            "the fused model of nodes that learnt through a logarithm",
         ),
     },
 )

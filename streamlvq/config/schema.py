@@ -516,7 +516,8 @@ KEY_DESCRIPTIONS = {
     ),
     "fleet.drift": Description(
         "How the difference between the nodes' sensors is corrected: "
-        f"{CORRECTIONS.described()}, or auto (whichever predicts class means best).",
+        f"{CORRECTIONS.described()}, or auto (the simplest with which fused models know classes "
+        "that were hidden from nodes about as well as with any).",
         "least_squares",
     ),
     "fleet.aggregator": Description(

@@ -22,8 +22,10 @@ from streamlvq.fusion.receiver import without_harmful
 from streamlvq.models.ensemble import NodeEnsemble
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
+from streamlvq.wrappers import FeatureTransform
 
 ENSEMBLE_MAX_NODES = 12  # of more nodes, asking every model would cost too much
+SHADOW_TRANSFORM = "asinh"  # for numbers of any sign, logarithmic for large ones
 ROUND_MAX_NODES = 16  # of more nodes, each is judged by itself, with the others as they are
 
 
@@ -50,6 +52,10 @@ class FleetMoment:
 
     @functools.cached_property
     def _rounds(self) -> dict[str, Fused]:
+        return {}
+
+    @functools.cached_property
+    def _transformed(self) -> dict[str, Fused]:
         return {}
 
     @functools.cached_property
@@ -101,6 +107,31 @@ class FleetMoment:
             self._rounds[correction] = self._run(answers, correction)
         return self._rounds[correction]
 
+    def transformed(self, correction: str) -> Fused:
+        """Return the fusion of models that have learnt all stored readings through a transform."""
+        if correction not in self._transformed:
+            self._transformed[correction] = self._run(self._shadows, correction)
+        return self._transformed[correction]
+
+    @functools.cached_property
+    def _shadows(self) -> dict[str, Snapshot]:
+        """Models of all nodes' kinds that have learnt their stored readings through a transform."""
+        found = {}
+        for name, snapshot in self.snapshots.items():
+            known = self.known(name)
+            model = FeatureTransform(untrained(snapshot.estimator_state()), SHADOW_TRANSFORM)
+            if len(known):
+                model.learn_array(known.rows, known.labels, tuple(known.features), w=known.weights)
+            found[name] = Snapshot.of(model, name, readings=False)
+        return found
+
+
+def untrained(state: EstimatorState) -> Any:
+    """Return an untrained model with the parameters of the innermost one, and a fixed seed."""
+    model = build_estimator(state.innermost)
+    seeded = {"seed": 1} if getattr(model, "seed", 1) is None else {}
+    return model.clone(seeded)
+
 
 def class_shares(snapshots: Mapping[str, Snapshot], node: str) -> dict[Label, float]:
     """Return how frequent each class is at the other nodes: the mean of their shares.
@@ -126,6 +157,7 @@ class Candidate(Protocol):
     needs_own_readings: ClassVar[bool]  # stored readings of the node itself
     needs_all_readings: ClassVar[bool]  # of all nodes
     max_nodes: ClassVar[int | None]  # fleets that are larger do without it
+    automatic: ClassVar[bool]  # it is among the candidates if none are named
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
         """Return a classifier for the readings of a node as its model sees them."""
@@ -138,6 +170,7 @@ class FusedModel:
     needs_own_readings: ClassVar[bool] = False
     needs_all_readings: ClassVar[bool] = False
     max_nodes: ClassVar[int | None] = None
+    automatic: ClassVar[bool] = True
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
         state = fleet.fused(correction).snapshot(node).estimator_state().innermost
@@ -152,6 +185,7 @@ class PersonalModel:
     needs_own_readings: ClassVar[bool] = True
     needs_all_readings: ClassVar[bool] = False
     max_nodes: ClassVar[int | None] = None
+    automatic: ClassVar[bool] = True
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
         return _inner(fleet.personal(correction, node))
@@ -163,6 +197,7 @@ class RoundModel:
     needs_own_readings: ClassVar[bool] = True
     needs_all_readings: ClassVar[bool] = True
     max_nodes: ClassVar[int | None] = ROUND_MAX_NODES
+    automatic: ClassVar[bool] = True
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
         return _inner(fleet.round(correction).snapshot(node).estimator_state())
@@ -174,6 +209,7 @@ class EnsembleOfNodes:
     needs_own_readings: ClassVar[bool] = False
     needs_all_readings: ClassVar[bool] = False
     max_nodes: ClassVar[int | None] = ENSEMBLE_MAX_NODES
+    automatic: ClassVar[bool] = True
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
         fused = fleet.fused(correction)
@@ -190,9 +226,29 @@ class EnsembleOfNodes:
         )
 
 
+class TransformedModel:
+    """The fused model of nodes that learnt their stored readings through a logarithm.
+
+    Sensors that differ by a gain then differ by a shift.
+    """
+
+    needs_own_readings: ClassVar[bool] = True
+    needs_all_readings: ClassVar[bool] = True
+    max_nodes: ClassVar[int | None] = ROUND_MAX_NODES
+    automatic: ClassVar[bool] = False
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        return build_estimator(fleet.transformed(correction).snapshot(node).estimator_state())
+
+
 def _inner(state: EstimatorState) -> Any:
     """Return the model of a state without its transform: a pool is inside of that."""
     return build_estimator(state.innermost)
+
+
+def automatic_kinds() -> list[str]:
+    """Return the kinds of candidates that are built if none are named."""
+    return [kind for kind in CANDIDATES.names if CANDIDATES[kind].automatic]
 
 
 def candidate_names(
@@ -206,7 +262,7 @@ def candidate_names(
     """Return the candidates that can be built from what there is."""
     names = []
     corrections = list(corrections)
-    for kind in CANDIDATES.names if kinds is None else kinds:
+    for kind in automatic_kinds() if kinds is None else kinds:
         candidate: Candidate = CANDIDATES[kind]
         possible = (
             (own_readings or not candidate.needs_own_readings)

@@ -15,8 +15,7 @@ import numpy as np
 
 from streamlvq.arrays import Floats, Label
 from streamlvq.errors import StreamLVQError
-from streamlvq.estimator import EstimatorState, build_estimator
-from streamlvq.fusion.candidates import FleetMoment, build_candidate, class_shares
+from streamlvq.fusion.candidates import FleetMoment, build_candidate, class_shares, untrained
 from streamlvq.fusion.options import FusionOptions
 from streamlvq.fusion.personal import StoredReadings
 from streamlvq.fusion.weights import OpinionRecords
@@ -64,7 +63,7 @@ class CrossFit:
     def run(self) -> dict[str, NodeRecords]:
         """Learn block by block and return what candidates thought of the next one."""
         nodes = list(self.readings)
-        shadows = {node: _blank(self.snapshots[node].estimator_state()) for node in nodes}
+        shadows = {node: untrained(self.snapshots[node].estimator_state()) for node in nodes}
         parts = {node: _blocks(self.readings[node]) for node in nodes}
         own: dict[str, list[OpinionRecords]] = {node: [] for node in nodes}
         hidden: dict[str, list[OpinionRecords]] = {node: [] for node in nodes}
@@ -141,13 +140,6 @@ def _hidden_classes(snapshots: Mapping[str, Snapshot], turn: int) -> dict[str, L
         if len(held) >= MIN_HELD and turn < len(held):
             away[name] = held[(i + turn) % len(held)]
     return away
-
-
-def _blank(state: EstimatorState) -> Any:
-    """Return an untrained model with the parameters of the innermost one, and a fixed seed."""
-    model = build_estimator(state.innermost)
-    seeded = {"seed": 1} if getattr(model, "seed", 1) is None else {}
-    return model.clone(seeded)
 
 
 def _blocks(readings: StoredReadings) -> list[StoredReadings]:

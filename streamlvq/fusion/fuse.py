@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints, Label
+from streamlvq.estimator import build_estimator
 from streamlvq.fusion.aggregators import (
     BYZANTINE_SHARE,
     CLASS_SHARE,
@@ -18,6 +19,7 @@ from streamlvq.fusion.aggregators import (
     get_aggregator,
     weighted_mean,
 )
+from streamlvq.fusion.agreement import MetricResiduals, metric_residuals
 from streamlvq.fusion.assemble import Coordinates
 from streamlvq.fusion.class_tables import (
     Alignment,
@@ -34,13 +36,10 @@ from streamlvq.fusion.corrections import (
     UNCORRECTED,
     Correction,
     candidates,
-    choose,
     get_correction,
-    trial_errors,
 )
 from streamlvq.fusion.fused import (
     Component,
-    DriftChoice,
     Fused,
     NodePlacement,
     estimate_coordinates,
@@ -65,6 +64,7 @@ from streamlvq.fusion.screening import (
     screen_nodes,
 )
 from streamlvq.fusion.sharing import components
+from streamlvq.fusion.trials import DriftChoice, Turn, choose_correction
 from streamlvq.fusion.vetting import (
     VettingResult,
     claimed_counts,
@@ -108,11 +108,12 @@ def fuse(
         How much a node has to say about a class: "samples", as much as it has learnt of it, or
         "uniform", as much as everybody else who has it.
     drift
-        How the sensors of nodes differ: "none", not at all; by a shift, along the "tree" of the
-        most reliable differences or by "least_squares" over all of them; "scale_shift", by a gain
-        and a shift of each feature; or "auto", whatever predicts class means best that it has not
-        seen. All of them need classes that nodes share. More can be added to
-        `streamlvq.registry.CORRECTIONS`.
+        How the sensors of nodes differ: "none", not at all; by a shift, by "least_squares" over
+        all differences or along the "tree" of the most reliable ones ("published": all shared
+        classes alike, as in the paper); "scale_shift", by a gain and a shift of each feature; or
+        "auto", the simplest of these that is about the best. Auto hides classes from nodes and asks
+        the models that are fused without them about all classes that these nodes have. All of them
+        need classes that nodes share. More can be added to `streamlvq.registry.CORRECTIONS`.
     aggregator
         How values of nodes become one: their "mean", or one that a minority of nodes cannot
         move far: "median", "trimmed_mean", "geometric_median"; or another one in
@@ -238,20 +239,27 @@ def _check_number(name: str, value: Any, words: tuple[str | None, ...], least: i
 
 
 class FusionRun:
-    """One run of `fuse`."""
+    """One run of `fuse`.
+
+    `hidden` are classes that nodes are treated as if they had never learnt. `vetted` says that
+    these nodes come from a run that has vetted them and found them to be alike.
+    """
 
     def __init__(
         self,
         nodes: list[NodeModel],
         options: FusionOptions,
         hidden: Mapping[str, Label] | None = None,
+        *,
+        vetted: bool = False,
     ) -> None:
         self.given = {node.node: node for node in nodes}
         self.claims = {node.node: claimed_counts(node) for node in nodes}
-        vetted = vet_nodes(nodes) if options.screen else VettingResult(nodes)
-        nodes, self.lost = without_lone_features(vetted.nodes)
+        vet = options.screen and not vetted
+        found = vet_nodes(nodes) if vet else VettingResult(nodes)
+        nodes, self.lost = (nodes, {}) if vetted else without_lone_features(found.nodes)
         self.nodes, self.options = nodes, options
-        self.refused, self.rescaled = dict(vetted.refused), vetted.rescaled
+        self.refused, self.rescaled, self.alike = dict(found.refused), found.rescaled, vetted
         self.axes = Axes.of([model for node in nodes for model in node.models.values()])
         self.tables: ClassTables
         self.relevance: Floats
@@ -259,7 +267,7 @@ class FusionRun:
             raise FusionError(self._nothing("learnt something" if not self.refused else COUNTED))
         self._take(nodes)
         _, self.names = self.axes.display_names
-        if options.screen:
+        if vet:
             strange = compare_nodes(self.tables, self.relevance, self.names)
             if strange:
                 self.refused |= strange
@@ -317,19 +325,26 @@ class FusionRun:
             shared=[part.shared for part in self.parts],
             weighting=self.options.weighting,
             aggregator=self.options.aggregator_name,
-            drift=frame.drift,
-            why=frame.why,
-            trials=frame.trials,
+            choice=frame.choice,
             rank_loss=max(losses, default=0.0),
             quorum=self.options.quorum,
             claims=self.claims,
             clusters=self.clusters,
             condensed=[model.condensed for part in self.parts for model in part.models.values()],
+            metrics=self._metric_residuals,
         )
         report = functools.partial(build_report, record)
         left_out = frozenset(self.nodes[i].node for i in frame.screened.left_out)
-        choice = DriftChoice(frame.trials, frame.drift, frame.why)
-        return Fused(self.axes, self.layouts, self.parts, placements, choice, report, left_out)
+        return Fused(
+            self.axes, self.layouts, self.parts, placements, frame.choice, report, left_out
+        )
+
+    def _metric_residuals(self) -> MetricResiduals:
+        member, layout = next(iter(self.layouts.items()))
+        group = self.frame.group
+        inverse = np.array([part.models[member].scales["inverse"] for part in self.parts])
+        gain = self.frame.alignment.gain
+        return metric_residuals(self._first, gain, inverse[group], group, layout.kind)
 
     def _shares(self) -> Floats:
         """Return the share of each node in each class of its component."""
@@ -342,14 +357,16 @@ class FusionRun:
     @functools.cached_property
     def clusters(self) -> Clusters:
         """Nodes that mean the same by their classes: each cluster is fused by itself."""
+        if self.alike:
+            return Clusters(np.zeros(len(self.nodes), np.int64), (np.zeros(0, np.int64),))
         diagonal = next(iter(self.layouts.values())).kind == at.DIAGONAL
         return find_clusters(self._first, self.tables, diagonal=diagonal)
 
     @functools.cached_property
     def frame(self) -> FusionFrame:
         """How sensors differ, what counts, and who is fused with whom."""
-        trials, drift, why = self._choose()
-        correction = get_correction(drift)
+        choice = self._choose()
+        correction = get_correction(choice.drift)
         tables, alignment, screened = self._correct_clusters(correction)
         screened.left_out.update(self.refused)
         for i, count in self.lost.items():
@@ -358,37 +375,42 @@ class FusionRun:
             screened.note(i, Clipping("metric_rescaled"))
         one_frame = self.options.drift != AUTO and correction.one_frame
         group = _groups(tables, self.clusters, one_frame=one_frame)
-        return FusionFrame(trials, drift, why, correction, tables, alignment, screened, group)
+        return FusionFrame(choice, correction, tables, alignment, screened, group)
 
     # --- drift -----------------------------------------------------------------------------------
 
-    def _choose(self) -> tuple[dict[str, float], str, str]:
-        """Return the errors of what was tried, the name of the correction, and why."""
+    def _choose(self) -> DriftChoice:
         if self.options.after is not None:
             return self.options.after.choice
         drift = self.options.drift
         if drift != AUTO:
             if get_correction(drift).needs_scales and not self.scaled:
                 raise FusionError(f"drift={drift!r}: expected models with standardize=True")
-            return {}, drift, f"{drift}: as asked for"
+            return DriftChoice({}, drift, f"{drift}: as asked for")
         if len(self.nodes) == 1:
             why = "no correction: a single node has nothing to be compared with"
-            return {}, UNCORRECTED, why
-        errors = self._trial_errors()
-        drift, why = choose(errors)
-        return {name: error**0.5 for name, error in errors.items()}, drift, why
-
-    def _trial_errors(self) -> dict[str, float]:
-        """Return the error of every correction, each cluster predicted from itself alone."""
+            return DriftChoice({}, UNCORRECTED, why)
         tried = candidates(scaled=self.scaled)
-        each = [trial_errors(tables, self.relevance, tried) for tables in self._by_cluster()]
-        sizes = [float(tables.held.any(axis=1).sum()) for tables in self._by_cluster()]
-        asked = [k for k, errors in enumerate(each) if errors]
-        if len(asked) == 1:
-            return each[asked[0]]
-        total = sum(sizes[k] for k in asked)
-        shared = [name for name in tried if all(name in each[k] for k in asked)] if asked else []
-        return {name: sum(sizes[k] * each[k][name] for k in asked) / total for name in shared}
+        return choose_correction(self.tables, self.clusters.number, tried, self._answers)
+
+    def _answers(self, drift: str, turn: Turn) -> dict[int, Floats]:
+        """Return what models fused by a correction say to the probes of a trial."""
+        hidden = {self.nodes[i].node: self.axes.labels[k] for i, k in turn.hidden.items()}
+        options = replace(self.options, drift=drift)
+        nodes = [self.nodes[i] for i in turn.nodes]
+        fused = FusionRun(nodes, options, hidden, vetted=True).run()
+        place = {label: k for k, label in enumerate(self.axes.labels)}
+        found = {}
+        for i, probes in turn.probes.items():
+            node = self.nodes[i]
+            # Probes are what models see; a transform would be applied once more.
+            model = build_estimator(fused.snapshot(node.node).estimator_state().innermost)
+            rows = probes[:, self.axes.columns(node.first)]
+            found[i] = np.zeros((len(rows), len(place)))
+            found[i][:, [place[label] for label in model.classes]] = model.predict_proba_array(
+                rows, tuple(node.first.features)
+            )
+        return found
 
     def _by_cluster(self) -> list[ClassTables]:
         number = self.clusters.number[:, None]
@@ -560,9 +582,7 @@ class Votes:
 class FusionFrame:
     """Common coordinates of a run, what counts in them, and which nodes are fused together."""
 
-    trials: dict[str, float]  # the error of each correction that was tried
-    drift: str
-    why: str
+    choice: DriftChoice
     correction: Correction
     tables: ClassTables  # without what was left out
     alignment: Alignment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from streamlvq.fusion.combine import CombinedModel
 from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
 from streamlvq.fusion.report import FusionReport
+from streamlvq.fusion.trials import DriftChoice
 from streamlvq.models.vectorizer import to_rows
 from streamlvq.snapshot import Snapshot
 
@@ -46,14 +47,6 @@ class NodePlacement:
     own: Ints  # classes that it has
     columns: Ints  # features that it has
     number: int = -1  # of the node among those that took part
-
-
-class DriftChoice(NamedTuple):
-    """The errors of the corrections that were tried, the one that was chosen, and why."""
-
-    errors: dict[str, float]
-    drift: str
-    why: str
 
 
 class Fused:

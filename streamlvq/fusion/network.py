@@ -35,13 +35,7 @@ from streamlvq.fusion.combine import (
     prototype_slots,
 )
 from streamlvq.fusion.fuse import AUTO, FusionRun, Votes, fusion_run
-from streamlvq.fusion.fused import (
-    Component,
-    DriftChoice,
-    Fused,
-    NodePlacement,
-    own_snapshot,
-)
+from streamlvq.fusion.fused import Component, Fused, NodePlacement, own_snapshot
 from streamlvq.fusion.graph import NEIGHBOURS, SimilarityGraph, similarity_graph
 from streamlvq.fusion.node_models import FusionError, ModelLayout
 from streamlvq.fusion.report import FusionReport
@@ -560,8 +554,14 @@ class NetworkModels:
         held = run.tables.held[number]
         own = np.flatnonzero(held & (component.statistics.samples > 0))
         placements = {name: replace(placement, component=0, own=own)}
-        choice = DriftChoice(run.frame.trials, run.frame.drift, run.frame.why)
-        alone = Fused(run.axes, run.layouts, [component], placements, choice, lambda: self.report)
+        alone = Fused(
+            run.axes,
+            run.layouts,
+            [component],
+            placements,
+            run.frame.choice,
+            lambda: self.report,
+        )
         return alone.snapshot(name)
 
     def _component(self, name: str, placement: NodePlacement) -> Component:

@@ -48,13 +48,13 @@ from streamlvq.fusion.corrections import (
     UNCORRECTED,
     Correction,
     candidates,
-    choose,
     get_correction,
-    trial_errors,
 )
+from streamlvq.fusion.draws import class_deviations, class_probes
 from streamlvq.fusion.node_models import FusionError, NodeModel, without_lone_features
 from streamlvq.fusion.screening import screen_nodes
 from streamlvq.fusion.sharing import components
+from streamlvq.fusion.trials import Turn, choose_correction
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.models.validation import MAX_SAMPLES
 from streamlvq.models.vectorizer import name_order
@@ -67,10 +67,7 @@ MAX_PROBES_PER_CLASS = 4096
 # Of the classes that most nodes have: some nodes must not make work for all others.
 MAX_PROBED_CLASSES = 256
 MAX_PROBE_NUMBERS = 2**24  # probes x features
-MAX_PROBED_FEATURES = 21_201  # dimensions of scipy's Sobol sequence
 MAX_PROBE_BYTES = 2**28  # of a file
-PROBE_SEED = 14  # of the scrambled sequence, the same on all nodes
-PROBE_QUANTILE = 0.001  # at either end: no probe lies farther out in its class
 PROBE_REACH = 100.0  # deviations over all classes from the fleet's middle
 # Deviations within classes by which sensors may be off: more, and rounding would eat all digits.
 MAX_PROBE_OFFSET = 1e4
@@ -91,7 +88,7 @@ class ProbeSet:
     """Readings that could be of each class, in coordinates common to all nodes.
 
     Made of class statistics by `of`, a pure function of their set: all nodes that have the same
-    statistics make the same probes to the last bit. Versions of scipy and processors may differ, so
+    statistics make the same probes to the last bit. Versions of numpy and processors may differ, so
     nodes of different kinds had better be sent one set (`to_bytes`).
 
     Parameters
@@ -339,10 +336,6 @@ class _Design:
         self.published = ClassTables.of(_limited(nodes, self.axes), self.axes)
         if not self.published.held.any() or not self.axes.features:
             raise FusionError("expected a node that has counted what it learnt, got none")
-        if len(self.axes.features) > MAX_PROBED_FEATURES:
-            raise FusionError(
-                f"expected at most {MAX_PROBED_FEATURES} features, got {len(self.axes.features)}"
-            )
         self.relevance = np.full(len(self.axes.features), 1.0 / len(self.axes.features))
         self.tables = self.published
         if screen:
@@ -350,7 +343,7 @@ class _Design:
         self.drift = self._choose() if drift == AUTOMATIC else drift
         correction = get_correction(self.drift)
         alignment = self._correct(correction, screen)
-        self.statistics = self._statistics(alignment)
+        self.statistics = self._statistics(self.tables, alignment)
         self.alignment = self._place_others(alignment, correction)
         # Who asks for no correction says that sensors agree, whether nodes share classes or not.
         self.group = self._groups(one_frame=drift != AUTOMATIC and correction.one_frame)
@@ -358,8 +351,23 @@ class _Design:
     def _choose(self) -> str:
         if len(self.nodes) == 1:
             return UNCORRECTED
-        errors = trial_errors(self.tables, self.relevance, candidates(scaled=True))
-        return choose(errors)[0]
+        one_cluster = np.zeros(len(self.nodes), np.int64)
+        tried = candidates(scaled=True)
+        return choose_correction(self.tables, one_cluster, tried, self._answers).drift
+
+    def _answers(self, drift: str, turn: Turn) -> dict[int, Floats]:
+        """Return what common class statistics say to the probes of a trial.
+
+        Models of different kinds cannot be fused. In their place stands a normal distribution of
+        each class, of the same width for all.
+        """
+        tables = self.tables.only(turn.visible(self.tables.held.shape))
+        alignment = get_correction(drift).estimate(tables)
+        statistics = self._statistics(tables, alignment)
+        return {
+            i: _chances((rows - alignment.shift[i]) / alignment.gain[i], statistics, tables.spread)
+            for i, rows in turn.probes.items()
+        }
 
     def _correct(self, correction: Correction, screen: bool) -> Alignment:
         """Return how sensors differ according to what counts."""
@@ -373,13 +381,13 @@ class _Design:
         self.tables = self.tables.only(keep)
         return correction.estimate(self.tables)
 
-    def _statistics(self, alignment: Alignment) -> ClassStatistics:
-        samples = self.tables.samples
+    def _statistics(self, tables: ClassTables, alignment: Alignment) -> ClassStatistics:
+        samples = tables.samples
         totals = samples.sum(axis=1)
         heard = believed_counts(totals, self.aggregator)
         counts = samples * (heard / np.where(totals > 0, totals, 1.0))[:, None]
         counts = np.stack([believed_counts(each, self.aggregator) for each in counts.T], axis=1)
-        return class_statistics(self.tables, alignment, counts, counts, self.aggregator)
+        return class_statistics(tables, alignment, counts, counts, self.aggregator)
 
     def _place_others(self, alignment: Alignment, correction: Correction) -> Alignment:
         """Estimate the coordinates of nodes that have no say from what the others agree on."""
@@ -409,12 +417,8 @@ class _Design:
     def points(self, per_class: int) -> tuple[Floats, Ints]:
         """Return probes around the mean of every class that somebody has, and their classes."""
         stats, held = self.statistics, self.tables.held.any(axis=0)
-        thin = (stats.weight < 2) | (stats.variance <= 0)
-        deviation = np.sqrt(np.where(thin, self.tables.spread, stats.variance))
-        sequence = normal_sequence(per_class, len(self.axes.features))
-        origin = np.tile(np.flatnonzero(held), per_class)  # all classes in turn
-        step = np.repeat(sequence, held.sum(), axis=0)
-        points = stats.mean[origin] + deviation[origin] * step
+        deviation = class_deviations(stats.weight, stats.variance, self.tables.spread)
+        points, origin = class_probes(stats.mean, deviation, np.flatnonzero(held), per_class)
         low, high = self._reach()
         points = np.clip(np.clip(points, low, high), -LARGEST_VALUE, LARGEST_VALUE)
         return np.where(stats.weight[origin] > 0, points, np.nan), origin
@@ -464,25 +468,16 @@ def _without_classes(node: NodeModel, known: set[Label]) -> NodeModel:
     return NodeModel(node.node, {"": model}, None, None, None)
 
 
-def normal_sequence(count: int, width: int) -> Floats:
-    """Return points that fill a standard normal distribution evenly, always the same ones.
-
-    Examples
-    --------
-    >>> points = normal_sequence(256, 3)
-    >>> bool(abs(points.mean(axis=0)).max() < 0.01), points.std(axis=0).round(2).tolist()
-    (True, [1.0, 1.0, 1.0])
-
-    """
-    from scipy.special import ndtri  # noqa: PLC0415  # takes as long to import as all the rest
-    from scipy.stats import qmc  # noqa: PLC0415
-
-    # A generator, because a bare number seeds different ones in different versions of scipy.
-    random = np.random.default_rng(PROBE_SEED)
-    engine = qmc.Sobol(width, scramble=True, seed=random)
-    uniform = engine.random_base2(math.ceil(math.log2(count)))[:count]
-    points: Floats = ndtri(np.clip(uniform, PROBE_QUANTILE, 1.0 - PROBE_QUANTILE))
-    return points
+def _chances(points: Floats, statistics: ClassStatistics, spread: Floats) -> Floats:
+    """Return the probabilities of classes at points, if all classes scatter alike."""
+    width = np.median(spread, axis=0)
+    squares = np.full((len(points), len(spread)), np.inf)
+    for k in np.flatnonzero(statistics.samples > 0).tolist():
+        apart = np.where(statistics.weight[k] > 0, points - statistics.mean[k], 0.0)
+        squares[:, k] = (np.nan_to_num(apart) ** 2 / width).sum(axis=1)
+    chances = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
+    found: Floats = chances / chances.sum(axis=1, keepdims=True)
+    return found
 
 
 def possible_nodes(tables: ClassTables) -> Bools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 
 from streamlvq.arrays import Floats, Ints
 from streamlvq.fusion.aggregators import get_aggregator
+from streamlvq.fusion.agreement import MetricResiduals
 from streamlvq.fusion.class_tables import Alignment, Axes, ClassTables
 from streamlvq.fusion.condense import Condensed
 from streamlvq.fusion.corrections import get_correction
@@ -24,6 +25,7 @@ from streamlvq.fusion.screening import (
     class_distances,
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
+from streamlvq.fusion.trials import DriftChoice
 from streamlvq.text import aligned, entry, number
 
 MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported
@@ -32,6 +34,7 @@ UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correc
 MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
 MAX_LISTED_NAMES = 12  # of nodes or classes in one sentence
 LARGE_RANK_LOSS = 0.05  # of a metric
+LARGE_METRIC_RESIDUAL = 0.8  # of 1: most fleets that were tried are between 0.3 and 0.75
 COLUMNS_NOTE = (
     "(off by, left over: in deviations within the classes; weight: share over all classes)"
 )
@@ -82,6 +85,9 @@ class NodeReport(msgspec.Struct, frozen=True):
         What of it was changed or did not count. It happens to honest nodes as well.
     left_out
         Why all of it was left out; None if it was not.
+    metric_residual
+        How far its metrics are from those of the others after the correction: 0 if they agree, 1 if
+        they look at nothing that those look at; None if there are none to compare.
     """
 
     node: str
@@ -96,6 +102,7 @@ class NodeReport(msgspec.Struct, frozen=True):
     gained: tuple[str, ...]
     clipped: tuple[Clipping, ...]
     left_out: str | None
+    metric_residual: float | None = None
 
 
 class ClusterReport(msgspec.Struct, frozen=True):
@@ -132,8 +139,8 @@ class FusionReport(msgspec.Struct, frozen=True):
     why
         Why this one, in a sentence.
     trials
-        The error of each correction that was tried, in deviations within the class: how well it
-        predicts a class mean from other classes and nodes.
+        The log loss (nats) of models fused by each correction that was tried, with classes hidden
+        from nodes, on probes of all classes that these nodes have.
     raw_residual, cycle_residual
         How far class means are apart between nodes before and after the correction, in deviations
         within the class. After a shift, it is what is left around the cycles of the sharing graph;
@@ -151,6 +158,8 @@ class FusionReport(msgspec.Struct, frozen=True):
         How many prototypes of classes were left out because there is a budget for each.
     budget
         How many a class may have of which some were left out; None if none were.
+    metric_residual
+        As that of nodes, over all of them.
     """
 
     nodes: dict[str, NodeReport]
@@ -171,6 +180,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     clusters: tuple[ClusterReport, ...] = ()
     condensed: dict[str, int] = {}
     budget: int | None = None
+    metric_residual: float | None = None
 
     def text(self) -> str:
         """Return a table of the nodes, the correction and why, notes and warnings.
@@ -193,8 +203,8 @@ class FusionReport(msgspec.Struct, frozen=True):
         b          40        2     egg    7.07       0.00  33.3 %        -
         (off by, left over: in deviations within the classes; weight: share over all classes)
         <BLANKLINE>
-        correction   least_squares: it predicts a class mean from the other classes and nodes to ...
-        tried        none ..., least_squares 0.00, scale_shift 0.00
+        correction   least_squares: with classes hidden from nodes, fused models have a log loss ...
+        log loss     none ..., least_squares 0.00, scale_shift 0.00
         note         too few nodes to tell a mistake from the truth about egg, ham, spam; only ...
 
         """
@@ -222,14 +232,13 @@ class FusionRecord:
     shared: list[Ints]  # classes that each component gives to all its nodes
     weighting: str
     aggregator: str
-    drift: str
-    why: str
-    trials: dict[str, float]
+    choice: DriftChoice
     rank_loss: float
     quorum: int
     claims: Mapping[str, dict[str, int]]  # readings of each class that nodes say they have learnt
     clusters: Clusters
     condensed: Sequence[Mapping[int, Condensed]]  # of each model, by class
+    metrics: Callable[[], MetricResiduals]
 
 
 def build_report(run: FusionRecord) -> FusionReport:
@@ -239,7 +248,7 @@ def build_report(run: FusionRecord) -> FusionReport:
     neutral = Alignment(np.ones_like(alignment.gain), np.zeros_like(alignment.shift))
     far = _residuals(tables, run, alignment)
     raw = _residuals(used, run, neutral)
-    sizes = _sizes(tables, alignment, relevance)
+    sizes, metrics = _sizes(tables, alignment, relevance), run.metrics()
     nodes = {}
     for i, name in enumerate(tables.nodes):
         held, claimed = tables.held[i], run.claims[name]
@@ -258,6 +267,7 @@ def build_report(run: FusionRecord) -> FusionReport:
             gained=tuple(gained),
             clipped=tuple(run.screened.clipped.get(i, [])),
             left_out=run.screened.left_out.get(i),
+            metric_residual=metrics.nodes.get(i),
         )
     many = used.held & (used.held.sum(axis=0) > 1)
     alone = [labels[k] for k in np.flatnonzero(tables.held.sum(axis=0) < QUORUM)]
@@ -269,9 +279,9 @@ def build_report(run: FusionRecord) -> FusionReport:
         features=tuple(features),
         weighting=run.weighting,
         aggregator=run.aggregator,
-        drift=run.drift,
-        why=run.why,
-        trials=run.trials,
+        drift=run.choice.drift,
+        why=run.choice.why,
+        trials=run.choice.losses,
         raw_residual=_rms(raw[many]),
         cycle_residual=_rms(far[many]) if _has_cycle(used) else None,
         rank_loss=run.rank_loss,
@@ -280,6 +290,7 @@ def build_report(run: FusionRecord) -> FusionReport:
         clusters=_clusters(run, labels),
         condensed=_condensed(run, labels),
         budget=max((each.budget for part in run.condensed for each in part.values()), default=None),
+        metric_residual=metrics.fleet,
     )
     return msgspec.structs.replace(report, warnings=(*_warnings(report), *_withheld(run, labels)))
 
@@ -393,6 +404,11 @@ def _warnings(found: FusionReport) -> list[str]:
             "itself; if they do not differ, drift='none' fuses all"
         )
     words += _explained(found)
+    if found.metric_residual is not None and found.metric_residual > LARGE_METRIC_RESIDUAL:
+        words.append(
+            f"metrics of different nodes have little in common ({metrics_words(found)}): one model "
+            "may suit none of them; pools with their own models find out"
+        )
     if found.rank_loss > LARGE_RANK_LOSS:
         words.append(
             f"a fused metric lost {found.rank_loss:.0%} because its rank is limited; rank='full' "
@@ -475,14 +491,24 @@ def report_text(report: FusionReport) -> str:
     """Return the whole report, for a terminal."""
     lines = [*aligned(node_rows(report)), COLUMNS_NOTE, "", entry("correction", report.why)]
     if report.trials:
-        tried = ", ".join(f"{name} {amount(error)}" for name, error in report.trials.items())
-        lines.append(entry("tried", tried))
+        tried = ", ".join(f"{name} {amount(loss)}" for name, loss in report.trials.items())
+        lines.append(entry("log loss", tried))
     if report.condensed:
         lines.append(entry("condensed", condensed_note(report)))
+    if report.metric_residual is not None:
+        lines.append(entry("metrics", metrics_words(report)))
     alone = unprotected_note(report)
     lines += [entry("note", text) for text in (*node_notes(report), *([alone] if alone else []))]
     lines += [entry("warning", text) for text in report.warnings]
     return "\n".join(lines)
+
+
+def metrics_words(report: FusionReport) -> str:
+    """Say how far the metrics of nodes are apart; there must be metrics."""
+    known = {name: node.metric_residual or 0.0 for name, node in report.nodes.items()}
+    worst = max(known, key=lambda name: known[name])
+    total = amount(report.metric_residual or 0.0)
+    return f"{total} apart (0: alike, 1: nothing in common), {worst} {amount(known[worst])}"
 
 
 def node_rows(report: FusionReport) -> list[list[str]]:

@@ -381,11 +381,11 @@ def _trials(report: FusionReport) -> str:
     if not report.trials:
         return f"<p>{escape(report.why)}</p>"
     words = (
-        "Where the mean of each class lies in each node was predicted: the node's other classes "
-        "tell how its sensors differ, the other nodes where the class is. How far the prediction "
-        "was off, in within-class deviations:"
+        "Some nodes hid a class. All was corrected and fused without it, and the fused models "
+        "were asked about readings of all classes that these nodes have, drawn from their class "
+        "statistics. Their log loss:"
     )
-    known = [error for error in report.trials.values() if math.isfinite(error)]
+    known = [loss for loss in report.trials.values() if math.isfinite(loss)]
     rows = "".join(_trial(report, name, max(known, default=0.0)) for name in report.trials)
     return (
         f'<p>{words}</p><table class="trials"><tbody>{rows}</tbody></table>'
@@ -394,12 +394,12 @@ def _trials(report: FusionReport) -> str:
 
 
 def _trial(report: FusionReport, name: str, worst: float) -> str:
-    error = report.trials[name]
-    width = MAX_BAR_REM * error / worst if worst > 0 and math.isfinite(error) else 0.0
+    loss = report.trials[name]
+    width = MAX_BAR_REM * loss / worst if worst > 0 and math.isfinite(loss) else 0.0
     kind = ' class="chosen"' if name == report.drift else ""
     said = escape(_summary(name)) + (" (chosen)" if kind else "")
     bar = f'<i style="width:{width:.2f}rem"></i>'
-    return f"<tr{kind}><th>{said}</th><td>{amount(error)}</td><td>{bar}</td></tr>"
+    return f"<tr{kind}><th>{said}</th><td>{amount(loss)}</td><td>{bar}</td></tr>"
 
 
 def _weights(report: FusionReport) -> str:

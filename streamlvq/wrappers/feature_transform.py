@@ -451,6 +451,12 @@ class FeatureTransform(ClassifierWrapper):
         )
         return probabilities
 
+    @available_if
+    def predict_labels_one(self, x: Reading) -> tuple[Sequence[Label], Rows] | None:
+        """Return labels and an array of their probabilities, see `LVQClassifier`."""
+        answer: tuple[Sequence[Label], Rows] | None = self._call_first("predict_labels_one", x, {})
+        return answer
+
     def explain_one(self, x: Reading) -> Explanation:
         """Return the explanation of the innermost model, in sensor units."""
         model, inside = innermost(self.classifier, self.transform_one(x))

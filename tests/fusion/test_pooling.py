@@ -278,7 +278,7 @@ def test_how_many_and_which_candidates_can_be_chosen() -> None:
     every = fused.for_node("z", local["z"], max_candidates=None)
     assert set(every.candidates) == {
         f"{kind} {drift}"
-        for kind in CANDIDATES.names
+        for kind in ("fused", "ensemble", "personal", "round")
         for drift in ("none", "least_squares", "scale_shift")
     }
     two = fused.for_node("z", local["z"], max_candidates=2, candidates=["fused", "round"])

@@ -30,8 +30,9 @@ from streamlvq.fusion import (
     learn_from_probes,
     pool_taught,
 )
+from streamlvq.fusion.draws import normal_sequence
 from streamlvq.fusion.probe_answers import jensen_shannon, takes_weights
-from streamlvq.fusion.probes import MAX_PROBE_NUMBERS, MAX_PROBED_CLASSES, normal_sequence
+from streamlvq.fusion.probes import MAX_PROBE_NUMBERS, MAX_PROBED_CLASSES
 from streamlvq.snapshot.container import decode, encode
 from support.fusions import World, accuracy, learnt
 from support.samples import readings
@@ -251,12 +252,13 @@ def test_probes_lie_around_the_means_of_all_readings_together() -> None:
 
 def test_the_sequence_fills_a_normal_distribution() -> None:
     points = normal_sequence(32, 60)
-    assert abs(points.mean(axis=0)).max() < 0.12
-    assert abs(points.std(axis=0) - 1.0).max() < 0.12
+    assert abs(points.mean(axis=0)).max() < 1e-9
+    assert abs(points.std(axis=0) - 1.0).max() < 1e-9
     apart = abs(np.corrcoef(points.T))[~np.eye(60, dtype=bool)]
     assert apart.mean() < 0.2
     assert apart.max() < 0.95  # few points in many dimensions; but no two alike
-    assert np.array_equal(points[:5], normal_sequence(5, 60))
+    assert np.array_equal(points, normal_sequence(32, 60))
+    assert np.array_equal(normal_sequence(1, 3), np.zeros((1, 3)))
 
 
 def test_nodes_get_probes_in_the_coordinates_of_their_sensors(fleet: Fleet) -> None:

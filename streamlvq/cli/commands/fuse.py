@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--drift",
         choices=(AUTO, *CORRECTIONS),
         default=AUTO,
-        help=f"between sensors: {CORRECTIONS.described()}; auto (default) takes what predicts "
-        "class means best",
+        help=f"between sensors: {CORRECTIONS.described()}; auto (default) hides "
+        "classes from nodes and takes what then works best",
     )
     how.add_argument(
         "--weighting",
