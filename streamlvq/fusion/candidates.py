@@ -105,7 +105,9 @@ class FleetMoment:
             )
 
             def again(answers: Iterable[Snapshot], after: Fused) -> Fused:
-                return self._prepared({each.node: each for each in answers}, correction, after).run()
+                return self._prepared(
+                    {each.node: each for each in answers}, correction, after
+                ).run()
 
             start = self.fused(correction)
             *_, last = rounds_after(start, self.snapshots, carrier, again, rounds=rounds)

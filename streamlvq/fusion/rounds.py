@@ -211,9 +211,7 @@ def run_rounds(
     def again(answers: Iterable[Snapshot], after: Fused) -> Fused:
         return fuse(answers, after=after, **options)
 
-    yield from rounds_after(
-        fused, nodes, carrier, again, rounds=rounds, passes=passes, pull=pull
-    )
+    yield from rounds_after(fused, nodes, carrier, again, rounds=rounds, passes=passes, pull=pull)
 
 
 def rounds_after(

@@ -11,10 +11,17 @@ import pytest
 
 import streamlvq
 from streamlvq import Snapshot, fuse
-from streamlvq.fusion import FusionError, weights
-from streamlvq.fusion.candidates import FleetMoment, build_candidate, candidate_names, class_shares
+from streamlvq.fusion import FusionError, fuse_rounds, weights
+from streamlvq.fusion.candidates import (
+    ON_REQUEST,
+    FleetMoment,
+    build_candidate,
+    candidate_names,
+    class_shares,
+)
 from streamlvq.fusion.crossfit import BLOCKS, CrossFit
 from streamlvq.fusion.fuse import FusionRun
+from streamlvq.fusion.network import network_models
 from streamlvq.fusion.node_models import newest, unpack
 from streamlvq.fusion.personal import stored_readings
 from streamlvq.fusion.weights import OpinionRecords, fit_weights, fleet_weights, guarded_weights
@@ -271,6 +278,7 @@ def test_how_many_and_which_candidates_can_be_chosen() -> None:
     assert set(every.candidates) == {
         f"{kind} {drift}"
         for kind in CANDIDATES.names
+        if kind not in ON_REQUEST
         for drift in ("none", "least_squares", "scale_shift")
     }
     two = fused.for_node("z", local["z"], max_candidates=2, candidates=["fused", "round"])
@@ -433,6 +441,29 @@ def test_every_candidate_answers_in_the_coordinates_of_the_node(drift: str) -> N
         model = build_candidate(f"{kind} {drift}", moment, "z")
         least = 0.5 if drift == "none" else 0.75
         assert accuracy(model, 2) > least, kind
+
+
+def test_rounds_and_networks_are_those_of_fusion() -> None:
+    _, snapshots = fleet()
+    given = {each.node: each for each in snapshots}
+    stored = {name: stored_readings(each.estimator_state()) for name, each in given.items()}
+    moment = FleetMoment(given, stored, fuse(snapshots).pool.options, {})
+    for kind, models in {
+        "round none": fuse_rounds(snapshots, rounds=1, drift="none"),
+        "rounds none": fuse_rounds(snapshots, rounds=5, drift="none"),
+        "network none": network_models(snapshots, drift="none"),
+    }.items():
+        found = build_candidate(kind, moment, "z").state()
+        expected = models.snapshot("z").estimator_state().innermost
+        for name, array in expected.arrays.items():
+            np.testing.assert_array_equal(found.arrays[name], array, err_msg=f"{kind} {name}")
+
+
+def test_kinds_that_cost_more_are_built_when_asked_for() -> None:
+    local, snapshots = fleet()
+    pool = fuse(snapshots, drift="none").for_node("z", local["z"], candidates=ON_REQUEST)
+    assert set(pool.candidates) == {"rounds none", "network none"}
+    assert accuracy(pool, 2) >= accuracy(local["z"], 2)
 
 
 def test_in_large_fleets_a_node_is_judged_by_itself() -> None:
