@@ -110,7 +110,7 @@ def test_fitted_weights_find_who_knows() -> None:
     assert np.all((fitted[:-1] >= 0) & (fitted[:-1] <= 3))
 
 
-def test_models_that_are_far_too_sure_count_less_in_the_same_proportions() -> None:
+def test_models_that_are_far_too_sure_count_less() -> None:
     random = np.random.default_rng(5)
     codes = random.integers(0, 3, 400)
     said = np.where(random.random(400) < 0.5, codes, random.integers(0, 3, 400))
@@ -121,7 +121,7 @@ def test_models_that_are_far_too_sure_count_less_in_the_same_proportions() -> No
     prior = weights.prior_weights(NAMES).vector(NAMES)
     fitted = fit_weights(found, prior)
     assert fitted[:-1].sum() < 0.5 * prior[:-1].sum()
-    assert fitted[0] / fitted[1] == pytest.approx(prior[0] / prior[1], rel=0.05)
+    assert found.cost(fitted)[0] < 0.5 * found.cost(prior)[0]
 
 
 def test_without_records_the_prior_stands() -> None:
