@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,7 +30,28 @@ def learnt(nodes: Sequence[SegmentNode], model: str) -> dict[str, Any]:
     return models
 
 
-def accuracies(nodes: Sequence[SegmentNode], model: str) -> dict[str, float]:
+class Kept(Counter[str]):
+    """How many default pools have kept each candidate, and how much it weighs in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pools, self.weights = 0, Counter[str]()
+
+    def note(self, found: Any) -> Any:
+        """Count the candidates of a pool and return it."""
+        self.pools += 1
+        self.update([*found.candidates])
+        self.weights.update(found.weights.candidates)
+        return found
+
+    def table(self) -> Table:
+        table = Table(f"Candidates in {self.pools} default pools", ["candidate", "in", "weight"])
+        for name, count in self.most_common():
+            table.add(name, f"{count / self.pools:.2f}", f"{self.weights[name] / count:.2f}")
+        return table
+
+
+def accuracies(nodes: Sequence[SegmentNode], model: str, kept: Kept) -> dict[str, float]:
     """Return the mean accuracy of all nodes by each way to decide."""
     local = learnt(nodes, model)
 
@@ -48,7 +70,7 @@ def accuracies(nodes: Sequence[SegmentNode], model: str) -> dict[str, float]:
         found[drift] = mean(fuse(shared, drift=drift).for_node)
     found["auto"] = mean(wire.for_node)
     found["all"] = mean(lambda name: fused.for_node(name, local[name], max_candidates=None))
-    found["default"] = mean(lambda name: fused.for_node(name, local[name]))
+    found["default"] = mean(lambda name: kept.note(fused.for_node(name, local[name])))
     found["no ensemble"] = mean(
         lambda name: fused.for_node(name, local[name], candidates=WITHOUT_ENSEMBLE)
     )
@@ -86,19 +108,22 @@ def pool(
 ) -> Iterator[Table]:
     wanted = [name for name in REAL_FLEETS if not data or any(part in name for part in data)]
     cells: dict[tuple[str, bool, str], dict[str, float]] = {}
+    kept = Kept()
     columns = ["fleet", "model", *WAYS, "all - best", "default - best"]
     table = Table(f"Accuracy of all nodes, {seeds} seeds (1 for {', '.join(LARGE)})", columns)
     keys = [(name, missing, model) for name in wanted for missing in (False, True)
             for model in models]  # fmt: skip
     for name, missing, model in progress(keys, "pool", len(keys)):
         count = 1 if name in LARGE else seeds
-        runs = [accuracies(real_fleet(name, seed, missing), model) for seed in range(1, count + 1)]
+        fleets = [real_fleet(name, seed, missing) for seed in range(1, count + 1)]
+        runs = [accuracies(nodes, model, kept) for nodes in fleets]
         mean = {way: float(np.mean([run[way] for run in runs])) for way in WAYS}
         cells[name, missing, model] = mean
         gains = [mean[way] - best(mean) for way in ("all", "default")]
         title = f"{name}{', one class missing' * missing}"
         table.add(title, model, *(f"{v:.3f}" for v in mean.values()), *(f"{g:+.3f}" for g in gains))
     yield table
+    yield kept.table()
     for part, title in ((True, "constants were chosen on"), (False, "nothing was chosen on")):
         found = {key: mean for key, mean in cells.items() if (key[0] in CHOSEN_ON) is part}
         if found:

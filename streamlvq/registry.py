@@ -188,7 +188,15 @@ CANDIDATES: Registry[Any] = Registry(
         ),
         "round": (
             "streamlvq.fusion.candidates:RoundModel",
-            "the personal models of all nodes, fused again",
+            "the fused model after a round of federated averaging",
+        ),
+        "rounds": (
+            "streamlvq.fusion.candidates:SeveralRoundsModel",
+            "the fused model after five rounds of federated averaging",
+        ),
+        "network": (
+            "streamlvq.fusion.candidates:NetworkModel",
+            "the node's own model, drawn to those of alike nodes",
         ),
         "transformed": (
             "streamlvq.fusion.candidates:TransformedModel",

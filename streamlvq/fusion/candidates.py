@@ -15,10 +15,12 @@ from streamlvq.arrays import Label
 from streamlvq.estimator import EstimatorState, build_estimator
 from streamlvq.fusion.fuse import FusionRun
 from streamlvq.fusion.fused import Fused
+from streamlvq.fusion.network import FusionNetwork, NetworkModels
 from streamlvq.fusion.node_models import FusionError, unpack
 from streamlvq.fusion.options import FusionOptions
-from streamlvq.fusion.personal import StoredReadings, learnt_on, with_own_statistics
+from streamlvq.fusion.personal import StoredReadings, learnt_on
 from streamlvq.fusion.receiver import without_harmful
+from streamlvq.fusion.rounds import ROUNDS, SnapshotParticipant, in_process, rounds_after
 from streamlvq.models.ensemble import NodeEnsemble
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
@@ -51,7 +53,11 @@ class FleetMoment:
         return {}
 
     @functools.cached_property
-    def _rounds(self) -> dict[str, Fused]:
+    def _rounds(self) -> dict[tuple[str, int], Fused]:
+        return {}
+
+    @functools.cached_property
+    def _networks(self) -> dict[str, NetworkModels]:
         return {}
 
     @functools.cached_property
@@ -74,10 +80,14 @@ class FleetMoment:
             self._fused[correction] = self._run(self.snapshots, correction)
         return self._fused[correction]
 
-    def _run(self, snapshots: Mapping[str, Snapshot], correction: str) -> Fused:
+    def _prepared(
+        self, snapshots: Mapping[str, Snapshot], correction: str, after: Fused | None = None
+    ) -> FusionRun:
         nodes = unpack(snapshots[name] for name in sorted(snapshots))
-        options = replace(self.options, drift=correction)
-        return FusionRun(nodes, options, self.hidden).run()
+        return FusionRun(nodes, replace(self.options, drift=correction, after=after), self.hidden)
+
+    def _run(self, snapshots: Mapping[str, Snapshot], correction: str) -> Fused:
+        return self._prepared(snapshots, correction).run()
 
     def personal(self, correction: str, node: str) -> EstimatorState:
         """Return the fused model of a node after a pass over its readings."""
@@ -91,21 +101,30 @@ class FleetMoment:
         """Return the readings of a node at hand, without those of its hidden class."""
         return self.readings[node].without([self.hidden[node]] if node in self.hidden else [])
 
-    def round(self, correction: str) -> Fused:
-        """Return the fusion of all nodes' personal models: one round."""
-        if correction not in self._rounds:
-            answers = {
-                name: Snapshot(
-                    with_own_statistics(
-                        self.personal(correction, name), self.snapshots[name].estimator_state()
-                    ),
-                    name,
-                    readings=False,
-                )
-                for name in self.snapshots
-            }
-            self._rounds[correction] = self._run(answers, correction)
-        return self._rounds[correction]
+    def after_rounds(self, correction: str, rounds: int) -> Fused:
+        """Return the fusion after rounds of federated averaging over the readings at hand."""
+        key = correction, rounds
+        if key not in self._rounds:
+            carrier = in_process(
+                SnapshotParticipant(each, self.known(name)) for name, each in self.snapshots.items()
+            )
+
+            def again(answers: Iterable[Snapshot], after: Fused) -> Fused:
+                return self._prepared(
+                    {each.node: each for each in answers}, correction, after
+                ).run()
+
+            start = self.fused(correction)
+            *_, last = rounds_after(start, self.snapshots, carrier, again, rounds=rounds)
+            self._rounds[key] = last.fused
+        return self._rounds[key]
+
+    def network(self, correction: str) -> NetworkModels:
+        """Return models of the nodes, each drawn to those of nodes that are alike."""
+        if correction not in self._networks:
+            run = self._prepared(self.snapshots, correction)
+            self._networks[correction] = FusionNetwork.of(run).solve()
+        return self._networks[correction]
 
     def transformed(self, correction: str) -> Fused:
         """Return the fusion of models that have learnt all stored readings through a transform."""
@@ -192,15 +211,36 @@ class PersonalModel:
 
 
 class RoundModel:
-    """The personal models of all nodes, fused again."""
+    """The fused model after all nodes have made a pass over their readings, fused again."""
 
     needs_own_readings: ClassVar[bool] = True
     needs_all_readings: ClassVar[bool] = True
     max_nodes: ClassVar[int | None] = ROUND_MAX_NODES
     automatic: ClassVar[bool] = True
+    rounds: ClassVar[int] = 1
 
     def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
-        return _inner(fleet.round(correction).snapshot(node).estimator_state())
+        fused = fleet.after_rounds(correction, self.rounds)
+        return _inner(fused.snapshot(node).estimator_state())
+
+
+class SeveralRoundsModel(RoundModel):
+    """The fused model after several such rounds: it gained no more than it cost."""
+
+    automatic: ClassVar[bool] = False
+    rounds: ClassVar[int] = ROUNDS
+
+
+class NetworkModel:
+    """The node's own model, drawn to those of the nodes that are alike: it gained too little."""
+
+    needs_own_readings: ClassVar[bool] = False
+    needs_all_readings: ClassVar[bool] = False
+    max_nodes: ClassVar[int | None] = ROUND_MAX_NODES
+    automatic: ClassVar[bool] = False
+
+    def build(self, fleet: FleetMoment, correction: str, node: str) -> Any:
+        return _inner(fleet.network(correction).snapshot(node).estimator_state())
 
 
 class EnsembleOfNodes:

@@ -109,10 +109,11 @@ class Fused:
             How many to keep, those that matter most; None for all. Each costs about as much as the
             local model, an ensemble as much as all models of the fleet.
         candidates
-            Kinds of candidates, of `streamlvq.registry.CANDIDATES`; None for all that can be built:
-            "fused" models by each correction, an "ensemble" of all nodes' models, "personal" models
-            that have learnt the node's stored readings, and those of all nodes fused again
-            ("round").
+            Kinds of candidates, of `streamlvq.registry.CANDIDATES`. None for the usual ones that
+            can be built: "fused" models by each correction, an "ensemble" of all nodes' models,
+            "personal" models that have learnt the node's stored readings, and fused models after
+            a "round" of federated averaging. Five "rounds" and the "network" of alike nodes are
+            built when they are named: they cost more than they gained on most fleets.
 
         Examples
         --------

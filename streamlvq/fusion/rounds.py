@@ -12,7 +12,7 @@ readings, or any other transport.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -66,10 +66,12 @@ class Carrier(Protocol):
 
 
 class SnapshotParticipant:
-    """A node as its snapshot holds it, with the readings that it has stored."""
+    """A node as its snapshot holds it, with the readings that it has stored or that are given."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.readings: StoredReadings = stored_readings(snapshot.estimator_state())
+    def __init__(self, snapshot: Snapshot, readings: StoredReadings | None = None) -> None:
+        if readings is None:
+            readings = stored_readings(snapshot.estimator_state())
+        self.readings: StoredReadings = readings
         self._snapshot = snapshot
 
     @property
@@ -206,6 +208,27 @@ def run_rounds(
         carrier = in_process(participants_of(nodes.values()) if rounds else ())
     fused = fuse(nodes.values(), **options)
     yield RoundResult(0, fused)
+
+    def again(answers: Iterable[Snapshot], after: Fused) -> Fused:
+        return fuse(answers, after=after, **options)
+
+    yield from rounds_after(fused, nodes, carrier, again, rounds=rounds, passes=passes, pull=pull)
+
+
+def rounds_after(
+    fused: Fused,
+    nodes: Mapping[str, Snapshot],
+    carrier: Carrier,
+    fuse_again: Callable[[Iterable[Snapshot], Fused], Fused],
+    *,
+    rounds: int = ROUNDS,
+    passes: int = PASSES,
+    pull: float = PULL,
+) -> Iterator[RoundResult]:
+    """Yield what comes of each round after a fusion; `fuse_again` fuses the answers of all nodes.
+
+    It is given what was fused before as well: prototypes stay the same that were the same then.
+    """
     for number in range(1, rounds + 1):
         asked = {
             node: Round(number, fused.snapshot(node, private=False), passes, pull)
@@ -219,7 +242,7 @@ def run_rounds(
             if node not in answers
         }
         own = fused.own
-        fused = fuse([*answers.values(), *silent.values()], after=fused, **options)
+        fused = fuse_again([*answers.values(), *silent.values()], fused)
         fused.own = own  # who is left out decides with its own model, not with an answer
         missing = tuple(node for node in asked if node not in answers)
         yield RoundResult(number, fused, tuple(answers), missing, ignored)

@@ -22,11 +22,9 @@ from streamlvq.models.pool import (
     unseen_offsets,
 )
 
-NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node, where their scale is 1
+NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node
 FLEET_RIDGE = 100.0  # and of the fleet's weights under those that a node has for itself
 UNSEEN_RIDGE = 1.0  # of the mass of unseen classes
-SCALE_RIDGE = 1.0  # of the scale of all weights
-MIN_SCALE, MAX_SCALE = 0.05, 1.6
 TRIMMED_WEIGHTS = 0.2  # share of the nodes at either end that the fleet's weights leave out
 TRIMMING_NODES = 3  # so many leave out one at either end; with fewer, nothing is trimmed
 CLEAR_GAIN = 0.2  # nats, and standard errors, by which a node's own weights must be better
@@ -44,7 +42,6 @@ PRIOR_OTHER = 0.1  # of a candidate that is not among them
 PRIOR_LOCAL = 0.23
 PRIOR_UNSEEN = 0.81
 PRIOR_TOTAL = sum(sum(each.values()) for each in PRIOR_KINDS.values())
-PRIOR_SUM = PRIOR_TOTAL + PRIOR_LOCAL
 
 
 def prior_weights(names: Sequence[str]) -> PoolWeights:
@@ -196,42 +193,20 @@ def run_worth(codes: Ints) -> Floats:
 
 
 def fit_weights(records: OpinionRecords, prior: Floats) -> Floats:
-    """Return weights with a small loss on records, in proportions like those of a prior.
-
-    Models can be far too sure of themselves, or too cautious: first all weights are scaled alike.
-    Then each may depart from its share, against a ridge in units of that scale.
-    """
-    if not len(records):
-        return prior
-    start, scale = _scaled(records, prior)
-    return _fit(records, start, NODE_RIDGE / scale**2)
+    """Return the weights with the least loss on records plus a ridge towards a prior."""
+    return _fit(records, prior, NODE_RIDGE) if len(records) else prior
 
 
-def _scaled(records: OpinionRecords, prior: Floats) -> tuple[Floats, float]:
-    """Return the prior times the scale that suits the records, and that scale."""
-    both = np.stack([records.terms[:, :, :-1] @ prior[:-1], records.terms[:, :, -1]], axis=2)
-    part = replace(records, names=(), terms=both)
-    scale, unseen = _fit(
-        part, np.array([1.0, prior[-1]]), SCALE_RIDGE, np.array([MIN_SCALE, MAX_SCALE])
-    )
-    return np.append(np.minimum(prior[:-1] * scale, MAX_WEIGHT), unseen), float(scale)
-
-
-def _fit(
-    records: OpinionRecords, prior: Floats, ridge: float, limits: Floats | None = None
-) -> Floats:
+def _fit(records: OpinionRecords, prior: Floats, ridge: float) -> Floats:
     """Return the weights with the least loss plus ridge towards a prior: a convex problem.
 
-    The ridge of the last weight, the mass of unseen classes, does not depend on the scale of the
-    others. Bounds keep opinions from being turned around.
+    Bounds keep opinions from being turned around.
     """
     from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
 
     curvature = np.full(len(prior), ridge)
     curvature[-1] = UNSEEN_RIDGE
     low, high = np.zeros(len(prior)), np.full(len(prior), MAX_WEIGHT)
-    if limits is not None:
-        low[:-1], high[:-1] = limits
     low[-1], high[-1] = -MAX_UNSEEN, MAX_UNSEEN
 
     def cost(weights: Floats) -> tuple[float, Floats]:
@@ -280,8 +255,7 @@ def guarded_weights(
     """
     if fit_on is None or own is None or not len(own):
         return fleet
-    scale = max(MIN_SCALE, min(1.0, float(fleet[:-1].sum()) / PRIOR_SUM))
-    mine = _fit(fit_on, fleet, FLEET_RIDGE / scale**2)
+    mine = _fit(fit_on, fleet, FLEET_RIDGE)
     return mine if clearly_better(own, mine, fleet) else fleet
 
 
