@@ -164,6 +164,9 @@ class PoolClassifier(ArrayClassifier):
     shares
         How frequent each class is in the fleet, from 0 to 1: the mass of a class that the local
         model has not learnt grows with the root of its share. None if they are taken as equal.
+    fitted
+        Weights that suit the node's own records alone: what it tells other nodes. None before
+        there are any.
 
     Examples
     --------
@@ -189,8 +192,10 @@ class PoolClassifier(ArrayClassifier):
         candidates: Mapping[str, Any],
         weights: PoolWeights,
         shares: Mapping[Label, float] | None = None,
+        fitted: PoolWeights | None = None,
     ) -> None:
         self.local, self.candidates, self.weights = local, dict(candidates), weights
+        self.fitted = fitted
         self.shares = None if shares is None else dict(shares)
         self.report: PoolReport | None = None
         self._lock = ModelLock()
@@ -476,6 +481,7 @@ class PoolClassifier(ArrayClassifier):
         }
         arrays = {
             "weights": self.weights.vector(self.candidates),
+            "fitted": np.array([]) if self.fitted is None else self.fitted.vector(self.candidates),
             "shares": np.array([*shares.values()], float),
         }
         return EstimatorState(type(self).__name__, {}, arrays, extra, parts)
@@ -484,7 +490,7 @@ class PoolClassifier(ArrayClassifier):
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
         """Validate a state, then rebuild the pool bit for bit."""
         names = state.extra["candidates"]
-        vector = _checked_weights(names, state.arrays)
+        vector, fitted = _checked_weights(names, state.arrays)
         wanted = {f"candidate{k}" for k in range(len(names))}
         if state.parts.keys() - {"local"} != wanted:
             raise SnapshotError(
@@ -499,6 +505,7 @@ class PoolClassifier(ArrayClassifier):
             dict(zip(names, models, strict=True)),
             PoolWeights.of(names, vector),
             _checked_shares(state.extra["shared"], state.arrays["shares"]),
+            None if fitted is None else PoolWeights.of(names, fitted),
         )
         pool._order(state.extra["classes"])
         return pool
@@ -513,7 +520,7 @@ class PoolClassifier(ArrayClassifier):
 
     def beside(self, local: Any) -> PoolClassifier:
         """Return a pool of another local model with the same candidates and weights."""
-        return PoolClassifier(local, self.candidates, self.weights, self.shares)
+        return PoolClassifier(local, self.candidates, self.weights, self.shares, self.fitted)
 
     def moved_to(self, model: Any) -> Any:
         """Return the other model unchanged: a pool has no wrappers to move."""
@@ -594,17 +601,27 @@ def _was_empty(model: Any) -> bool:
     return bool(model.last_was_empty()) if hasattr(model, "last_was_empty") else False
 
 
-def _checked_weights(names: Sequence[str], arrays: Mapping[str, Any]) -> Floats:
-    weights = arrays.get("weights")
-    if arrays.keys() != {"weights", "shares"} or weights is None:
-        raise SnapshotError(f"pool: expected the arrays weights, shares, got {sorted(arrays)[:9]}")
-    if weights.shape != (len(names) + 2,) or weights.dtype != np.float64:
-        raise SnapshotError(f"pool: expected {len(names) + 2} weights, got {weights.shape}")
+def _checked_weights(
+    names: Sequence[str], arrays: Mapping[str, Any]
+) -> tuple[Floats, Floats | None]:
+    """Return the weights in force and those fitted by the node itself, if there are any."""
+    if arrays.keys() != {"weights", "fitted", "shares"}:
+        raise SnapshotError(
+            f"pool: expected the arrays weights, fitted, shares, got {sorted(arrays)[:9]}"
+        )
+    if len(names) > MAX_WEIGHTS:
+        raise SnapshotError(f"pool: expected at most {MAX_WEIGHTS} candidates, got {len(names)}")
+    given = [arrays["weights"], *([arrays["fitted"]] if arrays["fitted"].size else [])]
     low = np.array([0.0] * (len(names) + 1) + [-MAX_UNSEEN])
     high = np.array([MAX_WEIGHT] * (len(names) + 1) + [MAX_UNSEEN])
-    if not np.all((weights >= low) & (weights <= high)):
-        raise SnapshotError(f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {weights}")
-    return np.asarray(weights)
+    for weights in given:
+        if weights.shape != (len(names) + 2,) or weights.dtype != np.float64:
+            raise SnapshotError(f"pool: expected {len(names) + 2} weights, got {weights.shape}")
+        if not np.all((weights >= low) & (weights <= high)):
+            raise SnapshotError(
+                f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {str(weights)[:200]}"
+            )
+    return given[0], given[1] if len(given) > 1 else None
 
 
 def _checked_shares(labels: Sequence[Label], shares: Any) -> dict[Label, float] | None:
