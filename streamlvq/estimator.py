@@ -74,6 +74,10 @@ class StateLimits:
 
     max_numbers: int = MAX_NUMBERS  # that a model allocates
 
+    def shared(self, models: int) -> StateLimits:
+        """Return the limits of each of several models that have these limits together."""
+        return StateLimits(self.max_numbers // max(1, models))
+
 
 DEFAULT_LIMITS = StateLimits()
 TRUSTED_LIMITS = StateLimits(TRUSTED_MAX_NUMBERS)

@@ -496,8 +496,9 @@ class PoolClassifier(ArrayClassifier):
             raise SnapshotError(
                 f"pool: expected the parts {sorted(wanted)[:9]}, got {sorted(state.parts)[:9]}"
             )
+        room = limits.shared(len(names))
         models = [
-            build_estimator(state.parts[f"candidate{k}"], limits=limits) for k in range(len(names))
+            build_estimator(state.parts[f"candidate{k}"], limits=room) for k in range(len(names))
         ]
         local = state.parts.get("local")
         pool = cls(
@@ -611,6 +612,8 @@ def _checked_weights(
         )
     if len(names) > MAX_WEIGHTS:
         raise SnapshotError(f"pool: expected at most {MAX_WEIGHTS} candidates, got {len(names)}")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise SnapshotError(f"pool: expected candidates named once, got {str(names)[:200]}")
     given = [arrays["weights"], *([arrays["fitted"]] if arrays["fitted"].size else [])]
     low = np.array([0.0] * (len(names) + 1) + [-MAX_UNSEEN])
     high = np.array([MAX_WEIGHT] * (len(names) + 1) + [MAX_UNSEEN])
