@@ -81,7 +81,7 @@ class FleetPool:
         *_, inner = unwrap(local)
         former = inner if isinstance(inner, PoolClassifier) else None
         model = inner if former is None else former.local
-        live = None if former is None else records_of(former)
+        live = [] if former is None else [records_of(former)]
         pool = self.make(name, model, live, max_candidates, kinds)
         return pool if inner is local else local.moved_to(pool)
 
@@ -89,7 +89,7 @@ class FleetPool:
         self,
         name: str,
         model: Any,
-        live: OpinionRecords | None = None,
+        live: Sequence[OpinionRecords | None] = (),
         max_candidates: int | None = DEFAULT_MAX_CANDIDATES,
         kinds: Sequence[str] | None = None,
     ) -> PoolClassifier:
@@ -250,16 +250,15 @@ def _loss(records: OpinionRecords, names: Sequence[str]) -> float:
 
 
 def _with_live(
-    own: NodeRecords, live: OpinionRecords | None, chosen: Sequence[str]
+    own: NodeRecords, live: Sequence[OpinionRecords | None], chosen: Sequence[str]
 ) -> tuple[OpinionRecords | None, OpinionRecords | None]:
     """Return all records of a node and those as served, with those of its former pools."""
-    everything, served = own.all(chosen), own.served(chosen)
-    if live is not None and len(live) and set(chosen) <= set(live.names):
-        live = live.only(chosen)
-        everything = OpinionRecords.joined([live] if everything is None else [everything, live])
-        served = OpinionRecords.joined([live] if served is None else [served, live])
-    some = everything is not None and len(everything) > 0
-    return (everything, served) if some else (None, None)
+    scored = [each.only(chosen) for each in live if each and set(chosen) <= set(each.names)]
+    everything, served = (
+        OpinionRecords.joined([*judged, *scored]) if judged or scored else None
+        for judged in ([each] if each else [] for each in (own.all(chosen), own.served(chosen)))
+    )
+    return everything, served
 
 
 def _losses(
