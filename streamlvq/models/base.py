@@ -1023,9 +1023,10 @@ class LVQClassifier(CompiledClassifier[Engine]):
             return 0
         if not self._vectorizer.knows_all(batch.readings.features):
             return 0
-        if known.keys() >= set(labels[batch.start :]) - {None}:
+        ahead = labels[batch.start : batch.start + batch.remaining]
+        if known.keys() >= set(ahead) - {None}:
             return batch.remaining
-        new = (k for k, y in enumerate(labels[batch.start :]) if y is not None and y not in known)
+        new = (k for k, y in enumerate(ahead) if y is not None and y not in known)
         return next(new)
 
     def lend(self, batch: KernelBatch) -> Arrays:

@@ -345,10 +345,10 @@ FORGED: dict[str, tuple[Callable[[EstimatorState], EstimatorState], str]] = {
         "weights from 0 to 3",
     ),
     "a name twice": (
-        _changed(lambda s: s["extra"].update(candidates=["fused none"] * 2)), "named once"
+        _changed(lambda s: s["extra"].update(candidates=["fused none"] * 2)), "names of candidates"
     ),
     "a name that is none": (
-        _changed(lambda s: s["extra"].update(candidates=["fused none", 2])), "named once"
+        _changed(lambda s: s["extra"].update(candidates=["fused none", 2])), "names of candidates"
     ),
     "a share of two": (
         _changed(lambda s: s["arrays"].update(shares=np.array([2.0, 0, 0, 0]))), "shares"
