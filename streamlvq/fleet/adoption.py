@@ -12,7 +12,7 @@ from streamlvq.errors import SnapshotError, StreamLVQError
 from streamlvq.estimator import EstimatorState, build_estimator
 from streamlvq.fleet.pools import FROM_HUB, POOL, OwnModel, pool_bytes, with_innermost
 from streamlvq.fusion.personal import learnt_on
-from streamlvq.fusion.pooling import pool_losses
+from streamlvq.fusion.pooling import by_prior, pool_losses
 from streamlvq.fusion.receiver import without_harmful
 from streamlvq.fusion.weights import (
     OpinionRecords,
@@ -78,7 +78,10 @@ def adopt(
     if state.innermost.kind == POOL:
         (parts, told), shares = _contents(state.innermost), _shares(state.innermost)
     candidates = _with_personal(parts, told, own)
-    names, fleet = _kept(list(candidates), told, section.max_candidates)
+    best = _best_fused(list(parts), told)
+    correction = None if best is None else best.partition(" ")[2]
+    names = by_prior(list(candidates), correction)[: section.max_candidates]
+    fleet = _fleet_weights(names, told)
     models = {name: build_estimator(candidates[name]) for name in names}
     records = _joined([] if own is None else own.live, names)
     pool = _weighed(models, fleet, shares, records)
@@ -104,30 +107,19 @@ def _with_personal(
     return found
 
 
-def _kept(
-    names: Sequence[str], told: PoolWeights | None, most: int
-) -> tuple[list[str], PoolWeights]:
-    """Return the heaviest candidates, and their weights before anything was scored."""
+def _fleet_weights(names: Sequence[str], told: PoolWeights | None) -> PoolWeights:
+    """Return the hub's weights for the candidates at hand; those that it lacks as in the prior."""
     prior = prior_weights(names)
-    weights = prior if told is None else _completed(told, prior)
-    kept = sorted(names, key=lambda name: -weights.candidates[name])[:most]
-    if len(kept) == len(names):
-        return list(names), weights
-    scale = sum(weights.candidates.values()) / sum(weights.candidates[name] for name in kept)
-    scaled = {name: min(MAX_WEIGHT, scale * weights.candidates[name]) for name in kept}
-    return kept, PoolWeights(scaled, weights.local, weights.unseen)
-
-
-def _completed(told: PoolWeights, prior: PoolWeights) -> PoolWeights:
-    """Return a hub's weights with those of the member's own candidates, as in the prior."""
-    total = sum(prior.candidates.values())
-    share = sum(prior.candidates[name] for name in told.candidates) / total
-    size = sum(told.candidates.values()) / total
+    if told is None or not (common := prior.candidates.keys() & told.candidates.keys()):
+        return prior
+    size = sum(prior.candidates[name] for name in common)
+    said = sum(told.candidates[name] for name in common)
     own = {
-        name: told.candidates[name] * share if name in told.candidates else value * size
+        name: told.candidates[name] if name in common else value * said / size
         for name, value in prior.candidates.items()
     }
-    bounded = {name: min(MAX_WEIGHT, value) for name, value in own.items()}
+    scale = sum(told.candidates.values()) / sum(own.values()) if said > 0.0 else 0.0
+    bounded = {name: min(MAX_WEIGHT, scale * value) for name, value in own.items()}
     return PoolWeights(bounded, told.local, told.unseen)
 
 

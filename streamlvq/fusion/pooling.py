@@ -42,7 +42,7 @@ class FleetPool:
     """Candidates and weights for the nodes of a fleet, from their snapshots.
 
     `corrections` are those whose candidates compete; `left_out` says of which nodes nothing is
-    believed: such a node decides by itself.
+    believed: such a node decides by itself. `preferred` is the correction that the fusion chose.
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class FleetPool:
         options: FusionOptions,
         corrections: Sequence[str],
         left_out: Callable[[str], bool],
+        preferred: str | None = None,
     ) -> None:
         self.snapshots = {snapshot.node: snapshot for snapshot in snapshots}
         self.options, self.corrections = options, tuple(corrections)
-        self._left_out = left_out
+        self._left_out, self.preferred = left_out, preferred
         self.labels: list[Label] = name_order(
             {label for snapshot in snapshots for label in snapshot.labels}
         )
@@ -110,7 +111,7 @@ class FleetPool:
         )
         judged = self._records(names, readings)
         own = judged.get(name, NodeRecords())
-        chosen = _chosen(names, judged, max_candidates)
+        chosen = _chosen(names, judged, max_candidates, self.preferred)
         everything, served = _with_live(own, live, chosen)
         prior = prior_weights(chosen).vector(chosen)
         fit = None if everything is None else fit_weights(everything, prior)
@@ -213,13 +214,21 @@ def _check_choices(most: int | None, kinds: Sequence[str] | None) -> None:
         raise FusionError(f"candidates: expected some of {known}, got {wrong[0]!r}")
 
 
-def _chosen(names: Sequence[str], judged: Mapping[str, NodeRecords], most: int | None) -> list[str]:
-    """Return the candidates that explain the records best, added one by one."""
+def _chosen(
+    names: Sequence[str],
+    judged: Mapping[str, NodeRecords],
+    most: int | None,
+    preferred: str | None,
+) -> list[str]:
+    """Return the candidates that explain the records best, added one by one.
+
+    Without records, those of the correction that the fusion chose.
+    """
     if most is None or len(names) <= most:
         return list(names)
     parts = [found for each in judged.values() if (found := each.all(names)) is not None]
     if not parts:
-        return heaviest_of_each_kind(names)[:most]
+        return by_prior(names, preferred)[:most]
     every = OpinionRecords.joined(parts).thinned(SELECTION_MAX_RECORDS)
     chosen: list[str] = []
     while len(chosen) < most:
@@ -228,19 +237,17 @@ def _chosen(names: Sequence[str], judged: Mapping[str, NodeRecords], most: int |
     return chosen
 
 
-def heaviest_of_each_kind(names: Sequence[str]) -> list[str]:
-    """Return candidates by their prior, but first the heaviest of each kind: they differ most.
+def by_prior(names: Sequence[str], correction: str | None) -> list[str]:
+    """Return candidates by their prior weight, but those of one correction before all others.
 
     Examples
     --------
-    >>> heaviest_of_each_kind(["fused none", "ensemble none", "ensemble least_squares"])
-    ['ensemble least_squares', 'fused none', 'ensemble none']
+    >>> by_prior(["fused none", "ensemble none", "fused scale_shift"], "scale_shift")
+    ['fused scale_shift', 'ensemble none', 'fused none']
 
     """
     prior = prior_weights(names).candidates
-    ordered = sorted(names, key=lambda name: -prior[name])
-    first = {name.partition(" ")[0]: name for name in reversed(ordered)}
-    return sorted(ordered, key=lambda name: name not in first.values())
+    return sorted(names, key=lambda name: (name.partition(" ")[2] != correction, -prior[name]))
 
 
 def _loss(records: OpinionRecords, names: Sequence[str]) -> float:

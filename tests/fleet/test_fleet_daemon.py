@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.fleet.pools import shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.snapshot import Snapshot
 from support.brokers import BrokerProcess, broker  # noqa: F401

@@ -23,7 +23,7 @@ from streamlvq.fleet.checks import TrustError, load_trusted_keys
 from streamlvq.fleet.fusion_worker import FusionResult, FusionWorker, fuse_members, fusion_key
 from streamlvq.fleet.inbox import fleet_subscriptions
 from streamlvq.fleet.metrics import FleetMetrics
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.fleet.pools import shared_bytes
 from streamlvq.fleet.publication import EnvelopeWriter, Schedule, TooLargeError
 from streamlvq.fleet.status import NoFleetError, evaluate, fetch_status
 from streamlvq.fusion import FusionError, fuse

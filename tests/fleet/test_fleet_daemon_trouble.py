@@ -12,7 +12,7 @@ import pytest
 
 from streamlvq.cli import main
 from streamlvq.fleet import Header, PrivateKey, TrustedKeys, seal
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.fleet.pools import shared_bytes
 from streamlvq.snapshot import Snapshot, decode, encode
 from support.brokers import Mosquitto, find_mosquitto
 from support.daemons import Client, Daemon, until
