@@ -276,7 +276,14 @@ class FleetNode(FleetParticipant):
 
 
 SCORES = ("local", "fused", "labels")
-DECIDERS = {"fused": "the models of the fleet", "pool": "our own model and those of the fleet"}
+STARTS = {
+    "fused": "the fleet's model decides from now on",
+    "pool": "our own model and those of the fleet decide from now on",
+}
+GOES_ON = {
+    "fused": "the fleet goes on deciding, with a new model",
+    "pool": "our own model and those of the fleet go on deciding, with new models of the fleet",
+}
 
 
 class ServingReporter:
@@ -316,8 +323,8 @@ class ServingReporter:
         if decides == "local":
             return f"the fleet has a new model for us; our own decides (fleet.serve: {self.serve})"
         if changed and decides == before:
-            return f"{DECIDERS[decides]} go on deciding, with new models of the fleet"
-        return f"{DECIDERS[decides]} decide from now on"
+            return GOES_ON[decides]
+        return STARTS[decides]
 
     def _store(self, scores: Mapping[str, Any]) -> None:
         self.metrics.serving = scores["decides"]

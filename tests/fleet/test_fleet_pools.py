@@ -459,7 +459,7 @@ def test_a_member_that_wants_one_model_takes_the_best_fused_one(
     assert node.serving == shared_bytes(pool.candidates[best], "c")
     # A pool of ensembles alone is of no use to it.
     ensembles = {n: m for n, m in pool.candidates.items() if n.startswith("ensemble")}
-    weights = PoolWeights({name: 0.5 for name in ensembles}, 0.5, 0.0)
+    weights = PoolWeights(dict.fromkeys(ensembles, 0.5), 0.5, 0.0)
     alone = PoolClassifier(None, ensembles, weights)
     put_model(broker, shared_bytes(alone, "c"), 2)
     node.turns(200.0)
@@ -536,7 +536,7 @@ def _oversized(state: EstimatorState) -> EstimatorState:
     k = next(k for k, each in state.parts.items() if each.kind == "NodeEnsemble")
     model = next(iter(state.parts[k].parts.values()))
     features = list(model.extra["features"])
-    from streamlvq.estimator import build_estimator  # noqa: PLC0415
+    from streamlvq.estimator import build_estimator
 
     ones, zeros = [np.ones(len(features))] * 40, [np.zeros(len(features))] * 40
     many = NodeEnsemble([build_estimator(model) for _ in range(40)], ones, zeros, features)
