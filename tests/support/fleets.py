@@ -99,11 +99,13 @@ def fused_in_memory(snapshots: Iterable[Snapshot]) -> dict[str, bytes]:
 
 def pooled_in_memory(models: Mapping[str, Any]) -> dict[str, bytes]:
     """What each peer must put beside its own model, bit for bit."""
-    fused = fuse(Snapshot.of(model, name, readings=False) for name, model in models.items())
-    return {
-        name: served_bytes(fused.for_node(name, local=model), name)
-        for name, model in models.items()
-    }
+    snapshots = [Snapshot.of(model, name, readings=False) for name, model in models.items()]
+    return {name: pooled_for(name, model, snapshots) for name, model in models.items()}
+
+
+def pooled_for(name: str, model: Any, snapshots: Iterable[Snapshot]) -> bytes:
+    """What a peer must put beside its own model in a fleet of these, its own among them."""
+    return served_bytes(fuse(snapshots).for_node(name, local=model), name)
 
 
 def state(daemon: Daemon) -> Monitor | None:
