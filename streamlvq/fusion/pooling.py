@@ -31,7 +31,7 @@ from streamlvq.models.pool import PoolClassifier, PoolReport, PoolWeights
 from streamlvq.models.vectorizer import name_order
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.base import unwrap
+from streamlvq.wrappers.base import innermost_model, unwrap
 
 DEFAULT_MAX_CANDIDATES = 3
 SELECTION_MAX_RECORDS = 3000  # of all nodes together, evenly spread
@@ -85,6 +85,15 @@ class FleetPool:
         live = [] if former is None else [records_of(former)]
         pool = self.make(name, model, live, max_candidates, kinds)
         return pool if inner is local else local.moved_to(pool)
+
+    def reports(self) -> dict[str, PoolReport]:
+        """Return how the pools of nodes are weighed whose readings came with their snapshots.
+
+        Of a fleet with more than `ROUND_MAX_NODES` none: that would take too long.
+        """
+        names = sorted(self._stored) if len(self.snapshots) <= ROUND_MAX_NODES else []
+        local = {name: self.snapshots[name].classifier() for name in names}
+        return {name: innermost_model(self.for_node(name, local[name])).report for name in names}
 
     def make(
         self,

@@ -154,8 +154,8 @@ def test_a_look_shows_who_is_weighed_how_and_why(snapshots: dict[str, Snapshot])
     status = evaluate(config(), messages, now)
     lines = [" ".join(line.split()) for line in words(status)]
     assert [line for line in lines if line.startswith("weights")] == [
-        "weights a: fused none 0.50, local 0.25, unseen 0.10 (log loss 0.500 alone, 0.250 together; "
-        "judged on 40 readings; without ensemble none)",
+        "weights a: fused none 0.50, local 0.25, unseen 0.10 (log loss 0.500 alone, 0.250 "
+        "together; judged on 40 readings; without ensemble none)",
         "weights b: personal none 1.00, local 0.50, unseen 0.25 (as it tells others)",
         "weights c: local 1.00, unseen 0.00 (no readings to judge by)",
     ]
