@@ -29,6 +29,7 @@ REST_FACTOR = 10.0  # idle time per working time: in a large fleet some node alw
 FusionKey = tuple[tuple[str, bytes], ...]  # each member, by name, and the digest of what it knows
 
 
+MAX_NAMES = 5  # of nodes in one sentence
 HUB_KINDS = ("fused", "ensemble")  # candidates that need no readings
 
 
@@ -37,7 +38,7 @@ class ServedModel(NamedTuple):
 
     data: bytes | None  # None: its own model alone
     pool: PoolReport | None = None
-    note: str = ""  # what had to be left out
+    oversized: int = 0  # bytes that its pool would have had with all its candidates; 0: it has
 
 
 class FusionResult(NamedTuple):
@@ -162,7 +163,7 @@ def fuse_members(
     notes = [
         *describe_groups(groups),
         *(f"some nodes cannot be fused: {error}" for error in failures),
-        *(each.note for each in found.values() if each.note),
+        *describe_sizes(section, found),
     ]
     if report is None:
         if notes:
@@ -243,16 +244,30 @@ def _model(section: FleetSection, fused: Fused, node: str, own: OwnModel | None)
         return ServedModel(None if left_out else fused.snapshot(node).to_bytes())
     if section.role != "hub":
         return _pool(section, fused, node, own, None)
-    pool = _pool(section, fused, node, None, HUB_KINDS)
-    room = section.max_snapshot_bytes - ENVELOPE_MAX_OVERHEAD
-    if pool.data is None or len(pool.data) <= room:
-        return pool
-    smaller = _pool(section, fused, node, None, HUB_KINDS[:1])
-    note = (
-        f"node {node!r} gets no ensemble, which holds the models of all nodes: expected at most "
-        f"{room} bytes for its pool (fleet.max_snapshot_bytes), got {len(pool.data)}"
-    )
-    return smaller._replace(note=note)
+    pool = whole = _pool(section, fused, node, None, HUB_KINDS)
+    most, room = section.max_candidates, _room(section)
+    while pool.data is not None and len(pool.data) > room and most > 0:  # ensembles go first
+        smaller = msgspec.structs.replace(section, max_candidates=most)
+        pool, most = _pool(smaller, fused, node, None, HUB_KINDS[:1]), most - 1
+    return pool if pool is whole else pool._replace(oversized=len(whole.data or b""))
+
+
+def _room(section: FleetSection) -> int:
+    return section.max_snapshot_bytes - ENVELOPE_MAX_OVERHEAD
+
+
+def describe_sizes(section: FleetSection, models: Mapping[str, ServedModel]) -> list[str]:
+    """Return a warning if pools had to become smaller to be sent."""
+    large = {node: each.oversized for node, each in models.items() if each.oversized}
+    if not large:
+        return []
+    some, more = sorted(large)[:MAX_NAMES], len(large) - MAX_NAMES
+    names = ", ".join(some) + (f" and {more} more" if more > 0 else "")
+    return [
+        f"fewer candidates for {names}, above all no ensembles, which hold the models of all "
+        f"nodes: expected pools of at most {_room(section)} bytes (fleet.max_snapshot_bytes), got "
+        f"up to {max(large.values())}"
+    ]
 
 
 def _pool(

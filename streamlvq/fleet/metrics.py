@@ -144,7 +144,7 @@ class FleetMetrics(Collector):
                 "own decides alone.",
             ),
             "pool_records": (
-                None if self.pool_report is None else self.pool_report.records,
+                None if (record := self.pool_record()) is None else record.records,
                 "Labelled readings by which the weights of the pool were judged.",
             ),
         }

@@ -35,7 +35,7 @@ from streamlvq.wrappers.base import innermost_model, unwrap
 
 DEFAULT_MAX_CANDIDATES = 3
 SELECTION_MAX_RECORDS = 3000  # of all nodes together, evenly spread
-JUDGED_MAX_NODES = 20  # in larger fleets candidates are judged as made from an even sample of them
+JUDGED_MAX_NODES = 16  # in larger fleets candidates are judged as made from an even sample of them
 
 
 class FleetPool:

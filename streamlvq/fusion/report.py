@@ -29,7 +29,9 @@ MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are r
 LARGE_RESIDUAL = 1.0  # deviations: nodes that differ more deserve a word
 UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correction
 MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
-POOLS_NOTE = "(of the node's own model, local, and of models of the fleet; loss: log loss per reading)"
+POOLS_NOTE = (
+    "(local: the node's own model; the others are of the fleet; loss: log loss per reading)"
+)
 MAX_LISTED_NAMES = 12  # of nodes or classes in one sentence
 LARGE_RANK_LOSS = 0.05  # of a metric
 COLUMNS_NOTE = (
@@ -484,7 +486,7 @@ def pools_text(pools: Mapping[str, PoolReport]) -> str:
     loss alone     0.531
     loss in pool   0.128
     readings          42
-    (of the node's own model, local, and of models of the fleet; loss: log loss per reading)
+    (local: the node's own model; the others are of the fleet; loss: log loss per reading)
     dropped      a: ensemble none
 
     """
