@@ -413,7 +413,7 @@ class PoolClassifier(ArrayClassifier):
 
     def _find_speaker(self) -> int | None:
         """Return the place of the heaviest model that has prototypes; the local one wins a tie."""
-        weights = [*self._exponents.tolist(), self._local_weight]
+        weights: list[float] = [*self._exponents.tolist(), self._local_weight]
         last = len(weights) - 1
         for k in sorted([last, *range(last)], key=lambda k: -weights[k]):
             speaker = prototype_model(self._models[k])
