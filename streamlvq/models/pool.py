@@ -414,8 +414,9 @@ class PoolClassifier(ArrayClassifier):
     def _find_speaker(self) -> int | None:
         """Return the place of the heaviest model that has prototypes; the local one wins a tie."""
         weights: list[float] = [*self._exponents.tolist(), self._local_weight]
-        last = len(weights) - 1
-        for k in sorted([last, *range(last)], key=lambda k: -weights[k]):
+        places: list[int] = [len(weights) - 1, *range(len(weights) - 1)]
+        places.sort(key=lambda k: -weights[k])
+        for k in places:
             speaker = prototype_model(self._models[k])
             if speaker is not None and speaker.classes:
                 return k
