@@ -22,8 +22,10 @@ from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot, SnapshotError, decod
 from streamlvq.wrappers.base import unwrap
 from support.serving import (
     FEATURES,
+    INTEGRATORS,
     LABEL,
     MODEL,
+    REJECTORS,
     TEXT,
     VERSION,
     config,
@@ -91,6 +93,57 @@ def test_decisions_are_those_of_wrappers_around_the_pool(integrator: str, reject
     assert [(row[1], row[2], row[5]) for row in said] == expected
     assert {(row[MODEL], row[VERSION]) for row in said} == {("pool", 1)}
     assert len({label for label, *_ in expected}) >= 3
+
+
+def one_by_one(monitor: Monitor) -> None:
+    """Leave decisions of what is served to its wrappers, not to the kernel."""
+    monitor._groups[""].served.pipeline.batch_parts = None
+
+
+def assert_kernel_decides_alike(wanted: Config, served: Callable[[], Any], whole: Readings) -> None:
+    fast, slow = Monitor(wanted), Monitor(wanted)
+    for each in (fast, slow):
+        say(each, stream(60, seed=7))
+        each.serve("", served())
+    one_by_one(slow)
+    outcomes = [each.step(whole) for each in (fast, slow)]
+    assert outcomes[0].decisions is not None
+    assert outcomes[1].decisions is not None
+    assert facts(outcomes[0].decisions) == facts(outcomes[1].decisions)
+    assert fast.serving_score("") == slow.serving_score("")
+    assert scored(fast) == scored(slow)
+    assert fast.checkpoint() == slow.checkpoint()
+
+
+def gappy(seed: int = 0) -> Readings:
+    """Long runs without labels; some readings have nothing, or nothing that some models know."""
+    whole = stream(250, seed=seed, twice=0.05, labelled=0.1, classes=(0, 1, 2, 3))
+    whole.rows[20:24] = np.nan
+    whole.rows[60:63, :2] = np.nan
+    whole.rows[90:93, 2:] = np.nan
+    whole.rows[120] *= 30.0
+    return whole
+
+
+@pytest.mark.parametrize("rejector", REJECTORS)
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_the_kernel_does_what_the_wrappers_do(integrator: str, rejector: str) -> None:
+    served = pool((3, 1, 0, 2), (1, 0), (2, 0, 3), features=(3, 1))
+    assert_kernel_decides_alike(
+        config(integrator=integrator, rejector=rejector), lambda: served, gappy()
+    )
+
+
+@pytest.mark.parametrize("local", [0.2, 2.0])
+@pytest.mark.parametrize(
+    "kind", ["GLVQ", "GRLVQ", "GMLVQ", "LGMLVQ", "RSLVQ", "MRSLVQ", "LVQ1", "LVQ21", "PairwiseLVQ"]
+)
+def test_the_kernel_does_what_the_wrappers_do_with_any_model(kind: str, local: float) -> None:
+    """Whether the local model or a candidate speaks."""
+    rejector = "probability" if kind in {"PairwiseLVQ", "RSLVQ", "MRSLVQ"} else "rate"
+    wanted = config(model=f"{{type: {kind}}}", integrator="adaptive", rejector=rejector)
+    model = getattr(streamlvq, kind)
+    assert_kernel_decides_alike(wanted, lambda: pool(local=local, model=model), gappy(1))
 
 
 def test_what_is_scored_is_what_a_pool_scores_that_teaches_its_model() -> None:
