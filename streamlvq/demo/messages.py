@@ -52,7 +52,7 @@ class DecisionMessage(msgspec.Struct):
 
     @property
     def fused(self) -> bool:
-        """Whether models of the fleet decided, alone or in a pool with the node's own."""
+        """Whether models of the fleet had a say, not the node's own alone."""
         return self.model != "local"
 
 

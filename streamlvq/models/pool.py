@@ -25,7 +25,7 @@ from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.insight import Closest
-from streamlvq.models.vectorizer import dictionary_maker
+from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker, no_pool
 from streamlvq.records import Explanation, Prototype
 from streamlvq.text import entry
 
@@ -36,9 +36,10 @@ LOCAL, UNSEEN = "local", "unseen"  # names of the other weights
 SHARE_EXPONENT = 0.5  # of a class's share in the fleet, in the mass that it has while unseen
 LEAST_RELATIVE_SHARE = 0.1  # of the average share: rarer classes count as this
 MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
+BATCH_MIN_ROWS = 4  # asking fewer rows at once costs more than one by one
 MAX_RUN = 2**53  # of equal labels: beyond it JSON loses digits
 _SCRATCH = frozenset(  # made anew in copies: views of each other
-    ("_opinions", "_foreign", "_own", "_held", "_row", "_by_label", "_asked")
+    ("_opinions", "_foreign", "_own", "_held", "_row", "_by_label", "_asked", "_lent")
 )
 
 
@@ -220,10 +221,9 @@ class PoolClassifier(ArrayClassifier):
         self._allocate()
 
     def _add(self, labels: Iterable[Label]) -> None:
-        for label in labels:
-            if label not in self._among:
-                self._among[label] = len(self._labels)
-                self._labels.append(label)
+        new = [label for label in dict.fromkeys(labels) if label not in self._among]
+        self._labels = [*self._labels, *new]  # another list: wrappers compare it by identity
+        self._among = {label: code for code, label in enumerate(self._labels)}
 
     def _allocate(self) -> None:
         """Make arrays for one reading with a column for each class."""
@@ -232,6 +232,7 @@ class PoolClassifier(ArrayClassifier):
         self._foreign, self._own = self._opinions[:-1], self._opinions[-1]
         self._held, self._row = np.zeros(count, np.int64), np.empty((1, count))
         self._unseen = self.weights.unseen + unseen_offsets(self._labels, self.shares)
+        self._lent = np.empty((len(self._models), 0, count))
         self._by_label = dictionary_maker(self._labels)
         self._asked = [
             (model.predict_labels_one, self._opinions[m, 0], self._places(model.classes))
@@ -298,14 +299,19 @@ class PoolClassifier(ArrayClassifier):
         The first run of equal labels is left out: what came before the candidates were fixed may
         have been a part of the same segment.
         """
+        if self._begins_score(y) and self._ask(x):
+            self._note(self._opinions[:, 0], y)
+
+    def _begins_score(self, y: Label) -> bool:
+        """Note that a label has come; return whether opinions about its reading are to be kept."""
         if self._last_label is None or y != self._last_label:
             self._run += self._last_label is not None
             self._last_label = y
-        code = self._among.get(y)
-        if self._run < 0 or code is None or not self._ask(x):
-            return
-        opinions, held = self._opinions[:, 0].copy(), self._held.astype(bool)
-        self._scored.append(Scored(opinions, held, code, self._run))
+        return self._run >= 0 and y in self._among
+
+    def _note(self, opinions: Rows, y: Label) -> None:
+        held = self._held.astype(bool)
+        self._scored.append(Scored(opinions.copy(), held, self._among[y], self._run))
 
     def scored(self) -> tuple[Scored, ...]:
         """Return the latest opinions noted, since the pool knows the classes that it knows."""
@@ -414,13 +420,70 @@ class PoolClassifier(ArrayClassifier):
         """
         return opinions_of(self._models, self._among, X, features)
 
+    # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` -----------
+    #
+    # The model that speaks takes part in the call; the probabilities are computed before.
+
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows the kernel can process: all if the pool is fixed, or none."""
+        speaker = self.speaker
+        few = batch.remaining < BATCH_MIN_ROWS or len(self._labels) < 2
+        if batch.learns or few or speaker is None or len(speaker.classes) < 2:
+            return 0
+        return batch.remaining
+
+    @exclusive
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Return the arrays of the speaker, and the probabilities of the pool for the rows."""
+        self.follow_local()
+        readings, speaker = batch.readings, self._ask_speaker()
+        self._lent, empty = self._ask_rows(readings.rows[batch.rows], readings.features)
+        given = np.empty(self._lent.shape[1:])
+        self._pool(self._lent[:-1], self._lent[-1], self._held, given)
+        codes = np.array([self._among[label] for label in speaker.known_labels], np.int64)
+        memory = speaker.lend(batch)[: -len(no_pool())]
+        return (*memory, given, codes, empty.astype(np.int64))
+
+    def _ask_rows(self, rows: Rows, features: Sequence[Hashable]) -> tuple[Rows, Bools]:
+        """Return every opinion on rows, and which rows are empty for all models."""
+        opinions = np.full((len(self._models), len(rows), len(self._labels)), np.nan)
+        empty = np.ones(len(rows), bool)
+        for m, model in enumerate(self._models):
+            if isinstance(model, LVQClassifier):
+                found, nothing = model.answer_rows(rows, features)
+                opinions[m][:, self._places(model.known_labels)] = found
+            else:
+                nothing = self._ask_one_by_one(model, rows, features, opinions[m])
+            empty &= nothing
+        return opinions, empty
+
+    def _ask_one_by_one(
+        self, model: Any, rows: Rows, features: Sequence[Hashable], out: Rows
+    ) -> Bools:
+        """Write the opinions of a model whose arrays could differ in the last bit."""
+        empty = np.zeros(len(rows), bool)
+        for k, row in enumerate(rows.tolist()):
+            labels, probabilities = answer_of(model, dict(zip(features, row, strict=True)))
+            out[k, self._places(labels)] = probabilities
+            empty[k] = _was_empty(model)
+        return empty
+
+    @exclusive
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Note every opinion about labelled rows after the kernel call."""
+        given = zip(batch.readings.labels[batch.rows], batch.duplicates[batch.rows], strict=True)
+        for k, (y, duplicate) in enumerate(given):
+            if y is not None and not duplicate and self._begins_score(y):
+                self._note(self._lent[:, k], y)
+
     # --- what it says about itself ---------------------------------------------------------------
 
     def _find_speaker(self) -> int | None:
         """Return the place of the heaviest model that has prototypes; the local one wins a tie."""
-        weights = [*self._exponents.tolist(), self._local_weight]
-        last = len(weights) - 1
-        for k in sorted([last, *range(last)], key=lambda k: -weights[k]):
+        weights: list[float] = [*self._exponents.tolist(), self._local_weight]
+        places: list[int] = [len(weights) - 1, *range(len(weights) - 1)]
+        places.sort(key=lambda k: -weights[k])
+        for k in places:
             speaker = prototype_model(self._models[k])
             if speaker is not None and speaker.classes:
                 return k

@@ -297,7 +297,7 @@ class Pipeline:
     def _step_rows(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
         """Run the kernel over the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
-        assert isinstance(model, LVQClassifier)
+        assert not isinstance(model, LVQCommittee)
         kernel, rows, count = kernels("pipeline"), batch.rows, batch.count
         batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]

@@ -13,6 +13,7 @@ from streamlvq.config import Config, ModelSection, loads
 from streamlvq.events import LateLabel, Readings
 from streamlvq.models.pool import PoolClassifier, PoolWeights
 from streamlvq.monitor import Monitor
+from streamlvq.wrappers.base import innermost_model
 from support.samples import described
 from support.streams import NAMES, readings
 
@@ -114,6 +115,7 @@ def pool(
     *classes: Sequence[int],
     seed: int = 50,
     local: float = 0.5,
+    weight: float = 0.7,
     model: Callable[[], Any] = streamlvq.GLVQ,
     **options: Any,
 ) -> PoolClassifier:
@@ -123,9 +125,21 @@ def pool(
         f"candidate {k}": other(each, seed=seed + k, model=model, **options)
         for k, each in enumerate(kinds)
     }
-    weights = {name: 0.7 - 0.2 * k for k, name in enumerate(candidates)}
+    weights = {name: weight * 0.7**k for k, name in enumerate(candidates)}
     shares = {f"class {c}": 0.2 for c in range(5)}
     return PoolClassifier(None, candidates, PoolWeights(weights, local, 0.2), shares)
+
+
+def scored(monitor: Monitor, group: str = "") -> list[Any]:
+    """What the models of a served pool said about labelled readings, bit by bit."""
+    served = monitor.serving(group)
+    model = None if served is None else innermost_model(served)
+    if not isinstance(model, PoolClassifier):
+        return []
+    return [
+        (each.opinions.tobytes(), each.held.tolist(), each.code, each.run)
+        for each in model.scored()
+    ]
 
 
 def late(whole: Readings, k: int, label: str) -> LateLabel:

@@ -735,7 +735,7 @@ def test_nesting_that_cannot_be_is_refused() -> None:
     blank = described(chain())[1]
     for _ in range(9):
         blank = {**blank, "classifier": blank}
-    with pytest.raises(SnapshotError, match="expected at most 3 wrappers"):
+    with pytest.raises(SnapshotError, match="expected at most 5 wrappers"):
         rebuilt({}, blank)
 
 

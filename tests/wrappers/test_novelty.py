@@ -21,7 +21,7 @@ from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import build_estimator
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
-from streamlvq.wrappers.novelty import prototype_model
+from streamlvq.models.pool import prototype_model
 from support.samples import MODELS, blobs, build, readings
 
 steady = settings(derandomize=True, max_examples=25, deadline=None, database=None)
