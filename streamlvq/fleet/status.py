@@ -18,7 +18,7 @@ from streamlvq.fleet.fusion_worker import MIN_NODES, describe_groups, fuse_group
 from streamlvq.fleet.keys import PrivateKey, TrustedKeys
 from streamlvq.fleet.metrics import PoolRecord, alike
 from streamlvq.fleet.pools import is_candidate_name
-from streamlvq.fleet.roster import POOL_MAX_NUMBERS, Member, Roster
+from streamlvq.fleet.roster import MODEL_MAX_NUMBERS, POOL_MAX_NUMBERS, Member, Roster
 from streamlvq.models.pool import LOCAL, MAX_WEIGHTS, UNSEEN
 from streamlvq.topics import Template
 
@@ -178,7 +178,7 @@ def _roster(
         max_age_seconds=section.max_age_seconds,
         kind="snapshot" if config is None else "model",
         author=hub,
-        **({} if config is None else {"max_numbers": POOL_MAX_NUMBERS}),
+        max_numbers=MODEL_MAX_NUMBERS if config is None else POOL_MAX_NUMBERS,
     )
 
 
