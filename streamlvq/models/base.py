@@ -669,7 +669,7 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
         if self._engine is None or not self._labels:
             return np.empty((len(rows), 0)), np.zeros(len(rows), bool)
         arranged = np.ascontiguousarray(self._vectorizer.arrange(rows, features))
-        empty: Bools = np.isnan(arranged).all(axis=1)
+        empty: Bools = np.asarray(np.isnan(arranged).all(axis=1))
         return self._engine.predict_rows(arranged), empty
 
     def last_was_empty(self) -> bool:

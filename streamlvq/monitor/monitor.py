@@ -233,8 +233,9 @@ class Monitor:
             if admitted.problem is not None:
                 return Outcome(refused=[Refused(late.source, *admitted.problem)])
             outcome = Outcome(dropped=admitted.dropped)
-            if late.label in group.classes:
-                outcome.late_right = reading.group, reading.local.label == late.label
+            if late.label in group.deciding(self._mode).classes:
+                decided = reading.decided(self._mode)
+                outcome.late_right = reading.group, decided.label == late.label
             for held in admitted.released:
                 outcome.learnt += self._learn_held(reading.group, late.label, held)
             try:
