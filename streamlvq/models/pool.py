@@ -36,7 +36,7 @@ LOCAL, UNSEEN = "local", "unseen"  # names of the other weights
 SHARE_EXPONENT = 0.5  # of a class's share in the fleet, in the mass that it has while unseen
 LEAST_RELATIVE_SHARE = 0.1  # of the average share: rarer classes count as this
 MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
-BATCH_MIN_ROWS = 4  # asking fewer rows at once costs more than one by one
+BATCH_MIN_ROWS = 2  # asking a single one with arrays costs as much as one by one
 MAX_RUN = 2**53  # of equal labels: beyond it JSON loses digits
 _SCRATCH = frozenset(  # made anew in copies: views of each other
     ("_opinions", "_foreign", "_own", "_held", "_row", "_by_label", "_asked", "_lent")

@@ -78,8 +78,7 @@ class Monitor:
         self._lock = ModelLock()
         self.config = config
         self._start = start
-        fleet = getattr(config, "fleet", None)
-        self._mode = "both" if fleet is None else fleet.serve
+        self._mode = "both" if config.fleet is None else config.fleet.serve
         transform = config.model.transform
         self._transform = None if transform is None else Transform(transform)
         self._groups: dict[str, Group] = {}
@@ -234,8 +233,9 @@ class Monitor:
             if admitted.problem is not None:
                 return Outcome(refused=[Refused(late.source, *admitted.problem)])
             outcome = Outcome(dropped=admitted.dropped)
-            if late.label in group.classes:
-                outcome.late_right = reading.group, reading.local.label == late.label
+            if late.label in group.deciding(self._mode).classes:
+                decided = reading.decided(self._mode)
+                outcome.late_right = reading.group, decided.label == late.label
             for held in admitted.released:
                 outcome.learnt += self._learn_held(reading.group, late.label, held)
             try:
@@ -374,6 +374,8 @@ class Monitor:
         if self.config.rejector is not None:  # what only some readings need
             kernels("pipeline").load("remember")
             kernels("novelty").load("beyond_ball", "measure_novelty", "add_scores")
+        if self.config.fleet is not None and self._mode == "both":
+            kernels("candidates").load("pool_candidates")
 
     @property
     def devices(self) -> int:

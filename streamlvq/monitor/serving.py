@@ -150,6 +150,10 @@ class Group:
     def samples(self) -> int:
         return self.local.model.samples
 
+    def deciding(self, mode: str) -> Pipeline:
+        """Return the pipeline that decides; `mode` is `fleet.serve` of the configuration."""
+        return self.local if self.served is None or mode == "local" else self.served.pipeline
+
     def step(
         self,
         readings: Readings,

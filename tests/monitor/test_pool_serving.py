@@ -364,6 +364,22 @@ def test_late_labels_of_answers_by_other_versions_do_no_harm() -> None:
     assert monitor.checkpoint() == twin.checkpoint()
 
 
+@pytest.mark.parametrize("mode", ["both", "local"])
+def test_late_labels_are_compared_with_what_was_decided(mode: str) -> None:
+    """Also of a class that only the fleet knows."""
+    monitor = Monitor(config(mode, integrator="alone"))
+    say(monitor, stream(100))
+    monitor.serve("", pool())
+    whole = stream(60, seed=1, labelled=0.0, classes=(0, 3))
+    said = say(monitor, whole)
+    outcomes = [monitor.step(late(whole, k, "class 3")).late_right for k in range(60)]
+    if mode == "local":  # it does not know the class before it has learnt it
+        assert outcomes[0] is None
+        assert not any(right for _, right in filter(None, outcomes))
+    else:
+        assert outcomes == [("", row[LABEL] == "class 3") for row in said]
+
+
 def test_repeated_readings_are_decided_on_and_not_scored() -> None:
     monitor, whole = Monitor(config()), stream(60, labelled=1.0)
     monitor.serve("", pool())
