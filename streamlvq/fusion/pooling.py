@@ -119,24 +119,18 @@ class FleetPool:
             all_readings=readings.keys() == self.snapshots.keys(),
         )
         judged = self._records(names, readings)
-        own = judged.get(name, NodeRecords())
         chosen = _chosen(names, judged, max_candidates, self.preferred)
+        own = judged.get(name, NodeRecords())
         everything, served = _with_live(own, live, chosen)
-        prior = prior_weights(chosen).vector(chosen)
-        fit = None if everything is None else fit_weights(everything, prior)
-        fleet = self._fleet_weights(name, chosen, judged, fit)
-        weights = guarded_weights(everything, served, fleet)
+        fit, fleet = self._weights(name, chosen, judged, everything)
         pool = PoolClassifier(
             model,
             self._candidates(name, chosen, readings),
-            PoolWeights.of(chosen, weights),
+            PoolWeights.of(chosen, guarded_weights(everything, served, fleet)),
             class_shares(self.snapshots, name),
             None if fit is None else PoolWeights.of(chosen, fit),
         )
-        dropped = tuple(each for each in names if each not in chosen)
-        losses = _losses(pool, own.all(names), everything)
-        count = 0 if served is None else len(served)
-        pool.report = PoolReport(name, count, pool.weights.named(), dropped, losses)
+        pool.report = _report(name, pool, names, own.all(names), everything, served)
         return pool
 
     def _candidates(
@@ -173,15 +167,19 @@ class FleetPool:
             self._judged[key] = fit.run()
         return self._judged[key]
 
-    def _fleet_weights(
+    def _weights(
         self,
         name: str,
         chosen: Sequence[str],
         judged: Mapping[str, NodeRecords],
-        own: Floats | None,
-    ) -> Floats:
-        """Return what the weights of all nodes agree on: fitted here, or as they were published."""
+        everything: OpinionRecords | None,
+    ) -> tuple[Floats | None, Floats]:
+        """Return the weights that suit a node's records alone, and those of the fleet.
+
+        Of the other nodes they are fitted here, or as they were published.
+        """
         prior = prior_weights(chosen).vector(chosen)
+        own = None if everything is None else fit_weights(everything, prior)
         fits = [] if own is None else [own]
         fits += [
             fit_weights(found, prior)
@@ -194,7 +192,7 @@ class FleetPool:
             if other != name and other not in judged and snapshot.pool_weights is not None
             if (said := projected(snapshot.pool_weights, chosen)) is not None
         ]
-        return believed_weights(fits, told, prior)
+        return own, believed_weights(fits, told, prior)
 
 
 def _by_itself(name: str, model: Any) -> PoolClassifier:
@@ -277,14 +275,23 @@ def _with_live(
     return everything, served
 
 
-def _losses(
-    pool: PoolClassifier, judged: OpinionRecords | None, everything: OpinionRecords | None
-) -> dict[str, float]:
-    """Return log losses per reading; those of all candidates only where all were judged."""
-    if judged is None or not len(judged):
-        return {} if everything is None else pool_losses(pool, everything)
-    every = _loss(judged, judged.names) / float(judged.worth.sum())
-    return {**pool_losses(pool, judged.only(tuple(pool.candidates))), "all candidates": every}
+def _report(
+    name: str,
+    pool: PoolClassifier,
+    names: Sequence[str],
+    judged: OpinionRecords | None,
+    everything: OpinionRecords | None,
+    served: OpinionRecords | None,
+) -> PoolReport:
+    """Return the report; losses are of the records of all candidates, if there are any."""
+    chosen = tuple(pool.candidates)
+    losses = {} if everything is None else pool_losses(pool, everything)
+    if judged is not None and len(judged):
+        every = _loss(judged, judged.names) / float(judged.worth.sum())
+        losses = {**pool_losses(pool, judged.only(chosen)), "all candidates": every}
+    dropped = tuple(each for each in names if each not in pool.candidates)
+    count = 0 if served is None else len(served)
+    return PoolReport(name, count, pool.weights.named(), dropped, losses)
 
 
 def pool_losses(pool: PoolClassifier, records: OpinionRecords) -> dict[str, float]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from streamlvq import Snapshot, fuse
+from streamlvq.connect import Message
 from streamlvq.estimator import EstimatorState
 from streamlvq.fleet import Header, Member, parse_envelope, seal
 from streamlvq.fleet.adoption import adopt, heaviest_fused
@@ -27,6 +28,7 @@ from streamlvq.fleet.pools import (
     served_bytes,
     shared_bytes,
 )
+from streamlvq.fleet.status import evaluate
 from streamlvq.models import GLVQ
 from streamlvq.models.ensemble import NodeEnsemble
 from streamlvq.models.pool import PoolClassifier, PoolWeights
@@ -513,6 +515,19 @@ def test_a_hub_sends_as_many_candidates_as_there_is_room_for(
     assert all(name.startswith("fused") for names in kinds for name in names)
     assert [len(names) for names in kinds] == [3, 2, 1, 1]
     assert kinds[-1] == ["fused least_squares"]  # the correction that the fusion chose
+
+
+def test_a_look_knows_what_a_pool_of_the_hub_brings(snapshots: dict[str, Snapshot]) -> None:
+    now, data = time.time(), hub_pools(snapshots)["c"]
+    header = Header(FLEET, "c", "model", 1, 1, now, author="hub")
+    messages = [
+        *(Message(f"{ROOT}/nodes/{name}", sealed(snapshots[name]), now) for name in NAMES),
+        Message(f"{ROOT}/models/c", seal(data, header, None), now),
+    ]
+    status = evaluate(config(name="a", role="member", hub="hub", serve="both"), messages, now)
+    assert status.refused == []
+    assert status.nodes[2].gained == ("worn",)
+    assert status.nodes[2].hub == "hub"
 
 
 # --- what is forged ------------------------------------------------------------------------------
