@@ -74,6 +74,10 @@ class StateLimits:
 
     max_numbers: int = MAX_NUMBERS  # that a model allocates
 
+    def shared(self, models: int) -> StateLimits:
+        """Return the limits of each of several models that have these limits together."""
+        return StateLimits(self.max_numbers // max(1, models))
+
 
 DEFAULT_LIMITS = StateLimits()
 TRUSTED_LIMITS = StateLimits(TRUSTED_MAX_NUMBERS)
@@ -242,6 +246,20 @@ def build_estimator(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMI
 
     """
     return estimator_class(state.kind).from_state(state, limits=limits)
+
+
+def build_around(state: EstimatorState, model: Any) -> Any:
+    """Rebuild the wrappers of a state around its model, which is at hand.
+
+    Raises `SnapshotError` for wrappers that cannot be there.
+    """
+    if "classifier" not in state.parts:
+        return model
+    inner = build_around(state.parts["classifier"], model)
+    wrapper = wrapper_classes().get(state.kind)
+    if wrapper is None:
+        raise SnapshotError(f"expected a wrapper of streamlvq, got {state.kind[:80]!r}")
+    return wrapper.from_state_around(state, inner)
 
 
 # --- parameters -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from streamlvq.arrays import Label, Rows, as_rows
 
 Hint = Literal["numeric_time"]  # likely cause: times are numbers, but `time_unit` is iso
+# Which decides: the one that learns here, the fleet's, or the former pooled with several of those.
 Model = Literal["local", "fused", "pool"]
 
 UNNAMED_DEVICE = "device"  # for readings that name no device
@@ -286,7 +287,7 @@ class DecisionRecord(msgspec.Struct, kw_only=True, omit_defaults=False):
     t: float | None
     sequence: int | None
     model: Model
-    version: int  # local: labelled samples learnt so far; fused: n for the n-th model received
+    version: int  # local: labelled samples learnt so far; else n for the n-th model received
     duplicate: bool = False  # a repeated reading, which was not learnt again
 
 

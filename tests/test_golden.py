@@ -310,7 +310,7 @@ rejector: {type: probability, target_rate: 0.2, memory: 20}
 model: {type: GMLVQ, parameters: {buffer_size: 30}}
 integrator: {window: 3}
 rejector: {target_rate: 0.1, memory: 40}
-fleet: {name: plant, trust: everyone, serve: better}
+fleet: {name: plant, trust: everyone, serve: both}
 """,
 }
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from streamlvq.config.errors import ConfigError, KeyPath, Problem
-from streamlvq.config.schema import KEY_DESCRIPTIONS, Config
+from streamlvq.config.schema import FORMER_VALUES, KEY_DESCRIPTIONS, Config
 from streamlvq.text import nearest, suggestion
 
 # --- from text to nodes --------------------------------------------------------------------------
@@ -217,9 +217,8 @@ class YamlReader:
             return self._read_any(node, path)
         value = _read_scalar(node, kind)
         if value is _INVALID:
-            self._add_problem(
-                path, f"expected {expected(kind)}, got {got(node)}{_hint(node, kind, default)}"
-            )
+            hint = _former(node, path) or _hint(node, kind, default)
+            self._add_problem(path, f"expected {expected(kind)}, got {got(node)}{hint}")
         return value
 
     def _read_union(self, node: Any, kind: Any, path: KeyPath, default: str) -> Any:
@@ -377,6 +376,13 @@ def got(node: Any) -> str:
         return "nothing"
     text = node.value if len(node.value) <= 60 else node.value[:57] + "..."
     return repr(text) if real(node) is None else text
+
+
+def _former(node: Any, path: KeyPath) -> str:
+    """Say what to write instead of a value that was possible once."""
+    values = FORMER_VALUES.get(".".join(path), {})
+    instead = values.get(node.value) if node.id == "scalar" else None
+    return "" if instead is None else f"; write {instead} instead"
 
 
 def _hint(node: Any, kind: Any, default: str) -> str:

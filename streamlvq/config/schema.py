@@ -67,6 +67,7 @@ SECTION_DESCRIPTIONS = {
     "logging": ("What the daemon logs to standard error."),
 }
 
+FORMER_VALUES = {"fleet.serve": {"better": "both"}}  # by key: what to write instead
 KEY_DESCRIPTIONS = {
     # --- broker ----------------------------------------------------------------------------------
     "broker.url": Description(

@@ -332,7 +332,7 @@ class PressSimulator:
 
 
 class SettlingCheck:
-    """Tells when fused models decide on all nodes and have stopped changing."""
+    """Tells when models of the fleet decide on all nodes and have stopped changing."""
 
     def __init__(self) -> None:
         self._versions: dict[str, int | None] = dict.fromkeys(HALLS)  # None: its own model
@@ -345,7 +345,7 @@ class SettlingCheck:
             self._versions[node], self._changed = version, time.monotonic()
 
     def settled(self) -> bool:
-        """Return whether no fused model is about to change."""
+        """Return whether no node is about to get other models."""
         still = time.monotonic() - self._changed
         return still > SETTLED_SECONDS and None not in self._versions.values()
 

@@ -48,12 +48,12 @@ class DecisionMessage(msgspec.Struct):
     sequence: int
     version: int
     duplicate: bool = False
-    model: str = "local"  # or "fused"
+    model: str = "local"  # or "fused", or "pool"
 
     @property
     def fused(self) -> bool:
-        """Whether a fused model of the fleet decided, not the node's own."""
-        return self.model == "fused"
+        """Whether models of the fleet had a say, not the node's own alone."""
+        return self.model != "local"
 
 
 class PreviewMessage(msgspec.Struct):

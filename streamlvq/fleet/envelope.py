@@ -45,6 +45,7 @@ DIGEST_BYTES = 32
 _NUMBERS = struct.Struct(f">BQQdQ{DIGEST_BYTES}s")  # kind, epoch, sequence, created, length, digest
 _LENGTH = struct.Struct(">H")
 ENVELOPE_HEADER_MAX_BYTES = _NUMBERS.size + 3 * (_LENGTH.size + NAME_MAX_BYTES)
+ENVELOPE_MAX_OVERHEAD = _START.size + ENVELOPE_HEADER_MAX_BYTES + 1 + SIGNATURE_BYTES
 
 
 # --- refusals -------------------------------------------------------------------------------------

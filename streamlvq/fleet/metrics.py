@@ -15,11 +15,24 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from streamlvq.fleet.fusion_worker import FusionResult
+    from streamlvq.fusion import FusionReport
+    from streamlvq.models.pool import PoolClassifier, PoolReport
 
 
 log = logging.getLogger(__name__)
 
 MAX_NODES_SHOWN = 1000  # with an age of their own
+MAX_VETTED_SHOWN = 20  # sentences about what was vetted, in a status message
+LOSSES = ("local", "pool")  # that a metric shows
+
+
+class PoolRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How the models of a node's pool are weighed, and why."""
+
+    weights: dict[str, float] = {}  # of each candidate, of the local model and of unseen classes
+    losses: dict[str, float] = {}  # log loss per reading: local model alone, pool, all candidates
+    records: int = 0  # readings of the node that the weights were judged by
+    dropped: list[str] = []  # candidates that would have added too little
 
 
 class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -29,7 +42,11 @@ class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     node: str
     role: str
     members: dict[str, float] = {}  # age of what each of them knows, in seconds
-    serving: str = "local"  # who decides now: our own model (local) or the fleet's (fused)
+    serving: str = "local"  # who decides: our own model, the fleet's (fused), or both (pool)
+    pool: PoolRecord | None = None  # None: no pool decides
+    left_out: dict[str, str] = {}  # nodes that decide by themselves, and why
+    alike: list[list[str]] = []  # clusters of nodes that mean the same; empty if all do
+    vetted: list[str] = []  # what did not count or needs a look, in sentences
     fused: list[str] = []  # whose knowledge is in it
     fusion_age: float | None = None  # seconds
     drift: str | None = None  # the correction that was chosen
@@ -49,6 +66,8 @@ class FleetMetrics(Collector):
         self.created: Mapping[str, float] = {}  # when what each member knows was written
         self.serving_score: Mapping[str, float] = {}
         self.serving = "local"
+        self.pool: PoolClassifier | None = None  # the one that decides
+        self.pool_report: PoolReport | None = None  # how it was weighed; None before a fusion
         self.fusion: FusionResult | None = None  # the last one that worked
         self.fused_at: float | None = None  # by the monotonic clock
         self.unpublished = 0
@@ -107,6 +126,7 @@ class FleetMetrics(Collector):
             if which in scores:
                 accuracy.add_metric((which,), scores[which])
         yield accuracy
+        yield from self._collect_pool()
         fusion = self.fusion
         values: dict[str, tuple[float | None, str]] = {
             "members": (len(self.created), "Nodes whose models are fresh enough to be fused."),
@@ -119,12 +139,51 @@ class FleetMetrics(Collector):
                 "Seconds that the last fusion took.",
             ),
             "serving_fused": (
-                self.serving == "fused",
-                "1 while the model of the fleet decides, 0 while our own does.",
+                self.serving != "local",
+                "1 while models of the fleet decide, alone or in a pool with our own, 0 while our "
+                "own decides alone.",
+            ),
+            "pool_records": (
+                None if (record := self.pool_record()) is None else record.records,
+                "Labelled readings by which the weights of the pool were judged.",
             ),
         }
         for name, (value, text) in values.items():
             yield GaugeMetricFamily(f"streamlvq_fleet_{name}", text, value=value)
+
+    def _collect_pool(self) -> Iterator[Metric]:
+        """Yield weights and losses; candidates are few, and named by kind and correction."""
+        weights = GaugeMetricFamily(
+            "streamlvq_fleet_pool_weight",
+            "Weight of each candidate in the pool, of the local model and of unseen classes.",
+            labels=("candidate",),
+        )
+        losses = GaugeMetricFamily(
+            "streamlvq_fleet_pool_loss",
+            "Log loss per reading before it was learnt, of the local model alone and of the pool.",
+            labels=("model",),
+        )
+        record = self.pool_record()
+        if record is not None:
+            for candidate, weight in record.weights.items():
+                weights.add_metric((candidate,), weight)
+            for which in LOSSES:
+                if which in record.losses:
+                    losses.add_metric((which,), record.losses[which])
+        yield weights
+        yield losses
+
+    def pool_record(self) -> PoolRecord | None:
+        """Return how the pool that decides is weighed; None without one."""
+        pool, report = self.pool, self.pool_report
+        if pool is None or self.serving != "pool":
+            return None
+        weights = {name: round(value, 4) for name, value in pool.weights.named().items()}
+        if report is None or report.left_out:
+            return PoolRecord(weights=weights)
+        losses = {name: round(value, 4) for name, value in report.losses.items()}
+        dropped = [*report.dropped]
+        return PoolRecord(weights=weights, losses=losses, records=report.records, dropped=dropped)
 
     def count(self, status: str, reason: str | None) -> None:
         """Count a fleet message."""
@@ -148,6 +207,13 @@ class FleetMetrics(Collector):
             for warning in fusion.report.warnings:
                 log.warning("fused the fleet: %s", warning, extra={"alike": warning[:40]})
         return True
+
+    def note_pool(self, pool: PoolReport | None) -> None:
+        """Record how our pool was weighed, and log it."""
+        self.pool_report = pool
+        if pool is not None:
+            for line in str(pool).splitlines():
+                log.info("pool: %s", " ".join(line.split()))
 
     def set_waiting(self, what: str | None) -> None:
         """Log once what we are waiting for; None if nothing."""
@@ -185,6 +251,10 @@ class FleetMetrics(Collector):
             role=self.role,
             members={node: round(age, 1) for node, age in self.ages().items()},
             serving=self.serving,
+            pool=self.pool_record(),
+            left_out=left_out(report),
+            alike=alike(report),
+            vetted=vetted(report)[:MAX_VETTED_SHOWN],
             fused=[] if fusion is None else [node for node, _ in fusion.key],
             fusion_age=None if age is None else round(age, 1),
             drift=None if report is None else report.drift,
@@ -195,3 +265,28 @@ class FleetMetrics(Collector):
             waiting=self.waiting,
             trouble=self.problem(),
         )
+
+
+# --- what a fusion found, for people -------------------------------------------------------------
+
+
+def left_out(report: FusionReport | None) -> dict[str, str]:
+    """Return the nodes that decide by themselves, and why."""
+    nodes = [] if report is None else report.nodes.values()
+    return {each.node: each.left_out for each in nodes if each.left_out is not None}
+
+
+def alike(report: FusionReport | None) -> list[list[str]]:
+    """Return the clusters of nodes that mean the same by their classes; empty if all do."""
+    clusters = () if report is None else report.clusters
+    return [[*each.nodes] for each in clusters] if len(clusters) > 1 else []
+
+
+def vetted(report: FusionReport | None) -> list[str]:
+    """Return what did not count or needs a look, in sentences."""
+    from streamlvq.fusion.report import unprotected_note  # noqa: PLC0415 - slow to import
+
+    if report is None:
+        return []
+    alone = unprotected_note(report)
+    return [*report.warnings, *([alone] if alone else [])]

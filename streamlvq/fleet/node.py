@@ -17,10 +17,17 @@ from streamlvq.events import ALL_DEVICES
 from streamlvq.fleet.checks import introduction
 from streamlvq.fleet.metrics import FleetMetrics
 from streamlvq.fleet.participant import FleetParticipant
+from streamlvq.fleet.pools import (
+    LiveRecords,
+    OwnModel,
+    capture_own,
+    pool_of,
+    served_bytes,
+    shared_bytes,
+)
 from streamlvq.fleet.publication import Schedule
 from streamlvq.fleet.roster import Member, Receipt
 from streamlvq.monitor import Monitor
-from streamlvq.monitor.serving import SCORE_SPAN_LABELS
 from streamlvq.role import Session
 from streamlvq.snapshot import Snapshot, SnapshotError
 from streamlvq.wrappers.base import unwrap
@@ -47,10 +54,11 @@ class Host(Protocol):
 
 
 class FleetNode(FleetParticipant):
-    """Node that publishes what the monitor has learnt and installs the fused model.
+    """Node that publishes what the monitor has learnt and installs what the fleet makes of it.
 
-    The local model stays purely local: the fleet's model decides but teaches nothing. So there is
-    no feedback loop, and the same snapshots always give the same model.
+    The local model stays purely local: the models of the fleet decide, alone or in a pool with it,
+    but teach nothing. So there is no feedback loop, and the same snapshots always give the same
+    models. Nor do weights echo: a node publishes those that suit its own readings.
     """
 
     def __init__(self, config: Config, folder: Path, registry: CollectorRegistry) -> None:
@@ -62,7 +70,9 @@ class FleetNode(FleetParticipant):
             registry,
             collects="snapshot" if self.is_peer else "model",
             wanted=lambda node: node == self.name,
+            own=self._capture,
         )
+        self._live = LiveRecords()
         self.schedule = self._resume_schedule()
         self.reporter = ServingReporter(self.metrics, self.section.serve)
         self._source: bytes | None = None  # digest of what the hub sent
@@ -88,12 +98,13 @@ class FleetNode(FleetParticipant):
         """Join the fleet with the model that the restored monitor decides with."""
         log.info("%s", introduction(self.section, self.name, self.roster.trust))
         self._session, self._host = session, host
-        if self.is_peer:
+        if self.is_peer or self._pools:
             self.worker.prepare()
         self.reporter.start(host.monitor.serving_score(ALL_DEVICES))
         serving = host.monitor.serving(ALL_DEVICES)
         if serving is not None:
-            self._served = _digest(shared_bytes(serving, self.name))
+            self._served = _digest(served_bytes(serving, self.name))
+        self.metrics.pool = pool_of(serving)
         if self.is_peer and (kept := self.writer.kept().get(self.name)) is not None:
             self.roster.accept(self.name, kept, time.time())  # if it was lost between the two
 
@@ -157,7 +168,8 @@ class FleetNode(FleetParticipant):
         if not self.schedule.due(model.samples, now):
             return
         try:
-            payload = shared_bytes(local, self.name)
+            pool = pool_of(monitor.serving(ALL_DEVICES)) if self._pools else None
+            payload = shared_bytes(local, self.name, None if pool is None else pool.fitted)
             data = self.writer.write(self.name, payload, time.time())
         except Exception as error:  # readings must go on in any case
             self.schedule.failed(now)
@@ -175,32 +187,57 @@ class FleetNode(FleetParticipant):
 
     # --- the model that decides ------------------------------------------------------------------
 
+    @property
+    def _pools(self) -> bool:
+        return self.section.serve == "both"
+
+    def _capture(self) -> OwnModel | None:
+        """Copy what a pool needs of our own model, for the thread that makes it."""
+        if not self._pools:
+            return None
+        begin = time.perf_counter()
+        own = capture_own(self._host.monitor, self.name, self._live)
+        log.debug("copied our own model in %.1f ms", 1e3 * (time.perf_counter() - begin))
+        return own
+
     def _follow(self, now: float) -> None:
         members = self.roster.members(time.time())
         self.metrics.created = {
             member.header.author: member.header.created for member in members.values()
         }
-        if not self.is_peer:
+        if not self.is_peer and not self._pools:
             self._follow_hub(members.get(self.name))
             return
         self.worker.consider(members, now)
         result = self.worker.poll()
         if result is not None and self.metrics.note_fusion(result):
             self._wanted, self._knows_wanted = result.models.get(self.name), True
+            self.metrics.note_pool(result.pools.get(self.name))
 
     def _follow_hub(self, member: Member | None) -> None:
+        """Decide with a hub's model; of a pool, with the fused model that counts most."""
         source = None if member is None else member.header.digest
         if self._knows_wanted and source == self._source:
             return
-        self._source, self._knows_wanted = source, True
-        self._wanted = None if member is None else member.snapshot.to_bytes()
+        self._source, self._knows_wanted, self._wanted = source, True, None
+        self.metrics.problems.pop("hub", None)
         self.metrics.fused_at = None if member is None else time.monotonic()
+        if member is None:
+            return
+        from streamlvq.fleet.adoption import heaviest_fused  # noqa: PLC0415 - slow to import
+
+        try:
+            self._wanted = heaviest_fused(member.snapshot).to_bytes()
+        except SnapshotError as error:
+            self.metrics.problems["hub"] = f"the pool of the hub is of no use here: {error}"
+            log.error("the pool of the hub is of no use here: %s", error)
 
     def _install(self) -> None:
         """Install the model that should decide, unless it is in place already."""
         wanted = None if self._wanted is None else _digest(self._wanted)
         if wanted == self._served:
             return
+        former = pool_of(self._host.monitor.serving(ALL_DEVICES))
         try:
             works = self._host.serve(self._wanted)
         except OSError as error:
@@ -214,6 +251,8 @@ class FleetNode(FleetParticipant):
                 "the model of the fleet cannot decide here, see the log"
             )
             return
+        self._live.retire(former)
+        self.metrics.pool = pool_of(self._host.monitor.serving(ALL_DEVICES))
         self.reporter.model_changed()
 
     def _report(self, now: float, monitor: Monitor) -> None:
@@ -234,6 +273,17 @@ class FleetNode(FleetParticipant):
 
 
 # --- what is logged and said of it ---------------------------------------------------------------
+
+
+SCORES = ("local", "fused", "labels")
+STARTS = {
+    "fused": "the fleet's model decides from now on",
+    "pool": "our own model and those of the fleet decide from now on",
+}
+GOES_ON = {
+    "fused": "the fleet goes on deciding, with a new model",
+    "pool": "our own model and those of the fleet go on deciding, with new models of the fleet",
+}
 
 
 class ServingReporter:
@@ -267,43 +317,20 @@ class ServingReporter:
     def _sentence(
         self, scores: Mapping[str, Any], has_model: bool, changed: bool, before: str
     ) -> str:
-        fused = scores["decides"] == "fused"
+        decides = scores["decides"]
         if not has_model:
             return "our own model decides from now on"
-        if not changed:
-            return f"{'the fleet' if fused else 'the local model'} decides again: {score(scores)}"
-        if fused and before == "fused":
-            return "the fleet goes on deciding, with a new model"
-        if fused:
-            return "the fleet decides from now on"
-        return f"the fleet has a new model for us; our own decides (fleet.serve: {self.serve})"
+        if decides == "local":
+            return f"the fleet has a new model for us; our own decides (fleet.serve: {self.serve})"
+        if changed and decides == before:
+            return GOES_ON[decides]
+        return STARTS[decides]
 
     def _store(self, scores: Mapping[str, Any]) -> None:
         self.metrics.serving = scores["decides"]
         self.metrics.serving_score = {
-            which: round(scores[which], 6)
-            for which in ("local", "fused", "labels")
-            if scores[which] is not None
+            which: round(scores[which], 6) for which in SCORES if scores[which] is not None
         }
-
-
-def score(scores: Mapping[str, Any]) -> str:
-    """Return the recent accuracy of both models as text, the deciding one first.
-
-    Examples
-    --------
-    >>> score({"local": 0.981, "fused": 0.907, "labels": 143, "decides": "local"})
-    '0.98 against 0.91 of the last 143 labels'
-    >>> score({"local": 0.9994, "fused": 0.9912, "labels": 9143, "decides": "fused"})
-    '0.991 against 0.999 of about the last 200 labels'
-
-    """
-    first, second = ("fused", "local") if scores["decides"] == "fused" else ("local", "fused")
-    digits = 2 if abs(scores[first] - scores[second]) >= 0.02 else 3
-    labels = scores["labels"]
-    span = SCORE_SPAN_LABELS
-    last = f"the last {labels}" if labels <= span else f"about the last {span}"
-    return f"{scores[first]:.{digits}f} against {scores[second]:.{digits}f} of {last} labels"
 
 
 def waiting_reason(
@@ -337,11 +364,6 @@ def waiting_reason(
     if not set(members) - {node}:
         return "other nodes: none of them has published anything that we believe"
     return None  # it is being fused, or it is said why not
-
-
-def shared_bytes(model: object, node: str) -> bytes:
-    """Return the snapshot of a model to share with the fleet: without single readings."""
-    return Snapshot.of(model, node, readings=False).to_bytes()
 
 
 def _digest(data: bytes) -> bytes:

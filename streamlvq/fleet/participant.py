@@ -15,8 +15,9 @@ from streamlvq.fleet.envelope import Kind
 from streamlvq.fleet.fusion_worker import FusionWorker
 from streamlvq.fleet.inbox import Inbox
 from streamlvq.fleet.metrics import FleetMetrics
+from streamlvq.fleet.pools import OwnModel
 from streamlvq.fleet.publication import EnvelopeWriter
-from streamlvq.fleet.roster import Receipt, Roster
+from streamlvq.fleet.roster import MODEL_MAX_NUMBERS, POOL_MAX_NUMBERS, Receipt, Roster
 from streamlvq.role import Session
 
 FLEET_FOLDER = "fleet"  # in the state folder
@@ -35,7 +36,7 @@ class FleetParticipant:
     """Participant that publishes envelopes, keeps those of others, and fuses them.
 
     `collects` is what is kept of others: snapshots of nodes, or models of a hub. `wanted` selects
-    the nodes that need a fused model from us.
+    the nodes that need a fused model from us. `own` copies our own model for a pool.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class FleetParticipant:
         *,
         collects: Kind,
         wanted: Callable[[str], bool],
+        own: Callable[[], OwnModel | None] = lambda: None,
     ) -> None:
         section = config.fleet
         assert section is not None
@@ -61,9 +63,10 @@ class FleetParticipant:
             folder=folder / FLEET_FOLDER / "roster",
             kind=collects,
             author=section.hub,
+            max_numbers=MODEL_MAX_NUMBERS if collects == "snapshot" else POOL_MAX_NUMBERS,
         )
         self.inbox = Inbox(self.topics, self.roster, self._check_own_topic, self.metrics)
-        self.worker = FusionWorker(section, wanted)
+        self.worker = FusionWorker(section, wanted, own)
         self._session: Session | None = None
         self._next_check = 0.0
 

@@ -25,11 +25,13 @@ from streamlvq.fleet.envelope import (
     shown,
 )
 from streamlvq.fleet.keys import TrustedKeys
+from streamlvq.fleet.pools import check_hub_state, check_node_state
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
 from streamlvq.snapshot.files import FILE_MODE, UNFINISHED_SUFFIX, read, write_atomically
 
 ENVELOPE_MAX_BYTES = 16 * 2**20
 MODEL_MAX_NUMBERS = 2**24  # that a model may need memory for, whatever is said about it: 128 MiB
+POOL_MAX_NUMBERS = 2**26  # that all models of a pool may need memory for: 512 MiB
 MAX_NODES = 10_000
 CLOCK_AHEAD_SECONDS = 300.0  # tolerated difference between clocks
 STORE_MAGIC = b"SLVQROS1"
@@ -381,6 +383,8 @@ class Roster:
         try:
             limits = StateLimits(self.max_numbers)
             snapshot = Snapshot.from_bytes(envelope.payload, limit=self.limit, limits=limits)
+            check_state = check_node_state if self.kind == "snapshot" else check_hub_state
+            check_state(snapshot.estimator_state())
         except SnapshotSchemaError as error:
             raise EnvelopeRefused("schema", str(error)) from error
         except SnapshotError as error:

@@ -16,11 +16,15 @@ from streamlvq.connect import Link, Message, Subscription, guest_session, link_f
 from streamlvq.errors import StreamLVQError
 from streamlvq.fleet.fusion_worker import MIN_NODES, describe_groups, fuse_group
 from streamlvq.fleet.keys import PrivateKey, TrustedKeys
-from streamlvq.fleet.roster import Member, Roster
+from streamlvq.fleet.metrics import PoolRecord, alike
+from streamlvq.fleet.pools import is_candidate_name
+from streamlvq.fleet.roster import MODEL_MAX_NUMBERS, POOL_MAX_NUMBERS, Member, Roster
+from streamlvq.models.pool import LOCAL, MAX_WEIGHTS, UNSEEN
 from streamlvq.topics import Template
 
 QUIET_SECONDS = 1.0  # of silence after which all retained messages have arrived
 STATUS_MAX_BYTES = 2**20
+LOSS_NAMES = ("local", "pool", "all candidates")
 
 
 class NoFleetError(StreamLVQError, ValueError):
@@ -46,7 +50,9 @@ class NodeStatus(msgspec.Struct, kw_only=True):
     model_age: float | None = None  # seconds since a hub published a model for it
     hub: str | None = None  # which one
     state: str | None = None  # online or offline, if it says so
-    decides: str | None = None  # local or fused, if it says so
+    decides: str | None = None  # local, fused or pool, if it says so
+    pool: PoolRecord | None = None  # how its pool is weighed and why, if it says so
+    published: dict[str, float] = {}  # weights that suit it, as it tells other nodes
 
 
 class RefusedMessage(msgspec.Struct):
@@ -68,6 +74,8 @@ class FleetStatus(msgspec.Struct, kw_only=True):
     drift: str | None = None  # the correction between sensors
     why: str | None = None
     warnings: list[str] = []
+    alike: list[list[str]] = []  # clusters of nodes that mean the same; empty if all do
+    note: str | None = None  # what only one node claims
     trouble: str | None = None  # why nothing could be fused
 
 
@@ -136,6 +144,7 @@ def evaluate(config: Config, messages: Iterable[Message], now: float) -> FleetSt
             node.gained = ()
         if (presence := said.get(node.node)) is not None:
             node.state, node.decides = presence.state, presence.decides
+            node.pool = presence.pool
     status.silent = sorted(
         node
         for node, presence in said.items()
@@ -169,11 +178,13 @@ def _roster(
         max_age_seconds=section.max_age_seconds,
         kind="snapshot" if config is None else "model",
         author=hub,
+        max_numbers=MODEL_MAX_NUMBERS if config is None else POOL_MAX_NUMBERS,
     )
 
 
 def _node(member: Member, now: float) -> NodeStatus:
     snapshot, header = member.snapshot, member.header
+    weights = snapshot.pool_weights
     return NodeStatus(
         node=member.node,
         age=max(0.0, now - header.created),
@@ -181,13 +192,21 @@ def _node(member: Member, now: float) -> NodeStatus:
         samples=snapshot.samples,
         counts={str(label): count for label, count in snapshot.counts.items()},
         features=len(snapshot.features),
+        published={} if weights is None else _known(weights.named()),
     )
+
+
+def _known(weights: dict[str, float]) -> dict[str, float]:
+    """Return the weights of candidates that there are: strangers choose their names."""
+    wanted = {n: w for n, w in weights.items() if n in (LOCAL, UNSEEN) or is_candidate_name(n)}
+    return dict(list(wanted.items())[:MAX_WEIGHTS])
 
 
 def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus) -> None:
     """Fuse the largest group of compatible models."""
     from streamlvq.fusion import FusionError  # noqa: PLC0415
     from streamlvq.fusion.node_models import group_compatible  # noqa: PLC0415
+    from streamlvq.fusion.report import unprotected_note  # noqa: PLC0415
 
     groups = group_compatible(member.snapshot for member in members.values())
     status.warnings = describe_groups(groups)
@@ -200,6 +219,7 @@ def _fuse(section: FleetSection, members: dict[str, Member], status: FleetStatus
         return
     status.drift, status.why = report.drift, report.why
     status.warnings = [*report.warnings, *status.warnings]
+    status.alike, status.note = alike(report), unprotected_note(report) or None
     for node in status.nodes:
         if (told := report.nodes.get(node.node)) is not None:
             node.drift, node.residual, node.shift = told.drift, told.residual, dict(told.shift)
@@ -216,15 +236,17 @@ class Presence(NamedTuple):
     """Status message of a node."""
 
     state: Literal["online", "offline"]
-    decides: Literal["local", "fused"] | None = None  # None if not reported
+    decides: Literal["local", "fused", "pool"] | None = None  # None if not reported
     role: str = "peer"
+    pool: PoolRecord | None = None
 
 
 class _SaidFleet(msgspec.Struct):
     name: str
     node: str
     role: str = "peer"
-    serving: Literal["local", "fused"] = "local"
+    serving: Literal["local", "fused", "pool"] = "local"
+    pool: PoolRecord | None = None
 
 
 class _SaidStatus(msgspec.Struct):
@@ -259,5 +281,16 @@ def parse_presence(config: Config, messages: Iterable[Message]) -> dict[str, Pre
         if (said := status.fleet) is None or said.name != config.fleet.name:
             continue
         decides = said.serving if status.state == "online" and said.role != "hub" else None
-        found[said.node] = Presence(status.state, decides, said.role)
+        pool = None if said.pool is None or decides != "pool" else _plausible(said.pool)
+        found[said.node] = Presence(status.state, decides, said.role, pool)
     return found
+
+
+def _plausible(pool: PoolRecord) -> PoolRecord:
+    """Return what a status message says of a pool, as far as there are such candidates."""
+    return msgspec.structs.replace(
+        pool,
+        weights=_known(pool.weights),
+        losses={name: pool.losses[name] for name in LOSS_NAMES if name in pool.losses},
+        dropped=[name for name in pool.dropped if is_candidate_name(name)][:MAX_WEIGHTS],
+    )

@@ -188,7 +188,7 @@ def fuse(
     fused = run.run()
     corrections = tuple(candidates(scaled=run.scaled)) if drift == AUTO else (drift,)
     fused.own = run.given
-    fused.pool = FleetPool(given, run.options, corrections, fused.is_left_out)
+    fused.pool = FleetPool(given, run.options, corrections, fused.is_left_out, fused.choice.drift)
     return fused
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from streamlvq.arrays import Floats, Label
@@ -20,8 +20,8 @@ from streamlvq.fusion.options import FusionOptions
 from streamlvq.fusion.personal import StoredReadings, stored_readings
 from streamlvq.fusion.weights import (
     OpinionRecords,
+    believed_weights,
     fit_weights,
-    fleet_weights,
     guarded_weights,
     prior_weights,
     projected,
@@ -31,17 +31,18 @@ from streamlvq.models.pool import PoolClassifier, PoolReport, PoolWeights
 from streamlvq.models.vectorizer import name_order
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import Snapshot
-from streamlvq.wrappers.base import unwrap
+from streamlvq.wrappers.base import innermost_model, unwrap
 
 DEFAULT_MAX_CANDIDATES = 3
 SELECTION_MAX_RECORDS = 3000  # of all nodes together, evenly spread
+JUDGED_MAX_NODES = 16  # in larger fleets candidates are judged as made from an even sample of them
 
 
 class FleetPool:
     """Candidates and weights for the nodes of a fleet, from their snapshots.
 
     `corrections` are those whose candidates compete; `left_out` says of which nodes nothing is
-    believed: such a node decides by itself.
+    believed: such a node decides by itself. `preferred` is the correction that the fusion chose.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class FleetPool:
         options: FusionOptions,
         corrections: Sequence[str],
         left_out: Callable[[str], bool],
+        preferred: str | None = None,
     ) -> None:
         self.snapshots = {snapshot.node: snapshot for snapshot in snapshots}
         self.options, self.corrections = options, tuple(corrections)
-        self._left_out = left_out
+        self._left_out, self.preferred = left_out, preferred
         self.labels: list[Label] = name_order(
             {label for snapshot in snapshots for label in snapshot.labels}
         )
@@ -77,25 +79,37 @@ class FleetPool:
         kinds: Sequence[str] | None = None,
     ) -> Any:
         """Return the local model in a pool with candidates of the fleet, in its own wrappers."""
-        _check_choices(max_candidates, kinds)
         *_, inner = unwrap(local)
         former = inner if isinstance(inner, PoolClassifier) else None
         model = inner if former is None else former.local
-        if self._left_out(name):
-            pool = PoolClassifier(model, {}, PoolWeights({}, 1.0, 0.0))
-            pool.report = PoolReport(name, 0, pool.weights.named(), (), {}, left_out=True)
-        else:
-            pool = self._pool(name, model, former, max_candidates, kinds)
+        live = [] if former is None else [records_of(former)]
+        pool = self.make(name, model, live, max_candidates, kinds)
         return pool if inner is local else local.moved_to(pool)
 
-    def _pool(
+    def reports(self) -> dict[str, PoolReport]:
+        """Return how the pools of nodes are weighed whose readings came with their snapshots.
+
+        Of a fleet with more than `ROUND_MAX_NODES` none: that would take too long.
+        """
+        names = sorted(self._stored) if len(self.snapshots) <= ROUND_MAX_NODES else []
+        local = {name: self.snapshots[name].classifier() for name in names}
+        return {name: innermost_model(self.for_node(name, local[name])).report for name in names}
+
+    def make(
         self,
         name: str,
         model: Any,
-        former: PoolClassifier | None,
-        most: int | None,
-        kinds: Sequence[str] | None,
+        live: Sequence[OpinionRecords | None] = (),
+        max_candidates: int | None = DEFAULT_MAX_CANDIDATES,
+        kinds: Sequence[str] | None = None,
     ) -> PoolClassifier:
+        """Return the pool of a node around its model without wrappers; None if it has none here.
+
+        `live` are records of what former candidates of the same names said about its readings.
+        """
+        _check_choices(max_candidates, kinds)
+        if self._left_out(name):
+            return _by_itself(name, model)
         readings = self._readings(name, model)
         names = candidate_names(
             self.corrections,
@@ -105,16 +119,32 @@ class FleetPool:
             all_readings=readings.keys() == self.snapshots.keys(),
         )
         judged = self._records(names, readings)
-        chosen = _chosen(names, judged, most)
-        fleet = self._fleet_weights(name, chosen, judged)
+        chosen = _chosen(names, judged, max_candidates, self.preferred)
         own = judged.get(name, NodeRecords())
-        weights = guarded_weights(*_with_scored(own, former, chosen), fleet)
-        moment = FleetMoment(self.snapshots, readings, self.options, {})
-        candidates = {each: build_candidate(each, moment, name) for each in chosen}
-        shares = class_shares(self.snapshots, name)
-        pool = PoolClassifier(model, candidates, PoolWeights.of(chosen, weights), shares)
-        pool.report = _report(name, pool, names, own)
+        everything, served = _with_live(own, live, chosen)
+        fit, fleet = self._weights(name, chosen, judged, everything)
+        pool = PoolClassifier(
+            model,
+            self._candidates(name, chosen, readings),
+            PoolWeights.of(chosen, guarded_weights(everything, served, fleet)),
+            class_shares(self.snapshots, name),
+            None if fit is None else PoolWeights.of(chosen, fit),
+        )
+        pool.report = _report(name, pool, names, own.all(names), everything, served)
         return pool
+
+    def _candidates(
+        self, name: str, chosen: Sequence[str], readings: Mapping[str, StoredReadings]
+    ) -> dict[str, Any]:
+        moment = self._blind
+        if readings:
+            moment = FleetMoment(self.snapshots, readings, self.options, {})
+        return {each: build_candidate(each, moment, name) for each in chosen}
+
+    @functools.cached_property
+    def _blind(self) -> FleetMoment:
+        """The fleet without any readings: the same for all nodes."""
+        return FleetMoment(self.snapshots, {}, self.options, {})
 
     def _readings(self, name: str, model: Any) -> dict[str, StoredReadings]:
         """Return the readings at hand; those of the node itself may be in its model."""
@@ -132,25 +162,53 @@ class FleetPool:
     ) -> dict[str, NodeRecords]:
         key = (*names, *sorted(readings))
         if key not in self._judged:
-            fit = CrossFit(self.snapshots, readings, self.options, self.labels, names)
+            sample = _sampled(self.snapshots, readings)
+            fit = CrossFit(sample, readings, self.options, self.labels, names)
             self._judged[key] = fit.run()
         return self._judged[key]
 
-    def _fleet_weights(
-        self, name: str, chosen: Sequence[str], judged: Mapping[str, NodeRecords]
-    ) -> Floats:
-        """Return the mean of the weights that nodes fit, or published; the prior without any."""
+    def _weights(
+        self,
+        name: str,
+        chosen: Sequence[str],
+        judged: Mapping[str, NodeRecords],
+        everything: OpinionRecords | None,
+    ) -> tuple[Floats | None, Floats]:
+        """Return the weights that suit a node's records alone, and those of the fleet.
+
+        Of the other nodes they are fitted here, or as they were published.
+        """
         prior = prior_weights(chosen).vector(chosen)
-        fits = [
+        own = None if everything is None else fit_weights(everything, prior)
+        fits = [] if own is None else [own]
+        fits += [
             fit_weights(found, prior)
-            for each in judged.values()
-            if (found := each.all(chosen)) is not None and len(found)
+            for other, each in judged.items()
+            if other != name and (found := each.all(chosen)) is not None and len(found)
         ]
-        for other, snapshot in self.snapshots.items():
-            if other != name and other not in judged and snapshot.pool_weights is not None:
-                told = projected(snapshot.pool_weights, chosen)
-                fits += [] if told is None else [told]
-        return fleet_weights(fits) if fits else prior
+        told = [
+            said
+            for other, snapshot in sorted(self.snapshots.items())
+            if other != name and other not in judged and snapshot.pool_weights is not None
+            if (said := projected(snapshot.pool_weights, chosen)) is not None
+        ]
+        return own, believed_weights(fits, told, prior)
+
+
+def _by_itself(name: str, model: Any) -> PoolClassifier:
+    """Return a pool without candidates, for a node that is left out."""
+    pool = PoolClassifier(model, {}, PoolWeights({}, 1.0, 0.0))
+    pool.report = PoolReport(name, 0, pool.weights.named(), (), {}, left_out=True)
+    return pool
+
+
+def _sampled(snapshots: Mapping[str, Snapshot], always: Collection[str]) -> dict[str, Snapshot]:
+    """Return the nodes that candidates are judged with: of a large fleet an even sample."""
+    others = [name for name in sorted(snapshots) if name not in always]
+    room = max(0, JUDGED_MAX_NODES - len(always))
+    if len(others) > room:
+        others = [others[k * len(others) // room] for k in range(room)]
+    return {name: snapshots[name] for name in (*always, *others)}
 
 
 def _check_choices(most: int | None, kinds: Sequence[str] | None) -> None:
@@ -163,14 +221,21 @@ def _check_choices(most: int | None, kinds: Sequence[str] | None) -> None:
         raise FusionError(f"candidates: expected some of {known}, got {wrong[0]!r}")
 
 
-def _chosen(names: Sequence[str], judged: Mapping[str, NodeRecords], most: int | None) -> list[str]:
-    """Return the candidates that explain the records best, added one by one."""
+def _chosen(
+    names: Sequence[str],
+    judged: Mapping[str, NodeRecords],
+    most: int | None,
+    preferred: str | None,
+) -> list[str]:
+    """Return the candidates that explain the records best, added one by one.
+
+    Without records, those of the correction that the fusion chose.
+    """
     if most is None or len(names) <= most:
         return list(names)
     parts = [found for each in judged.values() if (found := each.all(names)) is not None]
     if not parts:
-        prior = prior_weights(names).candidates
-        return sorted(names, key=lambda name: -prior[name])[:most]
+        return by_prior(names, preferred)[:most]
     every = OpinionRecords.joined(parts).thinned(SELECTION_MAX_RECORDS)
     chosen: list[str] = []
     while len(chosen) < most:
@@ -179,40 +244,60 @@ def _chosen(names: Sequence[str], judged: Mapping[str, NodeRecords], most: int |
     return chosen
 
 
+def by_prior(names: Sequence[str], correction: str | None) -> list[str]:
+    """Return candidates by their prior weight, but those of one correction before all others.
+
+    Examples
+    --------
+    >>> by_prior(["fused none", "ensemble none", "fused scale_shift"], "scale_shift")
+    ['fused scale_shift', 'ensemble none', 'fused none']
+
+    """
+    prior = prior_weights(names).candidates
+    return sorted(names, key=lambda name: (name.partition(" ")[2] != correction, -prior[name]))
+
+
 def _loss(records: OpinionRecords, names: Sequence[str]) -> float:
     """Return the loss of some candidates with weights fitted on the same records."""
     part, prior = records.only(names), prior_weights(names).vector(names)
     return part.cost(fit_weights(part, prior))[0]
 
 
-def _with_scored(
-    own: NodeRecords, former: PoolClassifier | None, chosen: Sequence[str]
+def _with_live(
+    own: NodeRecords, live: Sequence[OpinionRecords | None], chosen: Sequence[str]
 ) -> tuple[OpinionRecords | None, OpinionRecords | None]:
-    """Return all records of a node and those as served, with what its former pool has scored."""
-    everything, served = own.all(chosen), own.served(chosen)
-    live = None if former is None else records_of(former)
-    if live is None or not set(chosen) <= set(live.names):
-        return everything, served
-    live = live.only(chosen)
-    if served is None or everything is None:
-        return live, live
-    if served.terms.shape[1] != live.terms.shape[1]:  # other classes than the fleet knows now
-        return everything, served
-    return OpinionRecords.joined([everything, live]), OpinionRecords.joined([served, live])
+    """Return all records of a node and those as served, with those of its former pools."""
+    scored = [each.only(chosen) for each in live if each and set(chosen) <= set(each.names)]
+    everything, served = (
+        OpinionRecords.joined([*judged, *scored]) if judged or scored else None
+        for judged in ([each] if each else [] for each in (own.all(chosen), own.served(chosen)))
+    )
+    return everything, served
 
 
-def _report(name: str, pool: PoolClassifier, names: Sequence[str], own: NodeRecords) -> PoolReport:
+def _report(
+    name: str,
+    pool: PoolClassifier,
+    names: Sequence[str],
+    judged: OpinionRecords | None,
+    everything: OpinionRecords | None,
+    served: OpinionRecords | None,
+) -> PoolReport:
+    """Return the report; losses are of the records of all candidates, if there are any."""
     chosen = tuple(pool.candidates)
-    losses: dict[str, float] = {}
-    count = 0
-    found, served = own.all(names), own.served(names)
-    if found is not None and served is not None and len(found):
-        count = len(served)
-        weight = float(found.worth.sum())
-        losses = {
-            "local": _loss(found, []) / weight,
-            "pool": found.only(chosen).cost(pool.weights.vector(chosen))[0] / weight,
-            "all candidates": _loss(found, names) / weight,
-        }
+    losses = {} if everything is None else pool_losses(pool, everything)
+    if judged is not None and len(judged):
+        every = _loss(judged, judged.names) / float(judged.worth.sum())
+        losses = {**pool_losses(pool, judged.only(chosen)), "all candidates": every}
     dropped = tuple(each for each in names if each not in pool.candidates)
+    count = 0 if served is None else len(served)
     return PoolReport(name, count, pool.weights.named(), dropped, losses)
+
+
+def pool_losses(pool: PoolClassifier, records: OpinionRecords) -> dict[str, float]:
+    """Return the log loss per reading of the local model alone, and of the pool."""
+    weight = float(records.worth.sum())
+    return {
+        "local": _loss(records, []) / weight,
+        "pool": records.cost(pool.weights.vector(records.names))[0] / weight,
+    }

@@ -26,12 +26,16 @@ from streamlvq.fusion.screening import (
 )
 from streamlvq.fusion.sharing import components, evidence, spanning_tree
 from streamlvq.fusion.trials import DriftChoice
+from streamlvq.models.pool import LOCAL, UNSEEN, PoolReport
 from streamlvq.text import aligned, entry, number
 
 MAX_GRAPH_NODES = 40  # of more nodes, only the edges of the spanning tree are reported
 LARGE_RESIDUAL = 1.0  # deviations: nodes that differ more deserve a word
 UNEXPLAINED_SHARE = 0.5  # of the differences between nodes, left after a correction
 MIN_UNEXPLAINED = 0.3  # deviations: less is not worth a word
+POOLS_NOTE = (
+    "(local: the node's own model; the others are of the fleet; loss: log loss per reading)"
+)
 MAX_LISTED_NAMES = 12  # of nodes or classes in one sentence
 LARGE_RANK_LOSS = 0.05  # of a metric
 LARGE_METRIC_RESIDUAL = 0.8  # of 1: most fleets that were tried are between 0.3 and 0.75
@@ -509,6 +513,54 @@ def metrics_words(report: FusionReport) -> str:
     worst = max(known, key=lambda name: known[name])
     total = amount(report.metric_residual or 0.0)
     return f"{total} apart (0: alike, 1: nothing in common), {worst} {amount(known[worst])}"
+
+
+def pools_text(pools: Mapping[str, PoolReport]) -> str:
+    """Return a table of the weights in the pools of nodes, for a terminal.
+
+    Examples
+    --------
+
+    >>> from streamlvq.models.pool import PoolReport
+    >>> pool = PoolReport("a", 42, {"fused none": 0.5, "local": 0.25, "unseen": 0.75},
+    ...     ("ensemble none",), {"local": 0.531, "pool": 0.128})
+    >>> print(pools_text({"a": pool}))
+    weight of          a
+    fused none      0.50
+    local           0.25
+    unseen          0.75
+    loss alone     0.531
+    loss in pool   0.128
+    readings          42
+    (local: the node's own model; the others are of the fleet; loss: log loss per reading)
+    dropped      a: ensemble none
+
+    """
+    lines = [*aligned(pool_rows(pools)), POOLS_NOTE]
+    for name, pool in pools.items():
+        if pool.left_out:
+            lines.append(entry("left out", f"{name}: its own model decides alone"))
+        if pool.dropped:
+            lines.append(entry("dropped", f"{name}: {', '.join(pool.dropped)}"))
+    return "\n".join(lines)
+
+
+def pool_rows(pools: Mapping[str, PoolReport]) -> list[list[str]]:
+    """Return a row for each candidate and one for each loss, with a column for each node."""
+    kept = pool_candidates(pools)
+    rows = [["weight of", *pools]]
+    for name in (*kept, LOCAL, UNSEEN):
+        weights = [pool.weights.get(name) for pool in pools.values()]
+        rows.append([name, *("-" if each is None else f"{each:.2f}" for each in weights)])
+    for name, shown in (("local", "loss alone"), ("pool", "loss in pool")):
+        losses = [pool.losses.get(name) for pool in pools.values()]
+        rows.append([shown, *("-" if each is None else f"{each:.3f}" for each in losses)])
+    return [*rows, ["readings", *(str(pool.records) for pool in pools.values())]]
+
+
+def pool_candidates(pools: Mapping[str, PoolReport]) -> list[str]:
+    """Return the candidates that any node keeps, sorted by kind and correction."""
+    return sorted({name for pool in pools.values() for name in pool.weights} - {LOCAL, UNSEEN})
 
 
 def node_rows(report: FusionReport) -> list[list[str]]:

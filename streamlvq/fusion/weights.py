@@ -118,14 +118,29 @@ class OpinionRecords:
 
     @classmethod
     def joined(cls, parts: Sequence[OpinionRecords]) -> OpinionRecords:
-        """Return several records, of the same candidates and classes, as one."""
+        """Return several records of the same candidates as one.
+
+        Which column is which class may differ: each reading has its own columns.
+        """
+        classes = max(each.possible.shape[1] for each in parts)
+        wide = [each._widened(classes) for each in parts]
         return OpinionRecords(
             parts[0].names,
-            np.concatenate([each.terms for each in parts]),
-            np.concatenate([each.offsets for each in parts]),
-            np.concatenate([each.codes for each in parts]),
-            np.concatenate([each.possible for each in parts]),
-            np.concatenate([each.worth for each in parts]),
+            np.concatenate([each.terms for each in wide]),
+            np.concatenate([each.offsets for each in wide]),
+            np.concatenate([each.codes for each in wide]),
+            np.concatenate([each.possible for each in wide]),
+            np.concatenate([each.worth for each in wide]),
+        )
+
+    def _widened(self, classes: int) -> OpinionRecords:
+        """Return the records with columns for more classes, which do not compete."""
+        more = (0, classes - self.possible.shape[1])
+        return replace(
+            self,
+            terms=np.pad(self.terms, ((0, 0), more, (0, 0))),
+            offsets=np.pad(self.offsets, ((0, 0), more)),
+            possible=np.pad(self.possible, ((0, 0), more)),
         )
 
     def __len__(self) -> int:
@@ -138,14 +153,20 @@ class OpinionRecords:
 
     def thinned(self, most: int) -> OpinionRecords:
         """Return at most about so many of the readings, evenly spread."""
-        step = slice(None, None, max(1, -(-len(self) // most)))
+        return self._rows(slice(None, None, max(1, -(-len(self) // most))))
+
+    def latest(self, most: int) -> OpinionRecords:
+        """Return the last so many of the readings."""
+        return self._rows(slice(max(0, len(self) - most), None))
+
+    def _rows(self, rows: slice) -> OpinionRecords:
         return OpinionRecords(
             self.names,
-            self.terms[step],
-            self.offsets[step],
-            self.codes[step],
-            self.possible[step],
-            self.worth[step],
+            self.terms[rows],
+            self.offsets[rows],
+            self.codes[rows],
+            self.possible[rows],
+            self.worth[rows],
         )
 
     def losses(self, weights: Floats) -> Floats:
@@ -233,6 +254,34 @@ def fleet_weights(nodes: Sequence[Floats]) -> Floats:
     cut = max(1, int(TRIMMED_WEIGHTS * len(ordered))) if len(ordered) >= TRIMMING_NODES else 0
     mean: Floats = ordered[cut : len(ordered) - cut].mean(axis=0)
     return mean
+
+
+def believed_weights(fits: Sequence[Floats], told: Sequence[Floats], prior: Floats) -> Floats:
+    """Return the weights of a fleet from those fitted here and those that other nodes have told.
+
+    A single voice is the node's own, from which nobody would have to depart: then it is the prior
+    that the node's records must clearly contradict. Whoever tells weights may lie. So among few the
+    prior has a voice too, and the median counts instead of the mean: one liar moves no weight
+    beyond those of the others.
+
+    Examples
+    --------
+    >>> honest, lie, prior = np.array([0.5]), np.array([3.0]), np.array([0.2])
+    >>> believed_weights([honest], [lie], prior).tolist()
+    [0.5]
+    >>> believed_weights([], [lie], prior).tolist()
+    [0.2]
+
+    """
+    if not told:
+        return fleet_weights(fits) if len(fits) > 1 else prior
+    voices = [*fits, *told]
+    if len(voices) < TRIMMING_NODES:
+        voices.append(prior)
+    if len(voices) >= TRIMMING_NODES:
+        return fleet_weights(voices)
+    middle: Floats = np.median(np.array(voices), axis=0)
+    return middle if len(voices) > 2 else prior  # of two, nobody knows which one lies
 
 
 def projected(told: PoolWeights, names: Sequence[str]) -> Floats | None:

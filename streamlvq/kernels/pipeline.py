@@ -210,14 +210,18 @@ ACCEPTED, REJECTED, NO_MODEL, NO_FEATURE = 0, 1, 2, 3
 
 
 @helper
-def judge(ints, work, by_relsim, best, p):
-    """Return the certainty of a label; -1 before two classes are known."""
+def judge(ints, work, by_relsim, codes, best, p):
+    """Return the certainty of a label; -1 before two classes are known.
+
+    `codes` are the labels that the classes of the model are; empty if they are the same.
+    """
     if not by_relsim:
         return p[best]
     near, other, winner, runner_up = closest_two(ints, work)
     if runner_up < 0:
         return -1.0
-    return relative_difference(near, other) if winner == best else 0.0
+    label = codes[winner] if codes.shape[0] > 0 else winner
+    return relative_difference(near, other) if label == best else 0.0
 
 
 @helper
@@ -230,28 +234,26 @@ def likeliest(p, known):
 
 
 @helper
-def opinion(
-    work, ints, logs, counts, place, no_past, windowed, known, fitted, evidence, by_filter, out
-):
+def opinion(p, logs, counts, place, no_past, windowed, fitted, evidence, by_filter, out):
     """Return the likeliest class, over the window if there is one; probabilities in `out`."""
-    p = views.probabilities(work, ints)[:known]
     if by_filter != 0:
         past = logs[place] if place >= 0 else no_past
         count = counts[place] if place >= 0 else 0
         return call_integer(by_filter, (past, count, fitted, p, 0, evidence, out))
     if windowed:
         return combine(logs[place] if place >= 0 else no_past, p, out)
-    for c in range(known):
+    for c in range(p.shape[0]):
         out[c] = p[c]
-    return likeliest(out, known)
+    return likeliest(out, p.shape[0])
 
 
 @kernel(
-    "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], int64, int64, "
-    "int64[::1], int64[::1], float64[:, :, ::1], int64[::1], int64[::1], float64[::1], "
-    "int64[::1], float64[:, :, ::1], float64[::1], float64[::1], float64[:, ::1], int64[::1], "
-    "float64[:, :, ::1], float64[:, ::1], int64[::1], float64[::1], int64[::1], int64[::1], "
-    "int64[::1], float64[:, ::1], float64[:, ::1], int64, int64, int64, int64, int64, int64)"
+    "int64(float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1], float64[:, ::1], "
+    "int64[::1], int64[::1], int64, int64, int64[::1], int64[::1], float64[:, :, ::1], "
+    "int64[::1], int64[::1], float64[::1], int64[::1], float64[:, :, ::1], float64[::1], "
+    "float64[::1], float64[:, ::1], int64[::1], float64[:, :, ::1], float64[:, ::1], int64[::1], "
+    "float64[::1], int64[::1], int64[::1], int64[::1], float64[:, ::1], float64[:, ::1], int64, "
+    "int64, int64, int64, int64, int64)"
 )
 def step_batch(
     floats,
@@ -259,6 +261,9 @@ def step_batch(
     work,
     rows,
     targets,
+    given,
+    given_codes,
+    given_empty,
     start,
     end,
     places,
@@ -294,11 +299,15 @@ def step_batch(
     `targets` are class numbers, UNLABELLED or DUPLICATE. `places` are the window slots of the
     devices, -1 for none; `fresh` is 1 where a window starts. `thresholds` has one entry per class;
     `memory` and `seen` belong to an adaptive threshold; `scores`, `sums` and `scored` to novelty.
+    In a pool, whose probabilities are `given`, the model is the one that speaks for it:
+    `given_codes` are the classes of the pool that its classes are, and `given_empty` is 1 where no
+    model of the pool has a feature of the reading. `given` has no rows for any other model.
     `predict` and `learn` are the addresses of the model's kernels, `adapt` that of the rule of an
     adaptive threshold, `novelty` that of `measure_novelty`, or 0 where it is not measured, and the
     last two those of a filter, if the window is one. `last_labels`, `fitted` and `evidence` are
     the filter's, see `streamlvq.kernels.filtering`; `label_codes` are the labels that it learns.
     """
+    pooled = given.shape[0] > 0
     by_relsim = settings[CERTAINTY] == RELSIM
     windowed = settings[WINDOWED] == 1.0
     rule = int(settings[RULE])
@@ -308,28 +317,28 @@ def step_batch(
     stale = True
     x = views.reading(work, ints)
     for k in range(start, end):
-        known = ints[at.N_CLASSES]
-        empty = True
+        known = given.shape[1] if pooled else ints[at.N_CLASSES]
+        blank = True
         for i in range(x.shape[0]):
             x[i] = rows[k, i]
-            empty = empty and x[i] != x[i]
+            blank = blank and x[i] != x[i]
         call_integer(predict, (floats, ints, work))
+        empty = given_empty[k] == 1 if pooled else blank
+        own = given[k] if pooled else views.probabilities(work, ints)[:known]
         place = -1 if fresh[k] == 1 else places[k]
         best = opinion(
-            work,
-            ints,
+            own,
             logs,
             counts,
             place,
             no_past,
             windowed,
-            known,
             fitted,
             evidence[k if by_filter != 0 else 0],
             by_filter,
             probabilities[k],
         )
-        certainty = judge(ints, work, by_relsim, best, probabilities[k])
+        certainty = judge(ints, work, by_relsim, given_codes, best, probabilities[k])
         verdicts[k] = ACCEPTED if certainty >= 0.0 else NO_MODEL
         if empty and certainty >= 0.0:
             verdicts[k] = NO_FEATURE
@@ -351,22 +360,22 @@ def step_batch(
         if verdicts[k] == ACCEPTED:
             if not (certainty >= threshold and certainty > 0.0):
                 verdicts[k] = REJECTED
-            if measured:
+            if measured and not blank:
                 call_float(novelty, (floats, ints, work, scores, sums, scored, strange))
             outlier = NO_OUTLIER
             new = measured and strange[0] >= settings[NOVELTY_LIMIT]
             if measured and strange[OUT_COMPARED] == 1.0:
                 outlier = BY_NOVELTY if new else NO_OUTLIER
             elif new or (verdicts[k] == REJECTED and (by_relsim or measured)):
-                outlier = BY_BALL if beyond_ball(floats, ints, work) == 1 else NO_OUTLIER
+                far = not blank and beyond_ball(floats, ints, work) == 1
+                outlier = BY_BALL if far else NO_OUTLIER
             measures[k, OUT_OUTLIER] = outlier
             if outlier != NO_OUTLIER:
                 verdicts[k] = REJECTED
         if targets[k] == DUPLICATE:
             continue
-        p = views.probabilities(work, ints)
         for c in range(known):
-            scratch[c] = p[c]
+            scratch[c] = own[c]
         if targets[k] >= 0:
             status = call_integer(learn, (floats, ints, work, targets[k]))
             if status == at.NEEDS_SLOT:
@@ -384,11 +393,11 @@ def step_batch(
             else:
                 if fresh[k] == 1:
                     last_labels[places[k]] = UNLABELLED
-                own, p = evidence[k], scratch[:known]
-                moved = (window, counts[places[k]], fitted, p, 1, own, probabilities[k])
+                seen_before, p = evidence[k], scratch[:known]
+                moved = (window, counts[places[k]], fitted, p, 1, seen_before, probabilities[k])
                 call_integer(by_filter, moved)
                 counts[places[k]] += 1
-                labelled = (fitted, own, label_codes[k], last_labels, places[k], scratch)
+                labelled = (fitted, seen_before, label_codes[k], last_labels, places[k], scratch)
                 call_integer(learn_by_filter, labelled)
         if rule != FIXED and certainty >= 0.0 and (targets[k] >= 0 or rule == TARGET_RATE):
             remember(memory, seen[0], certainty, 1.0 if best == targets[k] else 0.0)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from river import base
 
-from streamlvq.arrays import Array, Floats, Ints, Label, Reading, Rows, as_rows
+from streamlvq.arrays import Array, Bools, Floats, Ints, Label, Reading, Rows, as_rows
 from streamlvq.errors import ParameterError, SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
@@ -52,6 +52,7 @@ from streamlvq.models.vectorizer import (
     Vectorizer,
     dictionary_maker,
     name_order,
+    no_pool,
     refuse_infinities,
     to_number,
     to_rows,
@@ -659,6 +660,18 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
             return np.empty((len(rows), 0))
         return self._engine.predict_rows(self._vectorizer.arrange(rows, names))
 
+    @exclusive
+    def answer_rows(self, rows: Rows, features: Sequence[Hashable]) -> tuple[Rows, Bools]:
+        """Return probabilities of finite rows, and which rows have none of the model's features.
+
+        A faster `predict_proba_array`, and bit for bit what single readings get.
+        """
+        if self._engine is None or not self._labels:
+            return np.empty((len(rows), 0)), np.zeros(len(rows), bool)
+        arranged = np.ascontiguousarray(self._vectorizer.arrange(rows, features))
+        empty: Bools = np.asarray(np.isnan(arranged).all(axis=1))
+        return self._engine.predict_rows(arranged), empty
+
     def last_was_empty(self) -> bool:
         """Return True if the last predicted reading had none of the model's features.
 
@@ -1023,9 +1036,10 @@ class LVQClassifier(CompiledClassifier[Engine]):
             return 0
         if not self._vectorizer.knows_all(batch.readings.features):
             return 0
-        if known.keys() >= set(labels[batch.start :]) - {None}:
+        ahead = labels[batch.start : batch.start + batch.remaining]
+        if known.keys() >= set(ahead) - {None}:
             return batch.remaining
-        new = (k for k, y in enumerate(labels[batch.start :]) if y is not None and y not in known)
+        new = (k for k, y in enumerate(ahead) if y is not None and y not in known)
         return next(new)
 
     def lend(self, batch: KernelBatch) -> Arrays:
@@ -1035,7 +1049,8 @@ class LVQClassifier(CompiledClassifier[Engine]):
         batch.predict = self._engine.predict_address
         batch.learn = self._engine.learn_address if batch.learns else NO_ADDRESS
         rows = self._vectorizer.arrange(readings.rows[batch.rows], readings.features)
-        return (*self._engine.memory, np.ascontiguousarray(rows), self._targets(batch))
+        rows = np.ascontiguousarray(rows)
+        return (*self._engine.memory, rows, self._targets(batch), *no_pool())
 
     def _targets(self, batch: KernelBatch) -> npt.NDArray[np.int64]:
         """Return the class code of each row; UNLABELLED or DUPLICATE for rows not learnt."""

@@ -193,7 +193,8 @@ class NodeEnsemble(ArrayClassifier):
             good = array is not None and array.shape == (count, width)
             if array is None or not good or not np.isfinite(array).all():
                 raise SnapshotError(f"ensemble: expected {name} of {count} models, got others")
-        models = [build_estimator(part, limits=limits) for part in state.parts.values()]
+        room = limits.shared(count)
+        models = [build_estimator(part, limits=room) for part in state.parts.values()]
         return cls(
             models,
             list(state.arrays["gains"]),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.insight import Closest
-from streamlvq.models.vectorizer import dictionary_maker
+from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker, no_pool
 from streamlvq.records import Explanation, Prototype
 from streamlvq.text import entry
 
@@ -35,6 +36,11 @@ LOCAL, UNSEEN = "local", "unseen"  # names of the other weights
 SHARE_EXPONENT = 0.5  # of a class's share in the fleet, in the mass that it has while unseen
 LEAST_RELATIVE_SHARE = 0.1  # of the average share: rarer classes count as this
 MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
+BATCH_MIN_ROWS = 2  # asking a single one with arrays costs as much as one by one
+MAX_RUN = 2**53  # of equal labels: beyond it JSON loses digits
+_SCRATCH = frozenset(  # made anew in copies: views of each other
+    ("_opinions", "_foreign", "_own", "_held", "_row", "_by_label", "_asked", "_lent")
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,9 @@ class PoolClassifier(ArrayClassifier):
     shares
         How frequent each class is in the fleet, from 0 to 1: the mass of a class that the local
         model has not learnt grows with the root of its share. None if they are taken as equal.
+    fitted
+        Weights that suit the node's own records alone: what it tells other nodes. None before
+        there are any.
 
     Examples
     --------
@@ -189,8 +198,10 @@ class PoolClassifier(ArrayClassifier):
         candidates: Mapping[str, Any],
         weights: PoolWeights,
         shares: Mapping[Label, float] | None = None,
+        fitted: PoolWeights | None = None,
     ) -> None:
         self.local, self.candidates, self.weights = local, dict(candidates), weights
+        self.fitted = fitted
         self.shares = None if shares is None else dict(shares)
         self.report: PoolReport | None = None
         self._lock = ModelLock()
@@ -202,17 +213,17 @@ class PoolClassifier(ArrayClassifier):
         self._models = [*self.candidates.values(), local]
         *own, self._local_weight, _ = weights.vector(self.candidates).tolist()
         self._exponents = np.array(own)
-        self._speaker = self._find_speaker()
+        self._speaks = self._find_speaker()
         self._scored: deque[Scored] = deque(maxlen=MAX_SCORED)
         self._last_label: Label | None = None
         self._run = -1  # the first run began before the candidates were fixed: it is not scored
+        self._kept: Reading | None = None
         self._allocate()
 
     def _add(self, labels: Iterable[Label]) -> None:
-        for label in labels:
-            if label not in self._among:
-                self._among[label] = len(self._labels)
-                self._labels.append(label)
+        new = [label for label in dict.fromkeys(labels) if label not in self._among]
+        self._labels = [*self._labels, *new]  # another list: wrappers compare it by identity
+        self._among = {label: code for code, label in enumerate(self._labels)}
 
     def _allocate(self) -> None:
         """Make arrays for one reading with a column for each class."""
@@ -221,6 +232,7 @@ class PoolClassifier(ArrayClassifier):
         self._foreign, self._own = self._opinions[:-1], self._opinions[-1]
         self._held, self._row = np.zeros(count, np.int64), np.empty((1, count))
         self._unseen = self.weights.unseen + unseen_offsets(self._labels, self.shares)
+        self._lent = np.empty((len(self._models), 0, count))
         self._by_label = dictionary_maker(self._labels)
         self._asked = [
             (model.predict_labels_one, self._opinions[m, 0], self._places(model.classes))
@@ -228,6 +240,14 @@ class PoolClassifier(ArrayClassifier):
         ]
         self._local_labels: Sequence[Label] = ()
         self._local_places = self._places(())
+        self._kept = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _SCRATCH}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._allocate()
 
     def _places(self, labels: Sequence[Label]) -> slice | Ints:
         """Return where the columns of labels are; a slice, which is faster, if they come first."""
@@ -263,6 +283,7 @@ class PoolClassifier(ArrayClassifier):
         """Note every opinion about a reading, then teach it to the local model."""
         if w == 0.0:
             return
+        self._kept = None
         self.score_one(x, y)
         if w == 1.0:
             self.local.learn_one(x, y)
@@ -278,27 +299,51 @@ class PoolClassifier(ArrayClassifier):
         The first run of equal labels is left out: what came before the candidates were fixed may
         have been a part of the same segment.
         """
+        if self._begins_score(y) and self._ask(x):
+            self._note(self._opinions[:, 0], y)
+
+    def _begins_score(self, y: Label) -> bool:
+        """Note that a label has come; return whether opinions about its reading are to be kept."""
         if self._last_label is None or y != self._last_label:
             self._run += self._last_label is not None
             self._last_label = y
-        code = self._among.get(y)
-        if self._run < 0 or code is None or not self._ask(x):
-            return
-        opinions, held = self._opinions[:, 0].copy(), self._held.astype(bool)
-        self._scored.append(Scored(opinions, held, code, self._run))
+        return self._run >= 0 and y in self._among
+
+    def _note(self, opinions: Rows, y: Label) -> None:
+        held = self._held.astype(bool)
+        self._scored.append(Scored(opinions.copy(), held, self._among[y], self._run))
 
     def scored(self) -> tuple[Scored, ...]:
-        """Return the opinions noted, for classes that all of them have columns for."""
-        width = len(self._labels)
-        return tuple(each for each in self._scored if len(each.held) == width)
+        """Return the latest opinions noted, since the pool knows the classes that it knows."""
+        return tuple(self._scored)
 
     def observe_one(self, x: Reading, **keywords: Any) -> None:
         """Pass an unlabelled reading to the local model."""
         if hasattr(self.local, "observe_one"):
             self.local.observe_one(x, **keywords)
 
+    @exclusive
+    def keep_answers(self, x: Reading | None) -> None:
+        """Ask all models about a reading, and do not ask again while this very one is given.
+
+        For a caller who predicts the same reading several times and neither changes it nor teaches
+        the local model in between. None forgets the answers.
+        """
+        self._kept = None
+        if x is not None and self._ask(x):
+            self._kept = x
+
+    def follow_local(self) -> None:
+        """Take note of the classes that the local model has learnt without the pool."""
+        self._kept = None
+        labels = labels_of(self.local)
+        if len(labels) > len(self._local_labels):
+            self._note_local(labels)
+
     def _ask(self, x: Reading) -> bool:
         """Write every opinion about a reading; return False if nobody knows anything yet."""
+        if self._kept is not None and x is self._kept:
+            return True
         if not self._labels:
             return False
         for ask, row, places in self._asked:
@@ -316,6 +361,7 @@ class PoolClassifier(ArrayClassifier):
         if not all(label in self._among for label in labels):
             self._add(labels)
             self._allocate()
+            self._scored.clear()  # earlier opinions have no column for the new class
         self._local_labels, self._local_places = tuple(labels), self._places(labels)
         self._held.fill(0)
         self._held[self._local_places] = 1
@@ -354,6 +400,7 @@ class PoolClassifier(ArrayClassifier):
     ) -> None:
         """Teach rows to the local model; their opinions are not noted."""
         self.local.learn_array(X, y, features, w=w)
+        self._kept = None
         self._note_local(labels_of(self.local))
 
     @exclusive
@@ -373,32 +420,94 @@ class PoolClassifier(ArrayClassifier):
         """
         return opinions_of(self._models, self._among, X, features)
 
+    # --- many readings in one kernel call, see `streamlvq.models.vectorizer.BatchPart` -----------
+    #
+    # The model that speaks takes part in the call; the probabilities are computed before.
+
+    def rows_ready(self, batch: KernelBatch) -> int:
+        """Return how many rows the kernel can process: all if the pool is fixed, or none."""
+        speaker = self.speaker
+        few = batch.remaining < BATCH_MIN_ROWS or len(self._labels) < 2
+        if batch.learns or few or speaker is None or len(speaker.classes) < 2:
+            return 0
+        return batch.remaining
+
+    @exclusive
+    def lend(self, batch: KernelBatch) -> Arrays:
+        """Return the arrays of the speaker, and the probabilities of the pool for the rows."""
+        self.follow_local()
+        readings, speaker = batch.readings, self._ask_speaker()
+        self._lent, empty = self._ask_rows(readings.rows[batch.rows], readings.features)
+        given = np.empty(self._lent.shape[1:])
+        self._pool(self._lent[:-1], self._lent[-1], self._held, given)
+        codes = np.array([self._among[label] for label in speaker.known_labels], np.int64)
+        memory = speaker.lend(batch)[: -len(no_pool())]
+        return (*memory, given, codes, empty.astype(np.int64))
+
+    def _ask_rows(self, rows: Rows, features: Sequence[Hashable]) -> tuple[Rows, Bools]:
+        """Return every opinion on rows, and which rows are empty for all models."""
+        opinions = np.full((len(self._models), len(rows), len(self._labels)), np.nan)
+        empty = np.ones(len(rows), bool)
+        for m, model in enumerate(self._models):
+            if isinstance(model, LVQClassifier):
+                found, nothing = model.answer_rows(rows, features)
+                opinions[m][:, self._places(model.known_labels)] = found
+            else:
+                nothing = self._ask_one_by_one(model, rows, features, opinions[m])
+            empty &= nothing
+        return opinions, empty
+
+    def _ask_one_by_one(
+        self, model: Any, rows: Rows, features: Sequence[Hashable], out: Rows
+    ) -> Bools:
+        """Write the opinions of a model whose arrays could differ in the last bit."""
+        empty = np.zeros(len(rows), bool)
+        for k, row in enumerate(rows.tolist()):
+            labels, probabilities = answer_of(model, dict(zip(features, row, strict=True)))
+            out[k, self._places(labels)] = probabilities
+            empty[k] = _was_empty(model)
+        return empty
+
+    @exclusive
+    def settle(self, batch: KernelBatch, lent: Arrays) -> None:
+        """Note every opinion about labelled rows after the kernel call."""
+        given = zip(batch.readings.labels[batch.rows], batch.duplicates[batch.rows], strict=True)
+        for k, (y, duplicate) in enumerate(given):
+            if y is not None and not duplicate and self._begins_score(y):
+                self._note(self._lent[:, k], y)
+
     # --- what it says about itself ---------------------------------------------------------------
 
-    def _find_speaker(self) -> LVQClassifier | None:
-        """Return the heaviest of the local model and the candidates that has prototypes."""
-        weighed = [(self.weights.local, self.local)]
-        weighed += [(self.weights.candidates[name], m) for name, m in self.candidates.items()]
-        for _, model in sorted(weighed, key=lambda each: -each[0]):
-            speaker = prototype_model(model)
+    def _find_speaker(self) -> int | None:
+        """Return the place of the heaviest model that has prototypes; the local one wins a tie."""
+        weights: list[float] = [*self._exponents.tolist(), self._local_weight]
+        places: list[int] = [len(weights) - 1, *range(len(weights) - 1)]
+        places.sort(key=lambda k: -weights[k])
+        for k in places:
+            speaker = prototype_model(self._models[k])
             if speaker is not None and speaker.classes:
-                return speaker
+                return k
         return None
 
     @property
     def speaker(self) -> LVQClassifier | None:
-        """The model with prototypes that explains decisions: the heaviest such candidate."""
-        return self._speaker
+        """The model with prototypes that explains decisions: the heaviest that knew a class.
+
+        It was chosen when the pool was made, and stays.
+        """
+        return None if self._speaks is None else prototype_model(self._models[self._speaks])
 
     def _ask_speaker(self) -> LVQClassifier:
-        if self._speaker is None:
+        speaker = self.speaker
+        if speaker is None:
             raise ValueError("expected a model with prototypes in the pool, got none")
-        return self._speaker
+        return speaker
 
     @property
     def has_relsim(self) -> bool:
         """Whether the speaker decides by distances."""
-        return self._speaker is not None and type(self._speaker).decides_by_distance()
+        speaker = self.speaker
+        return speaker is not None and type(speaker).decides_by_distance()
 
     def prototypes(self) -> list[Prototype]:
         """Return the prototypes of the speaker."""
@@ -452,7 +561,7 @@ class PoolClassifier(ArrayClassifier):
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Return a copy of all models and weights; what was scored is left out.
+        """Return a copy of all models and weights; what was scored is in `memory_state`.
 
         Parameters
         ----------
@@ -467,7 +576,7 @@ class PoolClassifier(ArrayClassifier):
             for k, model in enumerate(self.candidates.values())
         }
         if self.local is not None:
-            parts["local"] = self.local.state(readings=readings, limits=limits)
+            parts[LOCAL] = self.local.state(readings=readings, limits=limits)
         shares = {} if self.shares is None else self.shares
         extra = {
             "candidates": [*self.candidates],
@@ -476,6 +585,7 @@ class PoolClassifier(ArrayClassifier):
         }
         arrays = {
             "weights": self.weights.vector(self.candidates),
+            "fitted": np.array([]) if self.fitted is None else self.fitted.vector(self.candidates),
             "shares": np.array([*shares.values()], float),
         }
         return EstimatorState(type(self).__name__, {}, arrays, extra, parts)
@@ -483,22 +593,45 @@ class PoolClassifier(ArrayClassifier):
     @classmethod
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
         """Validate a state, then rebuild the pool bit for bit."""
-        names = state.extra["candidates"]
-        vector = _checked_weights(names, state.arrays)
+        local = state.parts.get(LOCAL)
+        return cls.from_state_beside(
+            state, None if local is None else build_estimator(local, limits=limits), limits=limits
+        )
+
+    @classmethod
+    def from_state_beside(
+        cls, state: EstimatorState, local: Any, *, limits: StateLimits = DEFAULT_LIMITS
+    ) -> Self:
+        """Validate a state, then rebuild the pool bit for bit with a local model that is at hand.
+
+        Parameters
+        ----------
+        state
+            A state returned by `state`, with or without the part `"local"`.
+        local
+            The local model, as it was when the state was taken.
+        limits
+            Upper bound on what the candidates may allocate.
+
+        """
+        names = _checked_names(state.extra)
+        vector, fitted = _checked_weights(names, state.arrays)
         wanted = {f"candidate{k}" for k in range(len(names))}
-        if state.parts.keys() - {"local"} != wanted:
+        if state.parts.keys() - {LOCAL} != wanted:
             raise SnapshotError(
                 f"pool: expected the parts {sorted(wanted)[:9]}, got {sorted(state.parts)[:9]}"
             )
+        room = limits.shared(len(names))
         models = [
-            build_estimator(state.parts[f"candidate{k}"], limits=limits) for k in range(len(names))
+            _checked_candidate(build_estimator(state.parts[f"candidate{k}"], limits=room))
+            for k in range(len(names))
         ]
-        local = state.parts.get("local")
         pool = cls(
-            None if local is None else build_estimator(local, limits=limits),
+            local,
             dict(zip(names, models, strict=True)),
             PoolWeights.of(names, vector),
             _checked_shares(state.extra["shared"], state.arrays["shares"]),
+            None if fitted is None else PoolWeights.of(names, fitted),
         )
         pool._order(state.extra["classes"])
         return pool
@@ -511,9 +644,78 @@ class PoolClassifier(ArrayClassifier):
         self._add(labels)
         self._allocate()
 
+    @exclusive
+    def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a copy of what was scored, and which model speaks: arrays, and values for JSON."""
+        scored, shape = self._scored, (len(self._models), len(self._labels))
+        arrays = {
+            "opinions": np.array([each.opinions for each in scored]).reshape(len(scored), *shape),
+            "held": np.array([each.held for each in scored], np.uint8).reshape(
+                len(scored), shape[1]
+            ),
+            "codes": np.array([each.code for each in scored], np.int64),
+            "runs": np.array([each.run for each in scored], np.int64),
+        }
+        return arrays, {"last_label": self._last_label, "run": self._run, "speaks": self._speaks}
+
+    @exclusive
+    def restore_memory(self, arrays: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
+        """Restore what `memory_state` returned; raise `SnapshotError` if it does not fit."""
+        if extra.keys() != {"last_label", "run", "speaks"}:
+            raise SnapshotError(f"pool: expected a memory, got {sorted(extra)[:9]}")
+        last, run, speaks = extra["last_label"], extra["run"], extra["speaks"]
+        if not isinstance(last, (str, int, float, NoneType)):
+            raise SnapshotError(f"pool: expected a label, got {str(last)[:80]!r}")
+        if type(run) is not int or not -1 <= run <= MAX_RUN or (last is None and run >= 0):
+            raise SnapshotError(f"pool: expected the number of a run, got {str(run)[:80]!r}")
+        self._check_scored(arrays, run)
+        if speaks is not None and not self._can_speak(speaks):
+            raise SnapshotError(f"pool: expected a model with prototypes, got {str(speaks)[:80]!r}")
+        self._last_label, self._run, self._speaks = last, run, speaks
+        columns = arrays["codes"].tolist(), arrays["runs"].tolist()
+        rows = zip(arrays["opinions"].copy(), arrays["held"].astype(bool), *columns, strict=True)
+        self._scored = deque((Scored(*row) for row in rows), maxlen=MAX_SCORED)
+
+    def _can_speak(self, speaks: Any) -> bool:
+        known = type(speaks) is int and 0 <= speaks < len(self._models)
+        return known and prototype_model(self._models[speaks]) is not None
+
+    def _check_scored(self, arrays: Mapping[str, Any], last_run: int) -> None:
+        """Raise `SnapshotError` unless these models can have had these opinions."""
+        kinds = {"opinions": "float64", "held": "uint8", "codes": "int64", "runs": "int64"}
+        found = {name: str(array.dtype) for name, array in arrays.items()}
+        if found != kinds:
+            raise SnapshotError(f"pool: expected the arrays {kinds}, got {str(found)[:200]}")
+        opinions, held, codes, runs = (arrays[name] for name in kinds)
+        count, classes = len(codes), len(self._labels)
+        shapes = ((count, len(self._models), classes), (count, classes), (count,), (count,))
+        if (opinions.shape, held.shape, codes.shape, runs.shape) != shapes or count > MAX_SCORED:
+            raise SnapshotError(
+                f"pool: expected up to {MAX_SCORED} readings of {len(self._models)} models and "
+                f"{classes} classes, got {opinions.shape}"
+            )
+        steps = np.diff(runs, prepend=0, append=last_run) if count else runs
+        if np.any(steps < 0) or np.any((codes < 0) | (codes >= classes)):
+            raise SnapshotError("pool: expected known classes, in runs that follow each other")
+        if np.any(held > 1):
+            raise SnapshotError("pool: expected classes that are held or not, got other numbers")
+        self._check_opinions(opinions, held.astype(bool))
+
+    def _check_opinions(self, opinions: Rows, held: Bools) -> None:
+        known = np.zeros(opinions.shape, bool)
+        for m, model in enumerate(self.candidates.values()):
+            known[:, m, [self._among[label] for label in model.classes]] = True
+        known[:, -1] = held
+        learnt = np.zeros(len(self._labels), bool)
+        learnt[[self._among[label] for label in labels_of(self.local)]] = True
+        sure = 1.0 + 1e-9  # rounding
+        right = np.where(known, (opinions >= 0.0) & (opinions <= sure), np.isnan(opinions))
+        if not right.all() or np.any(held & ~learnt) or np.any(held[:-1] & ~held[1:]):
+            raise SnapshotError("pool: expected probabilities of the classes that each model knows")
+
     def beside(self, local: Any) -> PoolClassifier:
         """Return a pool of another local model with the same candidates and weights."""
-        return PoolClassifier(local, self.candidates, self.weights, self.shares)
+        return PoolClassifier(local, self.candidates, self.weights, self.shares, self.fitted)
 
     def moved_to(self, model: Any) -> Any:
         """Return the other model unchanged: a pool has no wrappers to move."""
@@ -594,17 +796,51 @@ def _was_empty(model: Any) -> bool:
     return bool(model.last_was_empty()) if hasattr(model, "last_was_empty") else False
 
 
-def _checked_weights(names: Sequence[str], arrays: Mapping[str, Any]) -> Floats:
-    weights = arrays.get("weights")
-    if arrays.keys() != {"weights", "shares"} or weights is None:
-        raise SnapshotError(f"pool: expected the arrays weights, shares, got {sorted(arrays)[:9]}")
-    if weights.shape != (len(names) + 2,) or weights.dtype != np.float64:
-        raise SnapshotError(f"pool: expected {len(names) + 2} weights, got {weights.shape}")
+def without_local(state: EstimatorState) -> EstimatorState:
+    """Return the state of a pool without that of its local model, see `from_state_beside`."""
+    return replace(state, parts={k: part for k, part in state.parts.items() if k != LOCAL})
+
+
+def _checked_names(extra: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of the candidates."""
+    if extra.keys() != {"candidates", "classes", "shared"}:
+        raise SnapshotError(f"pool: expected candidates, classes, shared, got {sorted(extra)[:9]}")
+    names: Sequence[str] = extra["candidates"]
+    good = all(isinstance(name, str) and name not in {LOCAL, UNSEEN} for name in names)
+    if not good or len(set(names)) < len(names) or len(names) > MAX_WEIGHTS:
+        raise SnapshotError(
+            f"pool: expected up to {MAX_WEIGHTS} names of candidates, got {str(names)[:200]}"
+        )
+    return names
+
+
+def _checked_candidate(model: Any) -> Any:
+    """Return a candidate; `SnapshotError` unless it gives labels and probabilities by itself."""
+    good = isinstance(model, ArrayClassifier) and hasattr(model, "predict_labels_one")
+    if not good or type(model) is PoolClassifier:
+        raise SnapshotError(f"pool: expected models as candidates, got {type(model).__name__}")
+    return model
+
+
+def _checked_weights(
+    names: Sequence[str], arrays: Mapping[str, Any]
+) -> tuple[Floats, Floats | None]:
+    """Return the weights in force and those fitted by the node itself, if there are any."""
+    if arrays.keys() != {"weights", "fitted", "shares"}:
+        raise SnapshotError(
+            f"pool: expected the arrays weights, fitted, shares, got {sorted(arrays)[:9]}"
+        )
+    given = [arrays["weights"], *([arrays["fitted"]] if arrays["fitted"].size else [])]
     low = np.array([0.0] * (len(names) + 1) + [-MAX_UNSEEN])
     high = np.array([MAX_WEIGHT] * (len(names) + 1) + [MAX_UNSEEN])
-    if not np.all((weights >= low) & (weights <= high)):
-        raise SnapshotError(f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {weights}")
-    return np.asarray(weights)
+    for weights in given:
+        if weights.shape != (len(names) + 2,) or weights.dtype != np.float64:
+            raise SnapshotError(f"pool: expected {len(names) + 2} weights, got {weights.shape}")
+        if not np.all((weights >= low) & (weights <= high)):
+            raise SnapshotError(
+                f"pool: expected weights from 0 to {MAX_WEIGHT:g}, got {str(weights)[:200]}"
+            )
+    return given[0], given[1] if len(given) > 1 else None
 
 
 def _checked_shares(labels: Sequence[Label], shares: Any) -> dict[Label, float] | None:

@@ -285,6 +285,7 @@ Arrays = tuple[npt.NDArray[Any], ...]
 NO_ADDRESS = 0
 _NO_LOGS = (np.zeros((1, 1, 1)), np.zeros(1, np.int64))
 _NO_FILTER = (np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.int64), np.zeros((1, 1, 1)))
+_NO_POOL = (np.zeros((0, 0)), np.zeros(0, np.int64), np.zeros(0, np.int64))
 _NO_CERTAINTIES = (np.zeros((4, 1)), np.zeros(1, np.int64))
 _NO_NOVELTY = (np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros(1, np.int64))
 
@@ -353,6 +354,11 @@ class BatchPart(Protocol):
 def no_window(rows: int) -> Arrays:
     """Return the window arrays for a chain without a window."""
     return np.zeros(rows, np.int64), np.zeros(rows, np.int64), *_NO_LOGS, *no_filter()
+
+
+def no_pool() -> Arrays:
+    """Return the arrays of a pool for a model that is none."""
+    return _NO_POOL
 
 
 def no_filter() -> Arrays:

@@ -15,13 +15,13 @@ from msgspec import structs
 from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
 from streamlvq.errors import StreamLVQError
-from streamlvq.estimator import parameters_of
+from streamlvq.estimator import EstimatorState, build_around, parameters_of
 from streamlvq.models import LVQCommittee
+from streamlvq.models.pool import LOCAL, PoolClassifier, without_local
 from streamlvq.monitor.admission import Admission
 from streamlvq.monitor.late_labels import PendingReadings
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import (
-    SCORE_MIN_LABELS,
     SCORE_SPAN_LABELS,
     Group,
     Served,
@@ -54,9 +54,11 @@ class OtherModelError(StreamLVQError):
     """Checkpoint with a different model from the one that is configured."""
 
 
-class _Served(msgspec.Struct, forbid_unknown_fields=True):
+# A pool is stored without its local model, which is that of the group.
+class _Served(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     classifier: dict[str, Any]
     standing: ServingScore
+    scored: dict[str, Any] | None = None  # of a pool: what its models said about labelled readings
 
 
 # Defaults are omitted: most monitors are never served a model.
@@ -89,6 +91,7 @@ class GroupCopy(NamedTuple):
     arrays: dict[str, Any]
     meta: dict[str, Any]
     served_arrays: dict[str, Any]
+    scored_arrays: dict[str, Any]
     served: _Served | None
     given: int
 
@@ -110,6 +113,7 @@ class Checkpoint(NamedTuple):
         for number, each in enumerate(self.groups):
             arrays |= prefixed(f"group{number}", each.arrays)
             arrays |= prefixed(f"served{number}", each.served_arrays)
+            arrays |= prefixed(f"scored{number}", each.scored_arrays)
             groups.append(_Group(each.name, each.meta, each.served, each.given))
         extra = None
         if self.pending is not None:
@@ -142,10 +146,15 @@ def _copy(name: str, group: Group) -> GroupCopy:
     arrays, meta = _to_arrays(group.local.classifier)
     served = group.served
     if served is None:
-        return GroupCopy(name, arrays, meta, {}, None, group.served_models)
-    own, own_meta = _to_arrays(served.pipeline.classifier)
-    kept = _Served(own_meta, replace(served.score))
-    return GroupCopy(name, arrays, meta, own, kept, group.served_models)
+        return GroupCopy(name, arrays, meta, {}, {}, None, group.served_models)
+    state, pool = capture_state(served.pipeline.classifier, limits=TRUSTED_LIMITS), None
+    scored_arrays: dict[str, Any] = {}
+    if served.pipeline.pool is not None:
+        state = _with_innermost(state, without_local(state.innermost))
+        scored_arrays, pool = served.pipeline.pool.memory_state()
+    own, own_meta = to_arrays(state)
+    kept = _Served(own_meta, replace(served.score), pool)
+    return GroupCopy(name, arrays, meta, own, scored_arrays, kept, group.served_models)
 
 
 def _to_arrays(classifier: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -154,6 +163,14 @@ def _to_arrays(classifier: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _from_arrays(arrays: dict[str, Any], meta: dict[str, Any]) -> Any:
     return build_estimator(from_arrays(arrays, meta), limits=TRUSTED_LIMITS)
+
+
+def _with_innermost(state: EstimatorState, model: EstimatorState) -> EstimatorState:
+    """Return the state of wrappers around another model."""
+    if "classifier" not in state.parts:
+        return model
+    inner = _with_innermost(state.parts["classifier"], model)
+    return replace(state, parts={"classifier": inner})
 
 
 # --- from bytes to a monitor ---------------------------------------------------------------------
@@ -176,13 +193,12 @@ def load(
     except msgspec.ValidationError as error:
         raise SnapshotError(f"checkpoint: {error}") from error
     numbers = range(len(file.groups))
-    prefixes = [f"{what}{number}" for what in ("group", "served") for number in numbers]
+    prefixes = [f"{what}{number}" for what in ("group", "served", "scored") for number in numbers]
     own, parts = split(arrays, [*prefixes, "pending", "probation"])
     _check_own(own)
     for number, group in enumerate(file.groups):
-        groups[group.name] = _load_group(
-            config, file.made_of, group, parts[f"group{number}"], parts[f"served{number}"]
-        )
+        arrays_of = [parts[f"{what}{number}"] for what in ("group", "served", "scored")]
+        groups[group.name] = _load_group(config, file.made_of, group, *arrays_of)
     admission.duplicates.restore(own["duplicates"])
     if file.probation is not None:
         try:
@@ -209,25 +225,43 @@ def _load_group(
     group: _Group,
     arrays: dict[str, Any],
     served_arrays: dict[str, Any],
+    scored_arrays: dict[str, Any],
 ) -> Group:
     local = _from_arrays(arrays, group.classifier)
     loaded = Group(Pipeline(_adapted(config, before, local)), None, group.given)
     if group.served is not None:
-        chain = _from_arrays(served_arrays, group.served.classifier)
+        chain = _load_served(group.served, served_arrays, scored_arrays, loaded.local.model)
         pipeline = Pipeline(_rewrapped(config, before, chain), learns=False)
         _check_served(group, group.served.standing, pipeline)
         loaded.served = Served(pipeline, group.given, group.served.standing)
-    elif served_arrays:
+    elif served_arrays or scored_arrays:
         raise SnapshotError(f"checkpoint: expected no served model for {group.name!r}, got arrays")
     return loaded
+
+
+def _load_served(
+    served: _Served, arrays: dict[str, Any], scored_arrays: dict[str, Any], local: Any
+) -> Any:
+    """Return what is served in its wrappers; a pool is put beside the local model."""
+    state = from_arrays(arrays, served.classifier)
+    is_pool = state.innermost.kind == PoolClassifier.__name__
+    if is_pool != (served.scored is not None) or (scored_arrays and not is_pool):
+        raise SnapshotError("checkpoint: expected what was scored of pools, and of nothing else")
+    if served.scored is None:
+        return build_estimator(state, limits=TRUSTED_LIMITS)
+    if LOCAL in state.innermost.parts:
+        raise SnapshotError("checkpoint: expected a pool without its local model, got one with it")
+    pool = PoolClassifier.from_state_beside(state.innermost, local, limits=TRUSTED_LIMITS)
+    pool.restore_memory(scored_arrays, served.scored)
+    return build_around(state, pool)
 
 
 def _check_served(group: _Group, score: ServingScore, pipeline: Pipeline) -> None:
     if group.given < 1 or len(pipeline.classes) < 2:
         raise SnapshotError(f"checkpoint: expected a served model for {group.name!r}, got none")
     right = score.local, score.fused
-    early = score.labels < (SCORE_MIN_LABELS if score.ahead else 0)
-    if not 0.0 <= min(right) <= max(right) <= score.weight <= SCORE_SPAN_LABELS or early:
+    ordered = 0.0 <= min(right) <= max(right) <= score.weight <= SCORE_SPAN_LABELS
+    if not ordered or score.labels < 0:
         raise SnapshotError(f"checkpoint: expected a consistent serving score, got {score}")
 
 

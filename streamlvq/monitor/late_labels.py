@@ -92,6 +92,10 @@ class PendingReading(NamedTuple):
     local: Answer
     fused: ServedAnswer | None = None
 
+    def decided(self, mode: str) -> Answer:
+        """Return the answer that was published; `mode` is `fleet.serve` of the configuration."""
+        return self.local if self.fused is None or mode == "local" else self.fused.answer
+
 
 class PendingReadings(LabelMatcher[PendingReading]):
     """Most recent readings without a label."""

@@ -78,8 +78,7 @@ class Monitor:
         self._lock = ModelLock()
         self.config = config
         self._start = start
-        fleet = getattr(config, "fleet", None)
-        self._mode = "fused" if fleet is None else fleet.serve
+        self._mode = "both" if config.fleet is None else config.fleet.serve
         transform = config.model.transform
         self._transform = None if transform is None else Transform(transform)
         self._groups: dict[str, Group] = {}
@@ -142,8 +141,8 @@ class Monitor:
             done.append((part.rows, buffer))
             places = [(i, part.held[k]) for i, k in enumerate(part.rows) if k in part.held]
             outcome.held += len(places)
-            answers = zip(places, buffer.answers_to([i for i, _ in places]), strict=True)
-            for (i, place), answer in answers:
+            answers = zip(places, buffer.all_answers([i for i, _ in places]), strict=True)
+            for (i, place), (answer, _) in answers:
                 if place is not None and i not in buffer.failures:
                     row, group = readings.rows[i].copy(), readings.groups[i]
                     place.reading = PendingReading(group, readings.features, row, answer)
@@ -234,16 +233,19 @@ class Monitor:
             if admitted.problem is not None:
                 return Outcome(refused=[Refused(late.source, *admitted.problem)])
             outcome = Outcome(dropped=admitted.dropped)
-            if late.label in group.classes:
-                outcome.late_right = reading.group, reading.local.label == late.label
+            if late.label in group.deciding(self._mode).classes:
+                decided = reading.decided(self._mode)
+                outcome.late_right = reading.group, decided.label == late.label
             for held in admitted.released:
                 outcome.learnt += self._learn_held(reading.group, late.label, held)
-            if admitted.reading is None:
+            try:
                 group.hear_late(reading, late.label, late.device)
-                outcome.held = 1
-            else:
-                group.learn_late(admitted.reading, late.label, late.device)
-                outcome.learnt += 1
+            finally:  # a bug there must not keep the local model from learning
+                if admitted.reading is None:
+                    outcome.held = 1
+                else:
+                    group.learn_late(admitted.reading, late.label, late.device)
+                    outcome.learnt += 1
         except Exception as error:
             return Outcome(refused=[_internal_error(late.source, error)])
         assert self._pending is not None
@@ -270,11 +272,16 @@ class Monitor:
 
         The local model keeps learning every label as if nothing were served, and never receives
         anything from the served model. Device windows and thresholds carry over: their columns
-        follow each class to its place in the new model. Which model decides is set by `fleet.serve`
-        in the configuration; without that section it is the served model.
+        follow each class to its place in the new model. The served model decides, unless
+        `fleet.serve` of the configuration is local.
 
-        Decisions of the n-th model served to a group have model "fused" and version n. Serving the
-        same model again changes nothing. Raises ValueError for a model that cannot be served here.
+        A `PoolClassifier` is put beside the local model of the group, which it asks about each
+        reading before that is learnt; what its models say about labelled readings is in
+        `PoolClassifier.scored`.
+
+        Decisions of the n-th model served to a group have model "fused", or "pool", and version n.
+        Serving the same model again changes nothing. Raises ValueError for a model that cannot be
+        served here.
 
         Parameters
         ----------
@@ -282,7 +289,8 @@ class Monitor:
             Name of the local model; "" for the shared one.
         model
             Model with at least two classes, in a `FeatureTransform` if one is configured and
-            without other wrappers. It is not copied, so do not train it further. None lets the
+            without other wrappers. It is not copied, so do not train it further; of a pool its
+            candidates are, and its local model is replaced by that of the group. None lets the
             local model decide again.
 
         Examples
@@ -341,15 +349,14 @@ class Monitor:
 
         `local` and `fused` are the accuracies on about the last 200 labelled readings, predicted
         before learning them; None before the first label. `labels` counts the labels since this
-        model was first served; `decides` is "local" or "fused". With `serve: better` the served
-        model decides unless the local one is ahead by .02 after at least 20 labels; the served
-        model decides again when that lead falls below .01.
+        model was first served; `decides` is "local", "fused" or "pool". `fused` is the accuracy of
+        whatever is served, a pool as well.
         """
         served = self._served(group)
         if served is None:
             return {"local": None, "fused": None, "labels": 0, "decides": "local"}
         local, fused = served.score.accuracies()
-        decides = "fused" if served.decides(self._mode) else "local"
+        decides = "local" if self._mode == "local" else served.name
         return {"local": local, "fused": fused, "labels": served.score.labels, "decides": decides}
 
     # --- state -----------------------------------------------------------------------------------
@@ -367,6 +374,8 @@ class Monitor:
         if self.config.rejector is not None:  # what only some readings need
             kernels("pipeline").load("remember")
             kernels("novelty").load("beyond_ball", "measure_novelty", "add_scores")
+        if self.config.fleet is not None and self._mode == "both":
+            kernels("candidates").load("pool_candidates")
 
     @property
     def devices(self) -> int:

@@ -14,6 +14,7 @@ from streamlvq.events import Decisions, Model, Readings
 from streamlvq.kernels import kernels
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
+from streamlvq.models.pool import PoolClassifier
 from streamlvq.models.vectorizer import Arrays, BatchPart, KernelBatch, no_rejection, no_window
 from streamlvq.records import UNJUDGED, Decision
 from streamlvq.wrappers import TimeIntegrator
@@ -177,6 +178,15 @@ class DecisionBuffer:
 # --- the pipeline --------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class Progress:
+    """Step of a pipeline that is under way: what has been decided, and what comes next."""
+
+    buffer: DecisionBuffer
+    batch: KernelBatch
+    remember: bool
+
+
 class Pipeline:
     """Chain of model and wrappers for one group, with many readings in one kernel call.
 
@@ -186,7 +196,7 @@ class Pipeline:
 
     `classifier` is a model of streamlvq, alone or in a `TimeIntegrator`, a rejector or both, all of
     it optionally in a `FeatureTransform`. With `learns=False` the model stays unchanged, and labels
-    only update the thresholds.
+    only update the thresholds; a pool also notes what it says about labelled readings.
     """
 
     def __init__(self, classifier: Any, learns: bool = True) -> None:
@@ -198,7 +208,8 @@ class Pipeline:
             chain.pop(0) if type(classifier) is FeatureTransform else None
         )
         self._inner = chain[0]  # sees transformed readings
-        self.model: LVQClassifier | LVQCommittee = chain[-1]
+        self.model: LVQClassifier | LVQCommittee | PoolClassifier = chain[-1]
+        self.pool: PoolClassifier | None = chain[-1] if type(chain[-1]) is PoolClassifier else None
         self.rejector = next((link for link in chain if isinstance(link, Rejector)), None)
         self.integrator = next((link for link in chain if isinstance(link, TimeIntegrator)), None)
         wrappers = [part for part in (self.rejector, self.integrator) if part is not None]
@@ -224,11 +235,24 @@ class Pipeline:
 
         With `remember` the buffer also holds the evidence for labels that may come later.
         """
+        progress = self.begin(readings, duplicates, remember)
+        self.advance(progress, len(readings))
+        return self.finish(progress)
+
+    def begin(
+        self, readings: Readings, duplicates: Sequence[bool], remember: bool = False
+    ) -> Progress:
+        """Begin a step that `advance` goes on with part by part, and `finish` ends."""
         readings = self._transformed(readings)
         known = self.classes
         new = {y for y in readings.labels if y is not None}.difference(known)
         buffer = DecisionBuffer.empty(len(readings), len(known) + len(new))
-        batch = KernelBatch(readings, duplicates, self.learns)
+        return Progress(buffer, KernelBatch(readings, duplicates, self.learns), remember)
+
+    def advance(self, progress: Progress, stop: int) -> None:
+        """Decide on the readings before row `stop` that are left, and learn them."""
+        buffer, batch, remember = progress.buffer, progress.batch, progress.remember
+        batch.remaining = stop - batch.start
         while batch.remaining:
             ready = self.rows_ready(batch)
             if ready:
@@ -239,11 +263,14 @@ class Pipeline:
                 batch.move_on(ready)
             else:
                 try:
-                    duplicate = duplicates[batch.start]
-                    self._step_one(buffer, batch.start, readings, duplicate, remember)
+                    self._step_one(buffer, batch.start, batch, remember)
                 except Exception as error:  # a bug must not affect the other readings
                     buffer.failures[batch.start] = error
                 batch.move_on(1)
+
+    def finish(self, progress: Progress) -> DecisionBuffer:
+        """Return the decisions of a step."""
+        buffer = progress.buffer
         # Learning a new class may have failed.
         buffer.classes = self.classes
         buffer.probabilities = buffer.probabilities[:, : len(buffer.classes)]
@@ -270,7 +297,7 @@ class Pipeline:
     def _step_rows(self, buffer: DecisionBuffer, batch: KernelBatch) -> None:
         """Run the kernel over the rows of a batch."""
         model, integrator, rejector = self.model, self.integrator, self.rejector
-        assert isinstance(model, LVQClassifier)
+        assert not isinstance(model, LVQCommittee)
         kernel, rows, count = kernels("pipeline"), batch.rows, batch.count
         batch.classes = model.known_labels
         batch.codes = buffer.codes[rows]
@@ -346,10 +373,11 @@ class Pipeline:
 
     # --- one by one ------------------------------------------------------------------------------
 
-    def _step_one(
-        self, buffer: DecisionBuffer, k: int, readings: Readings, duplicate: bool, remember: bool
-    ) -> None:
+    def _step_one(self, buffer: DecisionBuffer, k: int, batch: KernelBatch, remember: bool) -> None:
+        readings = batch.readings
         x = dict(zip(readings.features, readings.rows[k].tolist(), strict=True))
+        if self.pool is not None:
+            self.pool.keep_answers(x)
         keywords: dict[str, Any] = {}
         if self._inner is not self.model:
             keywords = {"device": readings.devices[k], "t": readings.times[k]}
@@ -365,7 +393,7 @@ class Pipeline:
         buffer.novelties[k] = np.nan if decision.novelty is None else decision.novelty
         buffer.outliers_by[k] = decision.outlier_by
         buffer.versions[k] = self.model.samples
-        if not duplicate:
+        if not batch.duplicates[k]:
             evidence = None if self.integrator is None else self.integrator.last_evidence()
             if remember and evidence is not None and readings.labels[k] is None:
                 buffer.evidence[k] = evidence
@@ -383,6 +411,8 @@ class Pipeline:
         if self.learns and label is not None:
             self._inner.learn_one(x, label, **keywords)
             return
+        if self.pool is not None and label is not None:
+            self.pool.score_one(x, label)
         if self._inner is not self.model:
             self._inner.observe_one(x, scales=False, **keywords)
         if label is not None and self.integrator is not None:
@@ -414,11 +444,18 @@ class Pipeline:
 
     # --- late labels -----------------------------------------------------------------------------
 
+    def _late_reading(self, features: tuple[str, ...], row: Rows) -> Any:
+        x: Any = dict(zip(features, row.tolist(), strict=True))
+        return x if self.transform is None else self.transform.transform_one(x)
+
+    def score_late(self, features: tuple[str, ...], row: Rows, y: Label) -> None:
+        """Note what a pool says about a reading whose label has come, before it is learnt."""
+        if self.pool is not None:
+            self.pool.score_one(self._late_reading(features, row), y)
+
     def learn_late(self, features: tuple[str, ...], row: Rows, y: Label) -> None:
         """Learn a reading whose window has since moved on."""
-        x: Any = dict(zip(features, row.tolist(), strict=True))
-        if self.transform is not None:
-            x = self.transform.transform_one(x)
+        x = self._late_reading(features, row)
         if self.rejector is not None:
             self.rejector.calibrate_one(x, y)
         self.model.learn_one(x, y)

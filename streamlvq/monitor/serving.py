@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from streamlvq.arrays import Label
-from streamlvq.events import Readings
+from streamlvq.events import Model, Readings
 from streamlvq.models.base import ArrayClassifier
+from streamlvq.models.pool import PoolClassifier
 from streamlvq.monitor.late_labels import PendingReading
-from streamlvq.monitor.pipeline import DecisionBuffer, Pipeline, ServedAnswer, without_label
+from streamlvq.monitor.pipeline import (
+    DecisionBuffer,
+    Pipeline,
+    Progress,
+    ServedAnswer,
+    without_label,
+)
 from streamlvq.snapshot import TRUSTED_LIMITS, capture
 from streamlvq.wrappers.feature_transform import FeatureTransform
 
 SCORE_SPAN_LABELS = 200  # an answer this many labels ago counts 1/e
-SCORE_MIN_LABELS = 20  # with fewer, neither model counts as better
-LEAD_TO_TAKE_OVER = 0.02  # lead in accuracy that the local model needs to take over
-LEAD_TO_KEEP = 0.01  # lead that it needs to keep deciding, so that they do not alternate
 _DECAY = 1.0 - 1.0 / SCORE_SPAN_LABELS
 
 
@@ -28,10 +29,8 @@ _DECAY = 1.0 - 1.0 / SCORE_SPAN_LABELS
 class ServingScore:
     """Recent accuracy of the local and the served model.
 
-    Both predict before the local one learns, and older answers count exponentially less. The served
-    model decides unless the local one is clearly better: local labels say nothing about classes
-    that are known only elsewhere, so the local model may be slightly ahead and still miss all of
-    those.
+    Both predict before the local one learns, and older answers count exponentially less. It is
+    shown and decides nothing: labels of this node say nothing about classes that only others know.
 
     Examples
     --------
@@ -43,13 +42,6 @@ class ServingScore:
     ...     score.count(local=k % 2 == 0, fused=k % 4 == 0)
     >>> score.accuracies()
     (0.49, 0.25)
-    >>> score.prefers_fused()
-    False
-    >>> score = ServingScore()
-    >>> for k in range(100):
-    ...     score.count(local=True, fused=k != 50)
-    >>> score.prefers_fused()
-    True
 
     """
 
@@ -57,7 +49,6 @@ class ServingScore:
     fused: float = 0.0
     weight: float = 0.0  # weights of all answers, summed
     labels: int = 0
-    ahead: bool = False  # whether the local model is clearly better
 
     def count(self, local: bool, fused: bool) -> None:
         """Record which models were right about a label."""
@@ -66,13 +57,6 @@ class ServingScore:
         self.fused = min(self.fused * _DECAY + fused, most)
         self.weight = min(self.weight * _DECAY + 1.0, most)
         self.labels += 1
-        needed = LEAD_TO_KEEP if self.ahead else LEAD_TO_TAKE_OVER
-        lead = self.local - self.fused
-        self.ahead = self.labels >= SCORE_MIN_LABELS and lead >= needed * self.weight
-
-    def prefers_fused(self) -> bool:
-        """Return whether the served model should decide; True also if undecided."""
-        return not self.ahead
 
     def accuracies(self) -> tuple[float | None, float | None]:
         """Return the accuracies of the local and the served model; None before the first label."""
@@ -80,63 +64,62 @@ class ServingScore:
             return None, None
         return self.local / self.weight, self.fused / self.weight
 
-    def follow(self, rows: int, judged: Iterable[tuple[int, bool, bool]]) -> npt.NDArray[np.bool_]:
-        """Return for each row whether the served model should decide.
-
-        `judged` holds the labelled rows in order, and whether the local and the served model were
-        right; each counts from the next row on.
-        """
-        preferred = np.empty(rows, np.bool_)
-        start = 0
-        for row, local, fused in judged:
-            preferred[start : row + 1] = self.prefers_fused()
-            self.count(local, fused)
-            start = row + 1
-        preferred[start:] = self.prefers_fused()
-        return preferred
-
 
 @dataclass(slots=True)
 class Served:
-    """Served model in its own wrappers, with its score against the local model."""
+    """Served model in its own wrappers, with its score beside that of the local model."""
 
     pipeline: Pipeline
     version: int  # n for the n-th model served to the group
     score: ServingScore = field(default_factory=ServingScore)
 
-    def step(
-        self, readings: Readings, duplicates: Sequence[bool], remember: bool
-    ) -> DecisionBuffer:
-        """Decide on each reading; the model does not learn."""
-        buffer = self.pipeline.step(readings, duplicates, remember)
-        buffer.models = ["fused"] * len(readings)
+    @property
+    def name(self) -> Model:
+        """What decisions call it."""
+        return "fused" if self.pipeline.pool is None else "pool"
+
+    def run_ends(self, readings: Readings, duplicates: Sequence[bool]) -> list[int]:
+        """Return where runs end in which this model can decide on all readings at once.
+
+        A pool asks the local model, which stays the same until it learns the next label.
+        """
+        ends = {len(readings)}
+        if self.pipeline.pool is not None:
+            labels = enumerate(zip(readings.labels, duplicates, strict=True))
+            ends |= {k + 1 for k, (y, again) in labels if y is not None and not again}
+        return sorted(ends)
+
+    def follow_local(self) -> None:
+        """Let a pool have columns for all classes that the local model has learnt."""
+        if self.pipeline.pool is not None:
+            self.pipeline.pool.follow_local()
+
+    def finish(self, progress: Progress) -> DecisionBuffer:
+        """Return the decisions of a step, signed by this model."""
+        buffer = self.pipeline.finish(progress)
+        buffer.models = [self.name] * len(buffer.codes)
         buffer.versions[:] = self.version
         return buffer
 
-    def decides(self, mode: str) -> bool:
-        """Return whether the served model decides on the next reading."""
-        return mode == "fused" or (mode == "better" and self.score.prefers_fused())
-
-    def preferred(
+    def judge(
         self,
         true_labels: Sequence[Label | None],
         duplicates: Sequence[bool],
         local: DecisionBuffer,
         fused: DecisionBuffer,
-        mode: str,
-    ) -> npt.NDArray[np.bool_]:
-        """Return for each reading whether the served model decides, and update the score."""
+    ) -> None:
+        """Update the score with the labels that came with readings."""
         columns = true_labels, duplicates, local.labels(), fused.labels()
-        judged = (
-            (k, ours == y, theirs == y)
-            for k, (y, duplicate, ours, theirs) in enumerate(zip(*columns, strict=True))
-            if y is not None and not duplicate
-        )
-        better = self.score.follow(len(true_labels), judged)
-        return better if mode == "better" else np.full(len(true_labels), mode == "fused")
+        for y, duplicate, ours, theirs in zip(*columns, strict=True):
+            if y is not None and not duplicate:
+                self.score.count(ours == y, theirs == y)
 
-    def learn_late(self, reading: PendingReading, y: Label, device: str) -> None:
-        """Update score, thresholds and integrator with the true label of an earlier reading."""
+    def hear_late(self, reading: PendingReading, y: Label, device: str) -> None:
+        """Note opinions on an earlier reading whose label has come; update score and thresholds.
+
+        Opinions are those of now: the reading has not been learnt, whichever model answered.
+        """
+        self.pipeline.score_late(reading.features, reading.row, y)
         if reading.fused is None:
             return
         fused, version = reading.fused
@@ -167,6 +150,10 @@ class Group:
     def samples(self) -> int:
         return self.local.model.samples
 
+    def deciding(self, mode: str) -> Pipeline:
+        """Return the pipeline that decides; `mode` is `fleet.serve` of the configuration."""
+        return self.local if self.served is None or mode == "local" else self.served.pipeline
+
     def step(
         self,
         readings: Readings,
@@ -175,48 +162,74 @@ class Group:
         remember: bool,
         learnable: Readings | None = None,
     ) -> DecisionBuffer:
-        """Let both models decide and the local one learn, then choose between them.
+        """Let both models decide and the local one learn; return the decisions of one of them.
 
         `mode` is `fleet.serve` of the configuration. With `remember` the buffer also holds the
-        answers of both models for readings whose label may come later. `learnable` is what the
-        local model sees, without the features and labels that are on probation; None for all.
+        answers of both models for readings whose label may come later, or is on probation.
+        `learnable` is what the local model sees, without the features and labels that are on
+        probation; None for all.
         """
         seen = readings if learnable is None else learnable
-        local = self.local.step(seen, duplicates, remember)
         if self.served is None:
-            return local
-        try:
-            fused = self.served.step(readings, duplicates, remember)
-        except Exception as error:  # what the local model has learnt stays learnt
-            return DecisionBuffer.failed(len(readings), error)
-        preferred = self.served.preferred(readings.labels, duplicates, local, fused, mode)
-        chosen = _choose(preferred, local, fused)
+            return self.local.step(seen, duplicates, remember)
+        local, fused = self._step_both(self.served, readings, seen, duplicates, remember)
+        if isinstance(fused, Exception):  # what the local model has learnt stays learnt
+            return DecisionBuffer.failed(len(readings), fused)
+        self.served.judge(readings.labels, duplicates, local, fused)
+        chosen = local if mode == "local" else fused
         chosen.failures = {**fused.failures, **local.failures}
-        if remember:
-            rows, version = without_label(readings, duplicates), self.served.version
+        if remember or learnable is not None:  # also of readings whose class is on probation
+            rows, version = without_label(seen, duplicates), self.served.version
             answers = zip(rows, local.answers_to(rows), fused.answers_to(rows), strict=True)
             chosen.answers = {
                 k: (ours, ServedAnswer(theirs, version)) for k, ours, theirs in answers
             }
         return chosen
 
+    def _step_both(
+        self,
+        served: Served,
+        readings: Readings,
+        seen: Readings,
+        duplicates: Sequence[bool],
+        remember: bool,
+    ) -> tuple[DecisionBuffer, DecisionBuffer | Exception]:
+        """Step both models; a pool, which asks the local one, is ahead of it by a run."""
+        ours = self.local.begin(seen, duplicates, remember)
+        theirs = served.pipeline.begin(readings, duplicates, remember)
+        failed: Exception | None = None
+        for stop in served.run_ends(readings, duplicates):
+            try:
+                if failed is None:
+                    served.pipeline.advance(theirs, stop)
+            except Exception as error:  # the local model goes on
+                failed = error
+            self.local.advance(ours, stop)
+            served.follow_local()
+        local = self.local.finish(ours)
+        return local, served.finish(theirs) if failed is None else failed
+
     def learn_late(self, reading: PendingReading, y: Label, device: str) -> None:
-        """Learn a reading whose label has arrived, and update all thresholds and integrators."""
+        """Learn a reading whose label has arrived, after `hear_late`."""
         self.local.learn_late(reading.features, reading.row, y)
         self.local.record_outcome(reading.local, y, device)
-        if self.served is not None:
-            self.served.learn_late(reading, y, device)
+        self._follow_local()
 
     def hear_late(self, reading: PendingReading, y: Label, device: str) -> None:
-        """Tell the served model a late label that the local one does not learn yet."""
+        """Tell the served model a late label before the local one learns it, if it does."""
         if self.served is not None:
-            self.served.learn_late(reading, y, device)
+            self.served.hear_late(reading, y, device)
 
     def learn_held(self, reading: PendingReading, y: Label) -> None:
         """Learn a reading whose class has just been admitted; the served model saw its label."""
         self.local.learn_late(reading.features, reading.row, y)
         # Where the device has been since is not compared with a label that comes from before.
         self.local.record_outcome(reading.local, y, None)
+        self._follow_local()
+
+    def _follow_local(self) -> None:
+        if self.served is not None:
+            self.served.follow_local()
 
     def serve(self, model: Any) -> None:
         """Serve a model from now on, with the windows and thresholds in force.
@@ -234,25 +247,14 @@ class Group:
         self.served = Served(pipeline, self.served_models)
 
 
-def _choose(
-    preferred: npt.NDArray[np.bool_], local: DecisionBuffer, fused: DecisionBuffer
-) -> DecisionBuffer:
-    if preferred.all():
-        return fused
-    if not preferred.any():
-        return local
-    parts = []
-    for buffer, rows in ((local, ~preferred), (fused, preferred)):
-        indices = np.flatnonzero(rows).tolist()
-        parts.append((indices, buffer.select(indices)))
-    return DecisionBuffer.merged(len(preferred), parts)
-
-
 # --- which models may be served ------------------------------------------------------------------
 
 
 def check_servable(model: Any, local: Pipeline) -> Any:
-    """Return the model without its transform; raise ValueError if it cannot be served."""
+    """Return the model without its transform; raise ValueError if it cannot be served.
+
+    A pool is returned as a copy beside the local model.
+    """
     inside = model.classifier if type(model) is FeatureTransform else model
     if not isinstance(inside, ArrayClassifier):
         raise ValueError(
@@ -264,6 +266,10 @@ def check_servable(model: Any, local: Pipeline) -> Any:
             "expected a model other than the local one, got the local one itself; pass None "
             "to let it decide"
         )
+    if type(inside) is PoolClassifier:
+        # As it travels and is stored: its candidates do not keep readings.
+        fixed = capture(inside.beside(None), limits=TRUSTED_LIMITS)
+        inside = PoolClassifier.from_state(fixed, limits=TRUSTED_LIMITS).beside(local.model)
     if len(inside.classes) < 2:
         raise ValueError(f"expected a model that knows at least 2 classes, got {inside.classes!r}")
     ours, theirs = transform_of(local.classifier), transform_of(model)
@@ -284,8 +290,9 @@ def transform_of(classifier: Any) -> tuple[str, tuple[Any, ...] | None] | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two models are equal bit for bit."""
+    """Return whether two models are equal bit for bit; pools, without their local models."""
     if one is other:
         return True
-    first, second = (capture(m, limits=TRUSTED_LIMITS) for m in (one, other))
+    fixed = (m.beside(None) if type(m) is PoolClassifier else m for m in (one, other))
+    first, second = (capture(m, limits=TRUSTED_LIMITS) for m in fixed)
     return first.same_as(second)

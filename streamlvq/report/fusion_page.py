@@ -18,9 +18,11 @@ from streamlvq.fusion.report import (
     cluster_words,
     node_notes,
     node_rows,
+    pool_candidates,
     share,
     unprotected_note,
 )
+from streamlvq.models.pool import LOCAL, UNSEEN, PoolReport
 from streamlvq.registry import CORRECTIONS
 from streamlvq.report.fusion_maps import (
     Offsets,
@@ -208,10 +210,31 @@ def _letters(spots: Mapping[str, Spot], name: str, anchor: str) -> int:
 FUSION_CSS = Path(__file__).with_name("fusion.css")
 MAX_WEIGHT_NODES, MAX_WEIGHT_CLASSES = 60, 40  # a larger table of weights is left out
 MAX_BAR_REM = 20.0
+POOL_ROW_HEIGHT, POOL_NAMES_WIDTH, POOL_LOSS_WIDTH = 26.0, 150.0, 170.0
+POOL_NAME_LETTERS = 20
+OTHER_KIND = "other"
+POOL_COLOURS = {  # of kinds of candidates; the local model is darkest
+    LOCAL: "#44546a",
+    "fused": "#3d87c9",
+    "ensemble": "#5aa469",
+    "personal": "#d98032",
+    "round": "#a5689f",
+    OTHER_KIND: "#999999",
+}
+POOL_KINDS = {
+    LOCAL: "its own model",
+    "fused": "fused model",
+    "ensemble": "all nodes' models",
+    "personal": "fused, then taught its own readings",
+    "round": "personal models, fused again",
+}
 
 
 def fusion_html(
-    report: FusionReport, snapshots: Sequence[Snapshot] = (), fused: Fused | None = None
+    report: FusionReport,
+    snapshots: Sequence[Snapshot] = (),
+    fused: Fused | None = None,
+    pools: Mapping[str, PoolReport] | None = None,
 ) -> str:
     """Return the HTML page of a fusion.
 
@@ -223,6 +246,8 @@ def fusion_html(
         Those that were fused: their prototypes are drawn, and their spreads are the unit of shifts.
     fused
         What came of it: its prototypes are drawn.
+    pools
+        How the pools of nodes are weighed, as `fused.pool.reports()` tells.
 
     """
     snapshots = sorted(snapshots, key=lambda snapshot: snapshot.node)
@@ -236,6 +261,7 @@ def fusion_html(
                 f"<p>{escape(graph_words(report))}</p>", graph_drawing(report)),
         section("Nodes that are alike", _clusters(report)),
         section("Nodes", _nodes(report)),
+        section("Who is weighed how", _pools(pools or {})),
         section("How far the sensors are off", _offsets(report, offsets)),
         section("Gains", _gains(report)),
         section("Prototypes before and after", _prototypes(report, snapshots, fused)),
@@ -307,6 +333,88 @@ def _nodes(report: FusionReport) -> str:
     notes = f'<ul class="notes">{notes}</ul>' if notes else ""
     notes += f"<p>{escape(alone[0].upper() + alone[1:])}.</p>" if alone else ""
     return f"<p>{words}</p>{table(node_rows(report), 'nodes')}{notes}"
+
+
+# --- pools ---------------------------------------------------------------------------------------
+
+
+def _pools(pools: Mapping[str, PoolReport]) -> str:
+    """Return bars of the weights in each node's pool, and a table; empty without pools."""
+    if not pools:
+        return ""
+    words = (
+        "With serve: both a node decides by a pool of its own model and models of the fleet. The "
+        "weights suit how well each answered readings of the node before it had learnt them; "
+        "what a node has never seen is judged by hiding classes that it has. Losses are log "
+        "losses on the same readings: alone, the node's own model; in the pool, all together."
+    )
+    return f"<p>{words}</p>{_pool_legend(pools)}{pool_drawing(pools)}{_pool_table(pools)}"
+
+
+def _pool_colour(kind: str) -> str:
+    return POOL_COLOURS.get(kind, POOL_COLOURS[OTHER_KIND])
+
+
+def _pool_legend(pools: Mapping[str, PoolReport]) -> str:
+    kinds = dict.fromkeys(name.partition(" ")[0] for name in pool_candidates(pools))
+    keys = [
+        f'<span><i style="background:{_pool_colour(kind)}"></i>{escape(POOL_KINDS.get(kind, kind))}'
+        "</span>"
+        for kind in (LOCAL, *kinds)
+    ]
+    return f'<p class="legend">{"".join(keys)}</p>'
+
+
+def pool_drawing(pools: Mapping[str, PoolReport]) -> str:
+    """Draw the weights of each node's pool as a bar, with tooltips."""
+    longest = max(sum(width for _, width in _bar(pool)) for pool in pools.values())
+    scale = (DRAWING_WIDTH - POOL_NAMES_WIDTH - POOL_LOSS_WIDTH) / max(longest, 1e-9)
+    height = POOL_ROW_HEIGHT * len(pools)
+    rows = [_pool_row(pool, POOL_ROW_HEIGHT * k, scale) for k, pool in enumerate(pools.values())]
+    box = f'viewBox="0 0 {DRAWING_WIDTH} {height:.0f}" role="img" aria-label="weights in pools"'
+    return f'<svg class="pools" {box}>{"".join(rows)}</svg>'
+
+
+def _bar(pool: PoolReport) -> list[tuple[str, float]]:
+    """Return the parts of a bar: the local model, then the candidates by kind."""
+    own = [(name, pool.weights[name]) for name in sorted(pool.weights)
+           if name not in (LOCAL, UNSEEN)]  # fmt: skip
+    return [(LOCAL, pool.weights.get(LOCAL, 0.0)), *own]
+
+
+def _pool_row(pool: PoolReport, top: float, scale: float) -> str:
+    middle = top + POOL_ROW_HEIGHT / 2
+    name = escape(short(pool.node, POOL_NAME_LETTERS))
+    parts = [f'<text class="row" x="{POOL_NAMES_WIDTH - 8:.0f}" y="{middle:.1f}">{name}</text>']
+    x = POOL_NAMES_WIDTH
+    for candidate, weight in _bar(pool):
+        kind, width = candidate.partition(" ")[0], scale * weight
+        title = f"<title>{escape(pool.node)}: {escape(candidate)} {weight:.2f}</title>"
+        parts.append(
+            f'<rect x="{x:.1f}" y="{top + 4:.1f}" width="{width:.1f}" '
+            f'height="{POOL_ROW_HEIGHT - 8:.0f}" fill="{_pool_colour(kind)}">{title}</rect>'
+        )
+        x += width
+    said = "left out: its own model alone" if pool.left_out else _loss_words(pool)
+    parts.append(f'<text class="loss" x="{x + 8:.1f}" y="{middle:.1f}">{said}</text>')
+    return "".join(parts)
+
+
+def _loss_words(pool: PoolReport) -> str:
+    if "local" not in pool.losses or "pool" not in pool.losses:
+        return "nothing to judge by"
+    return f"loss {pool.losses['local']:.2f} &#8594; {pool.losses['pool']:.2f}"
+
+
+def _pool_table(pools: Mapping[str, PoolReport]) -> str:
+    kept = [*pool_candidates(pools), LOCAL, UNSEEN]
+    rows = [["node", *kept, "loss alone", "in the pool", "readings", "dropped"]]
+    for pool in pools.values():
+        weights = [f"{pool.weights[name]:.2f}" if name in pool.weights else "" for name in kept]
+        losses = [f"{pool.losses[k]:.3f}" if k in pool.losses else "" for k in ("local", "pool")]
+        dropped = ", ".join(pool.dropped) or "-"
+        rows.append([pool.node, *weights, *losses, number(pool.records), dropped])
+    return table(rows, "nodes")
 
 
 # --- shifts and prototypes -----------------------------------------------------------------------

@@ -241,7 +241,7 @@ class Snapshot:
 
     @property
     def pool_weights(self) -> PoolWeights | None:
-        """Weights that the node has fitted for its pool; None if it has none."""
+        """Weights that suit the node's own readings best; None if it has no pool or records."""
         return self._weights
 
     @property
@@ -380,14 +380,19 @@ class Snapshot:
         )
 
 
-def _own_part(state: EstimatorState) -> tuple[EstimatorState, PoolWeights]:
-    """Return the state without its pool: the local model in its wrappers; and the weights."""
+def _own_part(state: EstimatorState) -> tuple[EstimatorState, PoolWeights | None]:
+    """Return the state without its pool: the local model in its wrappers; and its own weights.
+
+    Not those in force, which other nodes have a part in: what they told would come back to them.
+    """
     if "classifier" in state.parts:
         inner, weights = _own_part(state.parts["classifier"])
         return replace(state, parts={**state.parts, "classifier": inner}), weights
     if "local" not in state.parts:
         raise SnapshotError("pool: expected a local model, got candidates alone")
-    return state.parts["local"], PoolWeights.of(state.extra["candidates"], state.arrays["weights"])
+    own = state.arrays["fitted"]
+    told = PoolWeights.of(state.extra["candidates"], own) if own.size else None
+    return state.parts["local"], told
 
 
 def _check_node(node: str) -> None:

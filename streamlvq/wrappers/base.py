@@ -350,12 +350,27 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         """
         if state.kind != cls.__name__ or state.parts.keys() != {"classifier"}:
             raise SnapshotError(f"expected the state of a {cls.__name__}, got {state.kind[:80]!r}")
+        return cls.from_state_around(
+            state, build_estimator(state.parts["classifier"], limits=limits)
+        )
+
+    @classmethod
+    def from_state_around(cls, state: EstimatorState, inner: Any) -> Self:
+        """Validate a state, then rebuild the wrapper around what it wrapped, which is at hand.
+
+        Parameters
+        ----------
+        state
+            A state returned by `state`; that of the classifier inside is not used.
+        inner
+            The classifier inside, as it was when the state was taken.
+
+        """
         memory = state.extra.get("memory")
         if memory is None and state.arrays:
             raise SnapshotError(
                 f"{state.kind}: expected no arrays of its own, got {sorted(state.arrays)[:9]}"
             )
-        inner = build_estimator(state.parts["classifier"], limits=limits)
         _check_order(type(inner))
         wrapper: Self = construct(cls, state.parameters, classifier=inner)
         if memory is not None:

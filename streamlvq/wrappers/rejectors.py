@@ -438,7 +438,8 @@ class Rejector(ClassifierWrapper, abc.ABC):
         """
         if self._novelty is not None and self._prototypes is not None:
             names = self._novelty.state().keys()
-            self._novelty.restore(self.classes, {name: arrays[name] for name in names})
+            classes = self._prototypes.classes  # a pool may know them in another order
+            self._novelty.restore(classes, {name: arrays[name] for name in names})
             arrays = {name: array for name, array in arrays.items() if name not in names}
             if not has_stored_readings(self._prototypes):
                 self._novelty.forget_distances()
@@ -450,10 +451,12 @@ class Rejector(ClassifierWrapper, abc.ABC):
 
     def _move_memory(self, new: Self) -> None:
         new._thresholds = self._thresholds.moved_to(new.classes)
-        if self._novelty is not None and new._novelty is not None:
-            new._novelty = self._novelty.moved(self.classes, new.classes)
-            if new._prototypes is not None and not has_stored_readings(new._prototypes):
-                new._novelty.forget_distances()
+        ours, theirs = self._prototypes, new._prototypes  # a pool may know classes in another order
+        if self._novelty is None or new._novelty is None or ours is None or theirs is None:
+            return
+        new._novelty = self._novelty.moved(ours.classes, theirs.classes)
+        if not has_stored_readings(theirs):
+            new._novelty.forget_distances()
 
 
 def likeliest(probabilities: dict[Label, float]) -> Label | None:

@@ -874,11 +874,11 @@ class TimeIntegrator(ClassifierWrapper):
         return replace(state, parameters=parameters)
 
     @classmethod
-    def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
-        """Validate a state, then rebuild the integrator and the classifier inside bit for bit."""
+    def from_state_around(cls, state: EstimatorState, inner: Any) -> Self:
+        """Validate a state, then rebuild the integrator, see `ClassifierWrapper`."""
         if state.parameters.get("window") != ADAPTIVE_WINDOW:
             state = replace(state, parameters={"delay": None, **state.parameters})
-        return super().from_state(state, limits=limits)
+        return super().from_state_around(state, inner)
 
     @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -103,6 +103,23 @@ def test_the_table_says_what_became_of_each(
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)  # nothing was asked for
 
 
+def test_pools_are_shown_if_nodes_bring_their_readings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for node in OFF:
+        Snapshot.of(learnt(node), node).save(f"{node}.slvq")
+    out = said(capsys, *FILES, "--report", "fleet.html", "--json", "fleet.json")
+    assert out.count("weight of") == 1
+    assert "dropped      bath: " in out
+    found = msgspec.json.decode(Path("fleet.json").read_bytes())["pools"]
+    assert found.keys() == OFF.keys()
+    assert found["york"]["losses"]["pool"] < found["york"]["losses"]["local"]
+    reader = read(Path("fleet.html").read_text(encoding="utf-8"))
+    assert "Who is weighed how" in " ".join(reader.words)
+    assert said(capsys, *FILES, "--quiet", "-o", "all.slvq") == ""
+
+
 def test_the_report_and_the_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = said(capsys, *FILES, "--report", "fleet.html", "--json", "fleet.json")
     assert "report       fleet.html" in out

@@ -89,7 +89,7 @@ def assert_kept(folder: Path, node: str, figures: list[int]) -> None:
     assert {one["version"] for one in first} == {LABELS_TO_JOIN - 1}
     assert len({one["version"] for one in last}) == 1
     assert {one["model"] for one in first} == {"local"}
-    assert {one["model"] for one in last} == {"fused"}
+    assert {one["model"] for one in last} == {"pool"}
     assert "Traceback" not in (folder / "daemon.log").read_text(encoding="utf-8")
     assert load(folder / "monitor.yaml").model.type == "GMLVQ"
 

@@ -8,19 +8,26 @@ from typing import Any
 
 import pytest
 
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.config import load
+from streamlvq.fleet import Member, parse_envelope
+from streamlvq.fleet.adoption import adopt
+from streamlvq.fleet.fusion_worker import fuse_members
+from streamlvq.fleet.pools import OwnModel, served_bytes, shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.snapshot import Snapshot
+from streamlvq.wrappers.base import unwrap
 from support.brokers import BrokerProcess, broker  # noqa: F401
 from support.daemons import Client, Daemon, until
+from support.fleet_nodes import sealed
 from support.fleets import (
     NAMES,
     ROOT,
-    fused_in_memory,
     hub_settings,
     learnt_alone,
+    model_alone,
     node_readings,
     node_settings,
+    pooled_in_memory,
     retained,
     serving,
     state,
@@ -68,20 +75,28 @@ def by_themselves(daemons: dict[str, Daemon]) -> dict[str, Snapshot]:
     }
 
 
-def through_files(snapshots: dict[str, Snapshot], folder: Path) -> dict[str, bytes]:
-    for name, snapshot in snapshots.items():
-        snapshot.save(folder / f"{name}.slvq")
-    fused = fuse(Snapshot.load(folder / f"{name}.slvq") for name in sorted(snapshots)[::-1])
-    for name in fused.nodes:
-        fused.snapshot(name).save(folder / f"for-{name}.slvq")
+def own_models(daemons: dict[str, Daemon]) -> dict[str, Any]:
     return {
-        name: shared_bytes(Snapshot.load(folder / f"for-{name}.slvq").classifier(), name)
-        for name in fused.nodes
+        name: model_alone(daemon.path, node_readings(name, COUNT))
+        for name, daemon in daemons.items()
+    }
+
+
+def through_files(models: dict[str, Any], folder: Path) -> dict[str, bytes]:
+    """What each node decides with besides its own model, by way of files."""
+    for name, model in models.items():
+        Snapshot.of(model, name, readings=False).save(folder / f"{name}.slvq")
+    fused = fuse(Snapshot.load(folder / f"{name}.slvq") for name in sorted(models)[::-1])
+    for name, model in models.items():
+        Snapshot.of(fused.for_node(name, local=model), name).save(folder / f"for-{name}.slvq")
+    return {
+        name: served_bytes(Snapshot.load(folder / f"for-{name}.slvq").classifier(), name)
+        for name in models
     }
 
 
 @pytest.mark.parametrize("sections", [{}, COMMITTEE], ids=["one model", "committee"])
-def test_peers_fuse_to_the_same_bits_as_memory_and_files(
+def test_peers_pool_the_same_bits_as_memory_and_files(
     sections: dict[str, Any],
     tmp_path: Path,
     broker: BrokerProcess,  # noqa: F811
@@ -90,9 +105,9 @@ def test_peers_fuse_to_the_same_bits_as_memory_and_files(
     with Client(broker, f"{ROOT}/#", "plant/+/+/decision") as client:
         daemons = nodes(broker, tmp_path, sections)
         try:
-            alone = by_themselves(daemons)
-            expected = fused_in_memory(alone[name] for name in order)
-            assert through_files(alone, tmp_path) == expected
+            alone, models = by_themselves(daemons), own_models(daemons)
+            expected = pooled_in_memory({name: models[name] for name in order})
+            assert through_files(models, tmp_path) == expected
 
             for name in order:
                 client.send(node_readings(name, COUNT))
@@ -111,7 +126,7 @@ def test_peers_fuse_to_the_same_bits_as_memory_and_files(
             until(lambda: all(d.health()[0] == 200 for d in daemons.values()), what="health")
             until(lambda: all(fusions(d) == 1 for d in daemons.values()), what="fused again")
             wait_until_serving(daemons, expected)
-            assert not any(installed(d) for d in daemons.values())
+            assert not any(installed(d) for d in daemons.values())  # the same, to the last bit
 
             # The node that never saw a class knows it now, and its local learner does not.
             more = node_readings("c", 60, first=5000, labelled=False, all_classes=True)
@@ -147,9 +162,11 @@ def test_a_hub_gives_the_same_bits_even_if_it_is_killed(
         daemons = nodes(broker, tmp_path, role="member", hub="hub")
         everyone = {**daemons, "hub": hub}
         try:
-            alone = by_themselves(daemons)
-            two = fused_in_memory([alone["c"], alone["b"]])
-            expected = fused_in_memory(alone.values())
+            alone, models = by_themselves(daemons), own_models(daemons)
+            given_two = from_the_hub(hub, {name: alone[name] for name in "cb"})
+            two = adopted(daemons, models, given_two)
+            given = from_the_hub(hub, alone)
+            expected = adopted(daemons, models, given)
 
             client.send(node_readings("c", COUNT))
             client.send(node_readings("b", COUNT))
@@ -160,9 +177,9 @@ def test_a_hub_gives_the_same_bits_even_if_it_is_killed(
             assert serving(daemons["a"]) is None
             hub.start()
             wait_until_serving(daemons, expected)
-            models = retained(client.got, "models")
-            assert {n: s.payload for n, s in models.items()} == expected
-            assert {s.header.author for s in models.values()} == {"hub"}
+            sent = retained(client.got, "models")
+            assert {n: s.payload for n, s in sent.items()} == given
+            assert {s.header.author for s in sent.values()} == {"hub"}
 
             # Once more, with nothing new: nobody is told anything that he does not know.
             hub.kill()
@@ -172,12 +189,37 @@ def test_a_hub_gives_the_same_bits_even_if_it_is_killed(
             until(lambda: fusions(hub) == 1, what="fused again")
             until(lambda: hub.health()[0] == 200, what="health")
             assert {n: s.header for n, s in retained(client.got, "models").items()} == {
-                n: s.header for n, s in models.items()
+                n: s.header for n, s in sent.items()
             }
             assert installed(daemons["b"]) == 0
             assert hub.stop() == 0, hub.log
         finally:
             end(everyone)
+
+
+def from_the_hub(hub: Daemon, snapshots: dict[str, Snapshot]) -> dict[str, bytes]:
+    """The pools that a hub makes of these, fused in this process."""
+    section = load(hub.path).fleet
+    assert section is not None
+    members = {}
+    for name, snapshot in snapshots.items():
+        envelope = parse_envelope(sealed(snapshot), limit=10**7)
+        members[name] = Member(name, snapshot, envelope.header, envelope.digest)
+    return fuse_members(section, members, lambda node: True).models
+
+
+def adopted(
+    daemons: dict[str, Daemon], models: dict[str, Any], given: dict[str, bytes]
+) -> dict[str, bytes]:
+    """What members make of what a hub gave them."""
+    found = {}
+    for name, data in given.items():
+        section = load(daemons[name].path).fleet
+        assert section is not None
+        *_, model = unwrap(models[name])
+        own = OwnModel(name, model.state())
+        found[name], _ = adopt(section, Snapshot.from_bytes(data), own)
+    return found
 
 
 def installed(daemon: Daemon) -> float:

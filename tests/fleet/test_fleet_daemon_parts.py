@@ -22,12 +22,13 @@ from streamlvq.fleet import Header, Member, PrivateKey, TrustedKeys, parse_envel
 from streamlvq.fleet.checks import TrustError, load_trusted_keys
 from streamlvq.fleet.fusion_worker import FusionResult, FusionWorker, fuse_members, fusion_key
 from streamlvq.fleet.inbox import fleet_subscriptions
-from streamlvq.fleet.metrics import FleetMetrics
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.fleet.metrics import FleetMetrics, PoolRecord
+from streamlvq.fleet.pools import shared_bytes
 from streamlvq.fleet.publication import EnvelopeWriter, Schedule, TooLargeError
 from streamlvq.fleet.status import NoFleetError, evaluate, fetch_status
 from streamlvq.fusion import FusionError, fuse
 from streamlvq.models import GLVQ, GMLVQ, LVQCommittee
+from streamlvq.models.pool import PoolClassifier, PoolReport, PoolWeights
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health, RoleStatus
@@ -341,6 +342,34 @@ def test_figures_are_shown_and_said() -> None:
     assert message is not None
     said = msgspec.json.decode(message.payload)["fleet"]
     assert (said["name"], said["serving"], said["standing"]["labels"]) == ("ovens", "fused", 40)
+
+
+def test_figures_of_a_pool() -> None:
+    registry = CollectorRegistry()
+    metrics = FleetMetrics(registry, "ovens", "a", "peer")
+    assert "streamlvq_fleet_pool_weight{" not in exposition(registry)
+    weights = PoolWeights({"fused none": 0.5, "personal none": 1.25}, 0.25, -1.0)
+    blank = {name: GLVQ() for name in weights.candidates}
+    metrics.pool, metrics.serving = PoolClassifier(None, blank, weights), "pool"
+    assert metrics.record().pool == PoolRecord(weights=weights.named())
+    losses = {"local": 0.5, "pool": 0.125, "all candidates": 0.1}
+    metrics.note_pool(PoolReport("a", 40, weights.named(), ("ensemble none",), losses))
+    lines = exposition(registry).splitlines()
+    for line in (
+        'streamlvq_fleet_pool_weight{candidate="fused none"} 0.5',
+        'streamlvq_fleet_pool_weight{candidate="personal none"} 1.25',
+        'streamlvq_fleet_pool_weight{candidate="local"} 0.25',
+        'streamlvq_fleet_pool_weight{candidate="unseen"} -1.0',
+        'streamlvq_fleet_pool_loss{model="local"} 0.5',
+        'streamlvq_fleet_pool_loss{model="pool"} 0.125',
+        "streamlvq_fleet_pool_records 40.0",
+        "streamlvq_fleet_serving_fused 1.0",
+    ):
+        assert line in lines
+    assert sum(line.startswith("streamlvq_fleet_pool_loss{") for line in lines) == 2
+    metrics.pool, metrics.serving = None, "local"  # those of a pool that is gone are gone too
+    assert "streamlvq_fleet_pool_weight{" not in exposition(registry)
+    assert metrics.record().pool is None
 
 
 def test_daemons_without_a_fleet_say_nothing_of_it() -> None:

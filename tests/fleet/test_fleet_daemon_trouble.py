@@ -12,18 +12,19 @@ import pytest
 
 from streamlvq.cli import main
 from streamlvq.fleet import Header, PrivateKey, TrustedKeys, seal
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.fleet.pools import shared_bytes
 from streamlvq.snapshot import Snapshot, decode, encode
 from support.brokers import Mosquitto, find_mosquitto
 from support.daemons import Client, Daemon, until
 from support.fleets import (
     FLEET,
     ROOT,
-    fused_in_memory,
     hub_settings,
     learnt_alone,
+    model_alone,
     node_readings,
     node_settings,
+    pooled_for,
     retained,
     serving,
     state,
@@ -91,14 +92,15 @@ def test_abuse_is_refused_and_counted_while_readings_go_on(tmp_path: Path) -> No
         Client(broker, f"{ROOT}/#", "plant/+/+/decision", "streamlvq/a/#") as client,
         Daemon(tmp_path, node_settings(broker, tmp_path, "a", fleet=fleet)) as daemon,
     ):
-        own = learnt_alone(daemon.path, node_readings("a", COUNT), "a")
+        model = model_alone(daemon.path, node_readings("a", COUNT))
+        own = Snapshot.of(model, "a", readings=False)
         # The same knowledge will do.
         b = Other("b", Snapshot.from_bytes(shared_bytes(own.classifier(), "b")), keys["b"])
         genuine = b.envelope()
         put(client, "nodes/b", genuine)
         client.send(node_readings("a", COUNT))
-        expected = fused_in_memory([own, b.snapshot])["a"]
-        until(lambda: serving(daemon) == expected, what="fused")
+        expected = pooled_for("a", model, [own, b.snapshot])
+        until(lambda: serving(daemon) == expected, what="pooled")
         published = retained(client.got)["a"]
         published.check(trust)  # signed with its own key
 
@@ -153,8 +155,8 @@ def test_abuse_is_refused_and_counted_while_readings_go_on(tmp_path: Path) -> No
         trust.save()
         daemon.reload()
         until(lambda: "configuration read again: 1 new key: x" in daemon.log)
-        three = fused_in_memory([own, b.snapshot, stranger.snapshot])["a"]
-        until(lambda: serving(daemon) == three, what="fused with what was refused before")
+        three = pooled_for("a", model, [own, b.snapshot, stranger.snapshot])
+        until(lambda: serving(daemon) == three, what="pooled with what was refused before")
         assert "'ovens': peer 'a', believes 2 trusted keys, its own among them" in daemon.log
         daemon.reload()
         until(lambda: "read again: nothing has changed" in daemon.log)
@@ -172,14 +174,16 @@ def test_who_is_silent_or_leaves_is_left_out(tmp_path: Path) -> None:
         Client(broker, "streamlvq/a/status") as client,
         Daemon(tmp_path, node_settings(broker, tmp_path, "a", fleet=fleet)) as daemon,
     ):
-        own = learnt_alone(daemon.path, node_readings("a", COUNT), "a")
+        model = model_alone(daemon.path, node_readings("a", COUNT))
+        own = Snapshot.of(model, "a", readings=False)
         others = {
             name: Other(name, learnt_alone(daemon.path, as_if_of_a(name), name)) for name in "bc"
         }
         put(client, "nodes/b", others["b"].envelope())
         put(client, "nodes/c", others["c"].envelope(created=time.time() + 60))
         client.send(node_readings("a", COUNT))
-        all_three = fused_in_memory([own, *(each.snapshot for each in others.values())])["a"]
+        everyone = [own, *(each.snapshot for each in others.values())]
+        all_three = pooled_for("a", model, everyone)
         until(lambda: serving(daemon) == all_three, what="all three")
         metrics = daemon.metrics()
         assert metrics["streamlvq_fleet_members"] == 3
@@ -187,21 +191,22 @@ def test_who_is_silent_or_leaves_is_left_out(tmp_path: Path) -> None:
         assert metrics["streamlvq_fleet_serving_fused"] == 1
 
         # b falls silent; c and the daemon itself are still there, with nothing new to say.
-        pair = fused_in_memory([own, others["c"].snapshot])["a"]
+        pair = pooled_for("a", model, [own, others["c"].snapshot])
         until(lambda: serving(daemon) == pair, what="without b")
         put(client, "nodes/c", b"")
         until(lambda: serving(daemon) is None and installed(daemon) >= 3, what="alone")
         assert "'c' left the fleet" in daemon.log
         assert daemon.metrics()["streamlvq_fleet_members"] == 1
         put(client, "nodes/b", others["b"].envelope())
-        back = fused_in_memory([own, others["b"].snapshot])["a"]
+        back = pooled_for("a", model, [own, others["b"].snapshot])
         until(lambda: serving(daemon) == back, what="b is back")
 
         # Without a fleet, what it said before does not matter any more.
         assert daemon.stop() == 0
         [*_, last] = client.on("/status")
         assert last["fleet"]["members"].keys() == {"a", "b"}
-        assert last["fleet"]["serving"] == "fused"
+        assert last["fleet"]["serving"] == "pool"
+        assert last["fleet"]["pool"]["weights"].keys() >= {"local", "unseen"}
         daemon.write({k: v for k, v in daemon.config.items() if k != "fleet"})
         daemon.start()
         until(lambda: "our own model decides" in daemon.log)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from streamlvq.cli import main
@@ -14,7 +15,7 @@ from streamlvq.cli.commands.fleet import words
 from streamlvq.config import StatusSection
 from streamlvq.connect import Message
 from streamlvq.fleet import Header, seal
-from streamlvq.fleet.metrics import FleetRecord
+from streamlvq.fleet.metrics import FleetRecord, PoolRecord
 from streamlvq.fleet.status import (
     FleetStatus,
     NodeStatus,
@@ -24,6 +25,8 @@ from streamlvq.fleet.status import (
     parse_presence,
     status_filter,
 )
+from streamlvq.models import GLVQ
+from streamlvq.models.pool import PoolWeights
 from streamlvq.role import RoleStatus
 from streamlvq.service.session import StatusWriter
 from streamlvq.snapshot import Snapshot
@@ -76,11 +79,32 @@ def test_nodes_say_whether_they_are_there_and_who_decides() -> None:
             0.0,
         ),
     ]
-    said = [say("a", serving="fused"), say("b", serving="local"), *strangers]
+    pool = PoolRecord(
+        weights={"fused none": 0.5, "local": 0.25, "mine " + "x" * 99: 9.0, "unseen": 0.1},
+        losses={"local": 0.5, "pool": 0.25, "x": 1.0},
+        records=40,
+        dropped=["ensemble none", "nonsense"],
+    )
+    said = [
+        say("a", serving="fused"),
+        say("b", serving="local", pool=pool),  # it does not decide, so what it weighs is nothing
+        say("d", serving="pool", pool=pool),
+        *strangers,
+    ]
     found = parse_presence(wanted, [*said, Message(will.topic, will.payload, 0.0)])
     assert found == {
         "a": Presence("online", "fused"),
         "b": Presence("online", "local"),
+        "d": Presence(
+            "online",
+            "pool",
+            pool=PoolRecord(
+                weights={"fused none": 0.5, "local": 0.25, "unseen": 0.1},
+                losses={"local": 0.5, "pool": 0.25},
+                records=40,
+                dropped=["ensemble none"],
+            ),
+        ),
         "c": Presence("offline", None),  # the broker said so in its name
     }
     silent = msgspec.structs.replace(wanted, status=StatusSection(topic=None))
@@ -109,6 +133,53 @@ def test_a_look_shows_who_decides(snapshots: dict[str, Snapshot]) -> None:
     assert rows["b"][1] == "offline"
     assert status.silent == ["d"]
     assert "online without a snapshot that is believed: d" in words(status)
+
+
+def test_a_look_shows_who_is_weighed_how_and_why(snapshots: dict[str, Snapshot]) -> None:
+    now = time.time()
+    weights = PoolWeights({"personal none": 1.0, "mine": 2.0}, 0.5, 0.25)
+    state = snapshots["b"].estimator_state()
+    telling = {**snapshots, "b": Snapshot(state, "b", readings=False, weights=weights)}
+    pool = PoolRecord(
+        weights={"fused none": 0.5, "local": 0.25, "unseen": 0.1},
+        losses={"local": 0.5, "pool": 0.25},
+        records=40,
+        dropped=["ensemble none"],
+    )
+    messages = [
+        *(Message(f"{ROOT}/nodes/{name}", sealed(telling[name]), now) for name in NAMES),
+        say("a", serving="pool", pool=pool),
+        say("c", serving="pool", pool=PoolRecord(weights={"local": 1.0, "unseen": 0.0})),
+    ]
+    status = evaluate(config(), messages, now)
+    lines = [" ".join(line.split()) for line in words(status)]
+    assert [line for line in lines if line.startswith("weights")] == [
+        "weights a: fused none 0.50, local 0.25, unseen 0.10 (log loss 0.500 alone, 0.250 "
+        "together; judged on 40 readings; without ensemble none)",
+        "weights b: personal none 1.00, local 0.50, unseen 0.25 (as it tells others)",
+        "weights c: local 1.00, unseen 0.00 (no readings to judge by)",
+    ]
+    assert "note too few nodes to tell a mistake from the truth about worn" in lines
+    rows = {line.split()[0]: line.split() for line in lines if line}
+    assert rows["a"][2] == "pool"
+    assert msgspec.json.decode(msgspec.json.encode(status))["nodes"][0]["pool"]["records"] == 40
+
+
+def test_a_look_shows_which_nodes_are_alike() -> None:
+    now = time.time()
+    swapped = {"hot": "worn", "worn": "hot"}
+    messages = []
+    for k in range(7):
+        model, random = GLVQ(), np.random.default_rng(k)
+        for n in range(150):
+            y = ("ok", "hot", "worn")[n % 3]
+            x = {f"x{i}": 2.0 * (n % 3) + 0.5 * float(random.normal()) for i in range(4)}
+            model.learn_one(x, swapped.get(y, y) if k > 4 else y)
+        snapshot = Snapshot.of(model, f"n{k}", readings=False)
+        messages.append(Message(f"{ROOT}/nodes/n{k}", sealed(snapshot), now))
+    status = evaluate(config(), messages, now)
+    assert status.alike == [["n0", "n1", "n2", "n3", "n4"], ["n5", "n6"]]
+    assert any("n5 and n6 decide the classes" in line for line in words(status))
 
 
 @pytest.mark.parametrize("role", ["member", "hub", "peer"])

@@ -8,7 +8,15 @@ import pytest
 import streamlvq
 from streamlvq.fusion import Clipping, FusionReport, fuse
 from streamlvq.fusion.fused import COMMON_NODE
-from streamlvq.fusion.report import node_notes, node_rows, total_weights
+from streamlvq.fusion.report import (
+    node_notes,
+    node_rows,
+    pool_candidates,
+    pool_rows,
+    pools_text,
+    total_weights,
+)
+from streamlvq.models.pool import PoolReport
 from streamlvq.snapshot import Snapshot, inspect_text
 from streamlvq.snapshot.inspect import FUSED_NODE
 from support.small_fleet import LABELS, OFF, fleet, learnt, report_of
@@ -151,3 +159,36 @@ def test_samples_are_the_sum_of_those_of_classes(name: str) -> None:
     for node in (*fused.nodes, None):
         snapshot = fused.snapshot(node)
         assert snapshot.samples == sum(snapshot.counts.values())
+
+
+# --- pools ---------------------------------------------------------------------------------------
+
+
+def test_pools_are_shown_where_readings_are_at_hand() -> None:
+    assert fuse(fleet()).pool.reports() == {}  # these have none
+    full = [Snapshot.of(learnt(node), node) for node in OFF]
+    fused = fuse(full)
+    pools = fused.pool.reports()
+    assert list(pools) == sorted(OFF)
+    for name, pool in pools.items():
+        expected = fused.for_node(name, local=learnt(name)).report
+        assert pool == expected
+    rows = pool_rows(pools)
+    assert rows[0] == ["weight of", *sorted(OFF)]
+    kept = pool_candidates(pools)
+    assert [row[0] for row in rows[1:]] == [
+        *kept, "local", "unseen", "loss alone", "loss in pool", "readings"
+    ]  # fmt: skip
+    for column, pool in enumerate(pools.values(), 1):
+        for row in rows[1:-3]:
+            weight = pool.weights.get(row[0])
+            assert row[column] == ("-" if weight is None else f"{weight:.2f}")
+        assert rows[-1][column] == str(pool.records)
+    assert "dropped      bath: " in pools_text(pools)
+
+
+def test_a_pool_of_a_node_that_is_left_out_is_said_to_be_none() -> None:
+    alone = PoolReport("bath", 0, {"local": 1.0, "unseen": 0.0}, (), {}, left_out=True)
+    assert pools_text({"bath": alone}).splitlines()[-1] == (
+        "left out     bath: its own model decides alone"
+    )

@@ -14,7 +14,7 @@ import naive_candidates
 import streamlvq
 from streamlvq import Snapshot
 from streamlvq.errors import SnapshotError
-from streamlvq.estimator import EstimatorState, build_estimator
+from streamlvq.estimator import EstimatorState, StateLimits, build_estimator
 from streamlvq.kernels import kernels
 from streamlvq.models.ensemble import NodeEnsemble
 from streamlvq.models.pool import PoolClassifier, PoolWeights, unseen_offsets
@@ -302,13 +302,18 @@ def test_a_pool_survives_a_snapshot_bit_for_bit() -> None:
         pool.learn_one(x, y)
 
 
-def test_what_is_shared_of_a_pool_is_its_local_model_and_its_weights() -> None:
-    pool = small_pool()
+def test_what_is_shared_of_a_pool_is_its_local_model_and_what_suits_it() -> None:
+    """Not the weights in force: other nodes have a part in them, and would hear themselves."""
+    fitted = PoolWeights({"fused none": 0.2, "ensemble none": 0.9}, 0.4, 0.1)
+    pool = small_pool(fitted=fitted)
+    assert pool.beside(None).fitted == fitted
     shared = Snapshot.from_bytes(Snapshot.of(pool, "n", readings=False).to_bytes())
     alone = Snapshot.of(pool.local, "n", readings=False)
     assert shared.estimator_state().same_as(alone.estimator_state())
-    assert shared.pool_weights == pool.weights
+    assert shared.pool_weights == fitted
     assert alone.pool_weights is None
+    unfitted = Snapshot.of(small_pool(), "n", readings=False)
+    assert unfitted.pool_weights is None
 
 
 def _changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[EstimatorState], EstimatorState]:
@@ -335,6 +340,16 @@ FORGED: dict[str, tuple[Callable[[EstimatorState], EstimatorState], str]] = {
         _changed(lambda s: s["arrays"].update(weights=np.array([0.1]))), "expected 4 weights"
     ),
     "no weights": (_changed(lambda s: s["arrays"].pop("weights")), "arrays weights"),
+    "own weights beyond their bound": (
+        _changed(lambda s: s["arrays"].update(fitted=np.array([0.1, 0.1, 0.1, 9.0]))),
+        "weights from 0 to 3",
+    ),
+    "a name twice": (
+        _changed(lambda s: s["extra"].update(candidates=["fused none"] * 2)), "names of candidates"
+    ),
+    "a name that is none": (
+        _changed(lambda s: s["extra"].update(candidates=["fused none", 2])), "names of candidates"
+    ),
     "a share of two": (
         _changed(lambda s: s["arrays"].update(shares=np.array([2.0, 0, 0, 0]))), "shares"
     ),
@@ -353,6 +368,18 @@ def test_forged_pools_are_refused(name: str) -> None:
     build_estimator(state)
     with pytest.raises(SnapshotError, match=words):
         build_estimator(forge(state))
+
+
+def test_all_candidates_together_have_the_room_of_one_model() -> None:
+    """Else a small snapshot of many models could ask for any memory."""
+    state = small_pool().beside(None).state()
+    one = state.parts["candidate0"]
+    room = 2**14
+    for part in (one, state):
+        build_estimator(part, limits=StateLimits(2 * room))
+    build_estimator(one, limits=StateLimits(room))
+    with pytest.raises(SnapshotError, match=f"at most {room // 2} numbers"):
+        build_estimator(state, limits=StateLimits(room))
 
 
 def test_forged_ensembles_are_refused() -> None:

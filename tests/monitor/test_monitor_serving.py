@@ -35,6 +35,8 @@ from support.serving import (
     monitor_records,
     other,
     per_device,
+    pool,
+    scored,
     stream,
 )
 from support.streams import say
@@ -44,13 +46,23 @@ from support.streams import say
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("readings"), st.integers(1, 60)),
-        st.tuples(st.just("serve"), st.integers(0, 5)),
+        st.tuples(st.just("serve"), st.integers(0, 7)),
         st.tuples(st.just("late"), st.integers(0, 30)),
         st.tuples(st.just("restart"), st.just(0)),
     ),
     min_size=3,
     max_size=12,
 )
+
+
+def served_by_number(number: int) -> Any:
+    """A model, a pool, or None for the local model alone."""
+    if number == 5:
+        return None
+    if number > 5:
+        return pool((0, 1), (2, 4, number - 6), seed=number, count=60)
+    classes = [(0, 1), (2, 1, 0, 3), (4, 3, 2, 1, 0), (5, 4), (1, 2, 0)]
+    return other(classes[number], seed=number, count=60)
 
 
 def play(monitor: Monitor, steps: list[tuple[str, int]], serves: bool) -> Monitor:
@@ -66,9 +78,7 @@ def play(monitor: Monitor, steps: list[tuple[str, int]], serves: bool) -> Monito
         elif what == "late" and number < len(waiting):
             monitor.step(waiting[number])
         elif what == "serve" and serves:
-            classes = [(0, 1), (2, 1, 0, 3), (4, 3, 2, 1, 0), (5, 4), (1, 2, 0)]
-            model = None if number == 5 else other(classes[number], seed=number, count=60)
-            monitor.serve("", model)
+            monitor.serve("", served_by_number(number))
         elif what == "restart" and serves:
             monitor = Monitor.restore(monitor.config, monitor.checkpoint())
     return monitor
@@ -112,7 +122,7 @@ def test_no_model_learns_from_what_is_served(kind: str, mode: str) -> None:
     assert fingerprint(served) == before
 
 
-@pytest.mark.parametrize("mode", ["fused", "better"])
+@pytest.mark.parametrize("mode", ["both", "fused"])
 def test_nothing_is_left_when_the_local_model_decides_again(mode: str) -> None:
     wanted = config(mode)
     alone, serving = Monitor(wanted), Monitor(wanted)
@@ -248,7 +258,7 @@ def test_a_label_nobody_knows_is_learnt_by_the_local_model_alone() -> None:
 def story(monitor: Monitor, seed: int, stop: bool = False) -> tuple[list[Any], Monitor]:
     """Readings, late labels and models in turn; with a restart in the middle of each part."""
     said: list[Any] = []
-    models = [other((0, 1)), other(), other((2, 0, 4, 1), seed=7), None, other((1, 2), seed=8)]
+    models = [other((0, 1)), pool(), other((2, 0, 4, 1), seed=7), None, pool((1, 2), (0, 3))]
     for k, model in enumerate(models):
         whole = stream(120, seed=k, twice=0.05)
         said += say(monitor, whole.select(slice(0, 60)), seed)
@@ -260,7 +270,7 @@ def story(monitor: Monitor, seed: int, stop: bool = False) -> tuple[list[Any], M
             monitor = Monitor.restore(monitor.config, monitor.checkpoint())
         unlabelled = [i for i, y in enumerate(whole.labels) if y is None]
         said += [monitor.step(late(whole, i, "class 1")).learnt for i in unlabelled[::3]]
-        said.append(monitor.serving_score(""))
+        said += [monitor.serving_score(""), scored(monitor)]
     return said, monitor
 
 
@@ -287,7 +297,7 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(
 
 @pytest.mark.parametrize("rejector", ["probability", "rate"])
 def test_committees_can_be_served(rejector: str) -> None:
-    wanted = config("better", model="{type: LVQCommittee}", rejector=rejector)
+    wanted = config(model="{type: LVQCommittee}", rejector=rejector)
     said = []
     for seed, stop in ((1, False), (9, True)):
         monitor = Monitor(wanted)
@@ -336,7 +346,7 @@ def test_groups_are_as_many_monitors(mode: str) -> None:
 
 
 def test_groups_may_share_what_is_served() -> None:
-    wanted = per_device("fused")
+    wanted = per_device("both")
     shared, model = Monitor(wanted), other()
     own = Monitor(wanted)
     whole = stream(200, devices=3)
@@ -548,7 +558,7 @@ def test_model_and_version_tell_who_decides() -> None:
 
 
 def test_what_is_served_already_changes_nothing() -> None:
-    monitor = Monitor(config("better"))
+    monitor = Monitor(config())
     monitor.serve("", other())
     say(monitor, stream(80))
     before = monitor.checkpoint()
@@ -584,7 +594,7 @@ def test_late_labels_teach_the_local_model_and_inform_both(mode: str) -> None:
     assert fingerprint(monitor.models()[""]) == fingerprint(alone.models()[""])
     assert fingerprint(monitor.serving("")) == served
     assert monitor.serving_score("")["labels"] == 60
-    if mode == "fused":  # what the thresholds heard is what was said
+    if mode == "both":  # what the thresholds heard is what was said
         came = both(monitor)[1].rejector._thresholds.recent(None).in_order()[:, -60:]
         np.testing.assert_array_equal(came[0][-40:], [row[CERTAINTY] for row in said][-40:])
         right = [float(row[LABEL] == "class 1") for row in said]

@@ -1,4 +1,4 @@
-"""Which of two models decides, what cannot be served, and what of it all is kept in files."""
+"""How good two models are, what cannot be served, and what of it all is kept in files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from streamlvq.config import build_classifier, loads
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.pipeline import Pipeline
 from streamlvq.monitor.serving import (
-    LEAD_TO_KEEP,
-    LEAD_TO_TAKE_OVER,
-    SCORE_MIN_LABELS,
     SCORE_SPAN_LABELS,
     ServingScore,
 )
@@ -34,58 +31,23 @@ from support.serving import (
     liar,
     other,
     per_device,
+    pool,
     stream,
 )
 from support.streams import say
 
-# --- better --------------------------------------------------------------------------------------
+# --- the score -----------------------------------------------------------------------------------
 
 
-def test_the_better_one_decides() -> None:
-    wanted = config("better")
-    monitor, alone = Monitor(wanted), Monitor(wanted)
+def test_a_served_model_decides_even_if_it_lies_and_its_score_says_so() -> None:
+    monitor = Monitor(config())
     monitor.serve("", liar())
-    whole = stream(200, labelled=1.0)
-    said, expected = say(monitor, whole, seed=3), say(alone, whole)
-    deciders = [(row[MODEL], row[VERSION]) for row in said]
-    first = deciders[:SCORE_MIN_LABELS]
-    assert first == [("fused", 1)] * SCORE_MIN_LABELS  # found out after so many labels
-    assert deciders[SCORE_MIN_LABELS:] == [("local", n) for n in range(SCORE_MIN_LABELS, 200)]
-    assert said[SCORE_MIN_LABELS:] == expected[SCORE_MIN_LABELS:]
+    said = say(monitor, stream(200, labelled=1.0), seed=3)
+    assert {(row[MODEL], row[VERSION]) for row in said} == {("fused", 1)}
     standing = monitor.serving_score("")
-    assert (standing["decides"], standing["labels"]) == ("local", 200)
+    assert (standing["decides"], standing["labels"]) == ("fused", 200)
     assert standing["local"] > 0.7
     assert standing["fused"] < 0.3
-
-
-def test_who_was_worse_may_become_better() -> None:
-    """Names of classes are exchanged, and just so that the liar is right."""
-    slow = "{learning_rate: 0.001, rehearsal: 0, max_prototypes_per_class: 1}"
-    monitor = Monitor(config("better", model=f"{{type: GLVQ, parameters: {slow}}}"))
-    monitor.serve("", liar())
-    say(monitor, stream(200, labelled=1.0))
-    assert monitor.serving_score("")["decides"] == "local"
-    whole = stream(300, seed=1, labelled=1.0)
-    whole.labels = [f"class {(int(str(y)[-1]) + 1) % 3}" for y in whole.labels]
-    deciders = [(row[MODEL], row[VERSION]) for row in say(monitor, whole)]
-    assert (deciders[0], deciders[-1]) == (("local", 200), ("fused", 1))
-    assert monitor.serving_score("")["decides"] == "fused"
-
-
-def test_both_may_decide_on_readings_of_one_batch() -> None:
-    """Their classes are not the same; each record tells those of whoever decided."""
-    wanted = config("better", rejector="none", integrator="alone")
-    monitor, whole = Monitor(wanted), stream(60, labelled=1.0)
-    model = other((5, 4))
-    monitor.serve("", model)
-    outcome = monitor.step(whole)
-    assert set(outcome.decisions.classes) == {f"class {c}" for c in (0, 1, 2, 4, 5)}
-    for k, record in enumerate(outcome.decisions.records()):
-        known = (
-            {"class 5", "class 4"} if k < SCORE_MIN_LABELS else {"class 0", "class 1", "class 2"}
-        )
-        assert set(record.probabilities) == known
-        assert record.label in known
 
 
 class History:
@@ -108,57 +70,17 @@ def test_standing_is_that_of_all_labels_of_which_old_ones_fade(
     answers: list[tuple[bool, bool]],
 ) -> None:
     standing, history = ServingScore(), History()
-    for k, (local, fused) in enumerate(answers):
-        if k < SCORE_MIN_LABELS:
-            assert standing.prefers_fused()
-        before = standing.prefers_fused()
+    for local, fused in answers:
         standing.count(local, fused)
         history.local.append(local)
         history.fused.append(fused)
-        if k + 1 < SCORE_MIN_LABELS:
-            continue
-        lead = history.recent(history.local) - history.recent(history.fused)
-        if lead > LEAD_TO_TAKE_OVER + 1e-9:
-            assert not standing.prefers_fused()
-        elif lead < LEAD_TO_KEEP - 1e-9:
-            assert standing.prefers_fused()
-        elif LEAD_TO_KEEP + 1e-9 < lead < LEAD_TO_TAKE_OVER - 1e-9:
-            assert standing.prefers_fused() == before  # nobody takes over for so little
     expected = history.recent(history.local), history.recent(history.fused)
     assert standing.accuracies() == pytest.approx(expected)
 
 
-@given(st.lists(st.booleans(), min_size=SCORE_MIN_LABELS, max_size=100))
-def test_who_is_alike_is_no_better(right: list[bool]) -> None:
-    standing = ServingScore()
-    for each in right:
-        standing.count(each, each)
-    assert standing.prefers_fused()
-
-
-def test_who_is_ahead_by_a_hair_is_no_better_and_who_was_clearly_better_stays_for_a_while() -> None:
-    standing = ServingScore()
-    for k in range(1000):
-        standing.count(True, k % 100 != 99)  # all but one in a hundred
-        assert standing.prefers_fused()
-    while standing.prefers_fused():
-        standing.count(True, False)
-    local, fused = standing.accuracies()
-    assert local is not None and fused is not None
-    assert LEAD_TO_TAKE_OVER <= local - fused < 1.3 * LEAD_TO_TAKE_OVER
-    turns = 0
-    while not standing.prefers_fused():
-        standing.count(True, True)
-        turns += 1
-    local, fused = standing.accuracies()
-    assert local is not None and fused is not None
-    assert 0.99 * LEAD_TO_KEEP < local - fused < LEAD_TO_KEEP
-    assert turns > 50  # until half of the lead was forgotten
-
-
 def test_a_class_that_no_label_tells_of_is_shown() -> None:
     """Labels are of three classes; the fleet knows a fourth, and is not quite as good here."""
-    monitor = Monitor(config("better", rejector="none", integrator="alone"))
+    monitor = Monitor(config("both", rejector="none", integrator="alone"))
     say(monitor, stream(300, labelled=1.0))
     monitor.serve("", other((3, 1, 0, 2), count=2000))
     say(monitor, stream(300, seed=1, labelled=1.0))
@@ -169,10 +91,9 @@ def test_a_class_that_no_label_tells_of_is_shown() -> None:
 
 
 def test_another_model_begins_anew_and_so_does_what_is_known_of_the_local_one() -> None:
-    monitor = Monitor(config("better"))
+    monitor = Monitor(config("both"))
     monitor.serve("", liar())
     say(monitor, stream(200, labelled=1.0))
-    assert monitor.serving_score("")["decides"] == "local"
     monitor.serve("", other())
     nothing = {"local": None, "fused": None, "labels": 0, "decides": "fused"}
     assert monitor.serving_score("") == nothing
@@ -184,7 +105,7 @@ def test_another_model_begins_anew_and_so_does_what_is_known_of_the_local_one() 
 
 
 def test_late_labels_about_what_a_former_model_said_count_for_nobody() -> None:
-    monitor = Monitor(config("better"))
+    monitor = Monitor(config("both"))
     monitor.serve("", liar())
     before = stream(40, labelled=0.0)
     say(monitor, before)
@@ -198,26 +119,6 @@ def test_late_labels_about_what_a_former_model_said_count_for_nobody() -> None:
                 assert each.step(late(whole, k, "class 1")).learnt == 1
             assert each.serving_score("")["labels"] == count
     assert monitor.checkpoint() == twin.checkpoint()
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 60), st.booleans(), st.booleans()), max_size=60),
-    st.integers(0, 60),
-)
-def test_standing_follows_rows_one_by_one_or_together(
-    judged: list[tuple[int, bool, bool]], cut_at: int
-) -> None:
-    rows = sorted({row: (row, a, b) for row, a, b in judged}.values())
-    whole, parts, start = ServingScore(), ServingScore(), ServingScore()
-    for _ in range(SCORE_MIN_LABELS):
-        for each in (whole, parts, start):
-            each.count(True, True)
-    together = whole.follow(61, rows)
-    first = parts.follow(cut_at, [row for row in rows if row[0] < cut_at])
-    later = [(k - cut_at, a, b) for k, a, b in rows if k >= cut_at]
-    assert [*first, *parts.follow(61 - cut_at, later)] == together.tolist()
-    assert whole == parts
-    assert together[0] == start.prefers_fused()
 
 
 def test_a_standing_of_nobody() -> None:
@@ -276,7 +177,7 @@ def test_the_local_model_is_not_served_to_itself() -> None:
 
 
 def test_there_are_no_more_groups_than_allowed() -> None:
-    monitor = Monitor(per_device("fused", limit=2))
+    monitor = Monitor(per_device("both", limit=2))
     monitor.serve("a", other())
     monitor.serve("b", other())
     with pytest.raises(ValueError, match=r"at most 2 models .*got another: 'c'"):
@@ -316,20 +217,21 @@ def test_a_defect_of_what_is_served_hits_one_reading_and_not_the_learner(
     assert fingerprint(monitor.models()[""]) == fingerprint(alone.models()[""])
 
 
+@pytest.mark.parametrize("served", [other, pool])
 def test_a_served_model_that_breaks_down_altogether_does_not_keep_the_learner_from_learning(
-    monkeypatch: pytest.MonkeyPatch,
+    served: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor, alone = Monitor(config()), Monitor(config())
-    monitor.serve("", other())
+    monitor.serve("", served())
 
-    step = Pipeline.step
+    advance = Pipeline.advance
 
     def broken(self: Pipeline, *arguments: Any) -> Any:
         if not self.learns:
             raise ZeroDivisionError("for a test")
-        return step(self, *arguments)
+        return advance(self, *arguments)
 
-    monkeypatch.setattr(Pipeline, "step", broken)
+    monkeypatch.setattr(Pipeline, "advance", broken)
     whole = stream(50, labelled=1.0)
     say(alone, whole)
     outcome = monitor.step(whole)
@@ -359,14 +261,15 @@ def test_a_monitor_without_a_fleet_serves_what_it_is_given() -> None:
 
 
 def test_another_mode_goes_on_with_the_same_state() -> None:
-    monitor = Monitor(config("fused"))
+    monitor = Monitor(config("both"))
     monitor.serve("", liar())
     say(monitor, stream(100))
     data = monitor.checkpoint()
     decides = {
-        mode: Monitor.restore(config(mode), data).serving_score("")["decides"] for mode in MODES
+        mode: Monitor.restore(config(mode), data).serving_score("")["decides"]
+        for mode in (*MODES, "fused")
     }
-    assert decides == {"fused": "fused", "local": "local", "better": "local"}
+    assert decides == {"both": "fused", "fused": "fused", "local": "local"}
 
 
 def test_other_wrappers_begin_anew_around_both_models() -> None:
@@ -396,7 +299,6 @@ def test_other_wrappers_begin_anew_around_both_models() -> None:
         lambda group: group["served"]["standing"].update(local=1e9),
         lambda group: group["served"]["standing"].update(fused=-1.0),
         lambda group: group["served"]["standing"].update(labels=-1),
-        lambda group: group["served"]["standing"].update(labels=SCORE_MIN_LABELS - 1, ahead=True),
         lambda group: group["served"].pop("standing"),
         lambda group: group["served"].pop("classifier"),
         lambda group: group.pop("served"),
@@ -449,8 +351,8 @@ def test_what_was_fused_can_be_served() -> None:
         f"node {k}": other(classes, seed=k) for k, classes in enumerate([(0, 1, 2), (2, 1, 3)])
     }
     fused = streamlvq.fuse([Snapshot.of(model, node=node) for node, model in nodes.items()])
-    monitor = Monitor(config("better"))
-    monitor.set_classifier("", build_classifier(config("better"), nodes["node 0"]))
+    monitor = Monitor(config("both"))
+    monitor.set_classifier("", build_classifier(config("both"), nodes["node 0"]))
     monitor.serve("", fused.for_node("node 0"))
     before = fingerprint(monitor.serving(""))
     assert set(monitor.serving("").classes) == {f"class {c}" for c in range(4)}

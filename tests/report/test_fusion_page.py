@@ -20,6 +20,7 @@ from streamlvq.fusion.report import (
     node_rows,
     unprotected_note,
 )
+from streamlvq.models.pool import PoolReport
 from streamlvq.plot.graphs import ring_spots, upper_nodes
 from streamlvq.report.fusion_maps import (
     MAX_MAP_COLUMNS,
@@ -30,13 +31,20 @@ from streamlvq.report.fusion_maps import (
     offsets_drawing,
     shift_offsets,
 )
-from streamlvq.report.fusion_page import MAX_NAMED_NODES, fusion_html, graph_drawing, graph_words
+from streamlvq.report.fusion_page import (
+    MAX_NAMED_NODES,
+    fusion_html,
+    graph_drawing,
+    graph_words,
+    pool_drawing,
+)
 from streamlvq.report.fusion_prototypes import (
     MAX_DRAWN_CLASSES,
     MAX_DRAWN_NODES,
     MAX_LINE_POINTS,
     prototype_drawings,
 )
+from streamlvq.report.html import DRAWING_WIDTH
 from support.pages import read
 from support.small_fleet import FEATURES, LABELS, OFF, UNITS, fleet, report_of
 
@@ -532,3 +540,40 @@ def test_rows_say_what_became_of_each_node(report: FusionReport) -> None:
     assert "part" not in head
     apart = replace(report, components=(("bath", "leeds"), ("york",)))
     assert "part" in node_rows(apart)[0]
+
+
+# --- pools ---------------------------------------------------------------------------------------
+
+
+def pools() -> dict[str, PoolReport]:
+    weights = {"fused none": 0.5, "personal none": 1.0, "local": 0.5, "unseen": 0.75}
+    losses = {"local": 0.531, "pool": 0.128, "all candidates": 0.12}
+    alone = {"local": 1.0, "unseen": 0.0}
+    return {
+        "bath": PoolReport("bath", 42, weights, ("ensemble none",), losses),
+        "leeds": PoolReport("leeds", 0, {**alone, "fused none": 0.25}, (), {}),
+        EVIL: PoolReport(EVIL, 0, alone, (), {}, left_out=True),
+    }
+
+
+def test_pools_are_drawn_with_weights_losses_and_what_was_dropped(report: FusionReport) -> None:
+    assert "Who is weighed how" not in fusion_html(report)
+    reader = read(fusion_html(report, pools=pools()))
+    words = " ".join(reader.words)
+    for wanted in ("Who is weighed how", "fused none", "0.531", "0.128", "ensemble none", "42",
+                   "nothing to judge by", "left out: its own model alone"):  # fmt: skip
+        assert wanted in words
+    assert "script" not in reader.tags
+    assert any(EVIL in word for word in reader.words)
+
+
+def test_bars_of_pools_are_as_long_as_their_weights() -> None:
+    drawing = ElementTree.fromstring(pool_drawing(pools()))
+    bars = [(bar.find("title"), float(bar.get("width", "0"))) for bar in drawing.iter("rect")]
+    lengths = {str(title.text): width for title, width in bars if title is not None}
+    assert len(lengths) == 3 + 2 + 1
+    unit = lengths["bath: personal none 1.00"]
+    assert lengths["bath: local 0.50"] == pytest.approx(0.5 * unit, abs=0.1)
+    assert lengths["leeds: fused none 0.25"] == pytest.approx(0.25 * unit, abs=0.1)
+    right = max(float(b.get("x", "0")) + float(b.get("width", "0")) for b in drawing.iter("rect"))
+    assert right <= DRAWING_WIDTH

@@ -22,8 +22,9 @@ from streamlvq.config import (
 from streamlvq.connect import Link, Message
 from streamlvq.fleet import Header, PrivateKey, seal
 from streamlvq.fleet.hub import HubRole
-from streamlvq.fleet.node import FleetNode, shared_bytes
+from streamlvq.fleet.node import FleetNode
 from streamlvq.fleet.participant import FleetParticipant
+from streamlvq.fleet.pools import served_bytes, shared_bytes
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.role import Health
@@ -35,7 +36,8 @@ from streamlvq_connectors.memory import MemoryBroker, MemoryLink
 from support.fleets import FLEET, node_readings
 from support.service_doubles import OneLink
 
-SECTION = FleetSection(name=FLEET, trust="everyone", fuse_seconds=0.1)
+# Of tests about what travels; those in test_fleet_pools.py have the default, serve: both.
+SECTION = FleetSection(name=FLEET, trust="everyone", fuse_seconds=0.1, serve="fused")
 
 
 def config(
@@ -101,7 +103,7 @@ class Node:
     @property
     def serving(self) -> bytes | None:
         model = self.processor.monitor.serving("")
-        return None if model is None else shared_bytes(model, self.fleet.name)
+        return None if model is None else served_bytes(model, self.fleet.name)
 
     def serve(self, model: bytes | None) -> bool:
         self.installed.append(model)

@@ -13,7 +13,7 @@ import numpy as np
 from streamlvq.config import load
 from streamlvq.connect import Message
 from streamlvq.fleet import Envelope, parse_envelope
-from streamlvq.fleet.node import shared_bytes
+from streamlvq.fleet.pools import served_bytes, shared_bytes
 from streamlvq.fusion import fuse
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
@@ -78,18 +78,34 @@ def truth(name: str, message: Message) -> str:
     return CLASSES[int(np.clip(np.rint(mean / 2.0), 0, 2))]
 
 
-def learnt_alone(path: Path, messages: list[Message], node: str) -> Snapshot:
-    """What a node has learnt from messages, without any daemon, broker or fleet."""
+def model_alone(path: Path, messages: list[Message]) -> Any:
+    """The model that learns from messages, without any daemon, broker or fleet."""
     config = load(path)
     processor = MessageProcessor(Decoder(config), Monitor(config))
     processor.process(messages)
-    return Snapshot.from_bytes(shared_bytes(processor.monitor.local(""), node))
+    return processor.monitor.local("")
+
+
+def learnt_alone(path: Path, messages: list[Message], node: str) -> Snapshot:
+    """What a node has learnt from messages, without any daemon, broker or fleet."""
+    return Snapshot.from_bytes(shared_bytes(model_alone(path, messages), node))
 
 
 def fused_in_memory(snapshots: Iterable[Snapshot]) -> dict[str, bytes]:
     """What each node must decide with, bit for bit."""
     fused = fuse(snapshots)
     return {name: shared_bytes(fused.for_node(name), name) for name in fused.nodes}
+
+
+def pooled_in_memory(models: Mapping[str, Any]) -> dict[str, bytes]:
+    """What each peer must put beside its own model, bit for bit."""
+    snapshots = [Snapshot.of(model, name, readings=False) for name, model in models.items()]
+    return {name: pooled_for(name, model, snapshots) for name, model in models.items()}
+
+
+def pooled_for(name: str, model: Any, snapshots: Iterable[Snapshot]) -> bytes:
+    """What a peer must put beside its own model in a fleet of these, its own among them."""
+    return served_bytes(fuse(snapshots).for_node(name, local=model), name)
 
 
 def state(daemon: Daemon) -> Monitor | None:
@@ -100,10 +116,10 @@ def state(daemon: Daemon) -> Monitor | None:
 
 
 def serving(daemon: Daemon) -> bytes | None:
-    """What a daemon decides with by its newest state, None if it is its own model."""
+    """What a daemon decides with besides its own model, by its newest state; None if nothing."""
     monitor = state(daemon)
     model = None if monitor is None else monitor.serving("")
-    return None if model is None else shared_bytes(model, daemon.config["broker"]["client_id"])
+    return None if model is None else served_bytes(model, daemon.config["broker"]["client_id"])
 
 
 def wait_until_serving(daemons: Mapping[str, Daemon], expected: Mapping[str, bytes]) -> None:

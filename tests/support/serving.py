@@ -11,7 +11,9 @@ from msgspec import structs
 import streamlvq
 from streamlvq.config import Config, ModelSection, loads
 from streamlvq.events import LateLabel, Readings
+from streamlvq.models.pool import PoolClassifier, PoolWeights
 from streamlvq.monitor import Monitor
+from streamlvq.wrappers.base import innermost_model
 from support.samples import described
 from support.streams import NAMES, readings
 
@@ -44,11 +46,11 @@ REJECTORS = {
     "probability": "{type: probability, target_accuracy: 0.9, memory: 40}",
     "Chow": "{type: probability, reject_cost: 0.3}",
 }
-MODES = ("fused", "local", "better")
+MODES = ("both", "local")  # fused decides as both does
 
 
 def config(
-    serve: str = "fused",
+    serve: str = "both",
     *,
     model: str = "{type: GLVQ}",
     integrator: str = "window",
@@ -107,6 +109,37 @@ def other(
     rows = (CENTRES[order] + rng.standard_normal((len(order), 5)))[:, list(features)]
     made.learn_array(rows, [f"class {c}" for c in order], [FEATURES[i] for i in features])
     return made
+
+
+def pool(
+    *classes: Sequence[int],
+    seed: int = 50,
+    local: float = 0.5,
+    weight: float = 0.7,
+    model: Callable[[], Any] = streamlvq.GLVQ,
+    **options: Any,
+) -> PoolClassifier:
+    """A pool as it travels: without a local model; its candidates know these classes."""
+    kinds = classes or ((3, 1, 0, 2), (1, 0), (2, 0, 3))
+    candidates = {
+        f"candidate {k}": other(each, seed=seed + k, model=model, **options)
+        for k, each in enumerate(kinds)
+    }
+    weights = {name: weight * 0.7**k for k, name in enumerate(candidates)}
+    shares = {f"class {c}": 0.2 for c in range(5)}
+    return PoolClassifier(None, candidates, PoolWeights(weights, local, 0.2), shares)
+
+
+def scored(monitor: Monitor, group: str = "") -> list[Any]:
+    """What the models of a served pool said about labelled readings, bit by bit."""
+    served = monitor.serving(group)
+    model = None if served is None else innermost_model(served)
+    if not isinstance(model, PoolClassifier):
+        return []
+    return [
+        (each.opinions.tobytes(), each.held.tolist(), each.code, each.run)
+        for each in model.scored()
+    ]
 
 
 def late(whole: Readings, k: int, label: str) -> LateLabel:

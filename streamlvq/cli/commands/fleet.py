@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,9 +17,10 @@ from streamlvq.text import age, aligned, display_width, entry, size
 TEXT = """\
 status CONFIG   connect to the broker of a node or hub and show what the fleet has published and
                 the broker retains: nodes and the age of their models, samples and classes, how far
-                their sensors are off, what was refused and why. For nodes whose status topic is
-                like that in CONFIG, also show who is online and whether the fleet's or the node's
-                own model decides. Nothing is published or changed."""
+                their sensors are off, which nodes are alike, what was left out, what was refused
+                and why. For nodes whose status topic is like that in CONFIG, also show who is
+                online, whether the fleet's model, the node's own or a pool of both decides, how
+                each model in a pool is weighed, and why. Nothing is published or changed."""
 EXAMPLES = """\
 examples:
   streamlvq fleet status monitor.yaml
@@ -45,7 +46,7 @@ LAYOUTS = [
     *((count, True) for count in (10, 9, 8)),
     *((count, False) for count in range(10, 5, -1)),
 ]
-DECIDES = {"fused": "fleet", "local": "local", None: ""}
+DECIDES = {"fused": "fleet", "local": "local", "pool": "pool", None: ""}
 # Refusals of messages that are no envelope of a known node; they stay until removed by hand.
 GARBAGE = ("malformed", "truncated", "oversized", "unknown_key", "unsigned", "fleet", "node")
 
@@ -113,10 +114,36 @@ def _notes(status: FleetStatus) -> Iterator[str]:
     if status.trouble is not None:
         yield entry("not fused", status.trouble)
     for node in status.nodes:
+        if (text := _weighed(node)) is not None:
+            yield entry("weights", f"{node.node}: {text}")
+    for node in status.nodes:
         for note in node.notes if node.left_out is None else ():  # warnings say who was left out
             yield entry("note", f"{node.node}: {note}")
+    if status.note is not None:
+        yield entry("note", status.note)
     for warning in dict.fromkeys(status.warnings):
         yield entry("warning", warning)
+
+
+def _weighed(node: NodeStatus) -> str | None:
+    """Return how the models of a node's pool are weighed, and why; None if nothing is known."""
+    if node.pool is None:
+        told = _listed(node.published)
+        return f"{told} (as it tells others)" if told else None
+    pool, reasons = node.pool, []
+    if "local" in pool.losses and "pool" in pool.losses:
+        reasons.append(
+            f"log loss {pool.losses['local']:.3f} alone, {pool.losses['pool']:.3f} together"
+        )
+    reasons.append(
+        f"judged on {pool.records} readings" if pool.records else "no readings to judge by"
+    )
+    reasons += [f"without {', '.join(pool.dropped)}"] if pool.dropped else []
+    return f"{_listed(pool.weights)} ({'; '.join(reasons)})"
+
+
+def _listed(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in weights.items())
 
 
 def _hint(status: FleetStatus) -> Iterator[str]:

@@ -16,7 +16,9 @@ from streamlvq.cli import arguments
 from streamlvq.errors import StreamLVQError
 from streamlvq.fusion import Fused, fuse
 from streamlvq.fusion.node_models import group_compatible, newest
+from streamlvq.fusion.report import pools_text
 from streamlvq.fusion.rounds import PASSES, PULL, participants_of, run_rounds
+from streamlvq.models.pool import PoolReport
 from streamlvq.registry import AGGREGATORS, CORRECTIONS
 from streamlvq.snapshot import Snapshot, write_atomically
 
@@ -32,6 +34,9 @@ there to be fused again (site by site, then all sites), or to start from.
 With `--rounds` what was fused goes back to the nodes, which learn it further from the readings that
 they have stored, and is fused again (federated averaging). Nodes are played by their state folders,
 or by snapshots with readings; nothing of what they learn stays there.
+
+Where nodes bring their stored readings, it also shows how each node would weigh the fused models
+against its own in a pool, as a daemon does with `fleet.serve: both`.
 
 Without any file to write it shows what would come of it."""
 EXAMPLES = """\
@@ -121,9 +126,13 @@ def run(options: argparse.Namespace) -> int:
     _check_outputs(options, own, [path for _, path in sources])
     snapshots = _nodes(_load(sources))
     fused = _fused(options, snapshots)
-    files = _files(options, own, fused, snapshots)  # all of them, before the first is written
+    wanted = not options.quiet or options.report or options.json
+    pools = fused.pool.reports() if wanted and fused.pool is not None else {}
+    files = _files(options, own, fused, snapshots, pools)  # all, before the first is written
     if not options.quiet and options.json != arguments.STANDARD_OUTPUT:
         print(fused.report, flush=True)
+        if pools:
+            print(f"\n{pools_text(pools)}", flush=True)
         if options.rounds:
             print(_said_of_rounds(options, snapshots), flush=True)
     _write(options, files)
@@ -281,6 +290,7 @@ def _files(
     own: Mapping[str, str],
     fused: Fused,
     snapshots: Sequence[Snapshot],
+    pools: Mapping[str, PoolReport],
 ) -> dict[str, tuple[str, bytes]]:
     """What to write where, by the option that asked for it."""
     from streamlvq.report.fusion_page import fusion_html  # noqa: PLC0415 - drawn only if asked for
@@ -291,10 +301,11 @@ def _files(
     if options.output is not None:
         files["-o"] = (options.output, fused.snapshot().to_bytes())
     if options.report is not None:
-        text = fusion_html(fused.report, snapshots, fused)
+        text = fusion_html(fused.report, snapshots, fused, pools)
         files["--report"] = (options.report, text.encode())
     if options.json is not None:
-        files["--json"] = (options.json, msgspec.json.encode(fused.report) + b"\n")
+        found = msgspec.to_builtins(fused.report) | ({"pools": pools} if pools else {})
+        files["--json"] = (options.json, msgspec.json.encode(found) + b"\n")
     return files
 
 
