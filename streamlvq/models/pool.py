@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import NoneType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from streamlvq.kernels import kernels
 from streamlvq.models.base import ArrayClassifier, LVQClassifier
 from streamlvq.models.committee import LVQCommittee
 from streamlvq.models.insight import Closest
+from streamlvq.models.scored import Scored, ScoredOpinions
 from streamlvq.models.vectorizer import Arrays, KernelBatch, dictionary_maker, no_pool
 from streamlvq.records import Explanation, Prototype
 from streamlvq.text import entry
@@ -35,9 +34,7 @@ MAX_WEIGHTS = 64  # of candidates
 LOCAL, UNSEEN = "local", "unseen"  # names of the other weights
 SHARE_EXPONENT = 0.5  # of a class's share in the fleet, in the mass that it has while unseen
 LEAST_RELATIVE_SHARE = 0.1  # of the average share: rarer classes count as this
-MAX_SCORED = 500  # readings whose opinions are kept to fit the weights
 BATCH_MIN_ROWS = 2  # asking a single one with arrays costs as much as one by one
-MAX_RUN = 2**53  # of equal labels: beyond it JSON loses digits
 _SCRATCH = frozenset(  # made anew in copies: views of each other
     ("_opinions", "_foreign", "_own", "_held", "_row", "_by_label", "_asked", "_lent")
 )
@@ -137,19 +134,6 @@ class PoolReport:
         return "\n".join(lines)
 
 
-class Scored(NamedTuple):
-    """Opinions about a labelled reading before it was learnt.
-
-    Of each candidate, and last of the local model, over the classes of the pool; NaN where one does
-    not know a class.
-    """
-
-    opinions: Floats
-    held: Bools  # classes that the local model had learnt
-    code: int
-    run: int  # readings of the same label in a row resemble each other
-
-
 class PoolClassifier(ArrayClassifier):
     """A local model that learns, pooled with fixed candidates that other nodes contributed to.
 
@@ -214,9 +198,7 @@ class PoolClassifier(ArrayClassifier):
         *own, self._local_weight, _ = weights.vector(self.candidates).tolist()
         self._exponents = np.array(own)
         self._speaks = self._find_speaker()
-        self._scored: deque[Scored] = deque(maxlen=MAX_SCORED)
-        self._last_label: Label | None = None
-        self._run = -1  # the first run began before the candidates were fixed: it is not scored
+        self._scored = ScoredOpinions()
         self._kept: Reading | None = None
         self._allocate()
 
@@ -299,23 +281,12 @@ class PoolClassifier(ArrayClassifier):
         The first run of equal labels is left out: what came before the candidates were fixed may
         have been a part of the same segment.
         """
-        if self._begins_score(y) and self._ask(x):
-            self._note(self._opinions[:, 0], y)
-
-    def _begins_score(self, y: Label) -> bool:
-        """Note that a label has come; return whether opinions about its reading are to be kept."""
-        if self._last_label is None or y != self._last_label:
-            self._run += self._last_label is not None
-            self._last_label = y
-        return self._run >= 0 and y in self._among
-
-    def _note(self, opinions: Rows, y: Label) -> None:
-        held = self._held.astype(bool)
-        self._scored.append(Scored(opinions.copy(), held, self._among[y], self._run))
+        if self._scored.begins(y, y in self._among) and self._ask(x):
+            self._scored.add(self._opinions[:, 0], self._held, self._among[y])
 
     def scored(self) -> tuple[Scored, ...]:
         """Return the latest opinions noted, since the pool knows the classes that it knows."""
-        return tuple(self._scored)
+        return tuple(self._scored.readings)
 
     def observe_one(self, x: Reading, **keywords: Any) -> None:
         """Pass an unlabelled reading to the local model."""
@@ -473,8 +444,10 @@ class PoolClassifier(ArrayClassifier):
         """Note every opinion about labelled rows after the kernel call."""
         given = zip(batch.readings.labels[batch.rows], batch.duplicates[batch.rows], strict=True)
         for k, (y, duplicate) in enumerate(given):
-            if y is not None and not duplicate and self._begins_score(y):
-                self._note(self._lent[:, k], y)
+            if y is None or duplicate:
+                continue
+            if self._scored.begins(y, y in self._among):
+                self._scored.add(self._lent[:, k], self._held, self._among[y])
 
     # --- what it says about itself ---------------------------------------------------------------
 
@@ -647,71 +620,29 @@ class PoolClassifier(ArrayClassifier):
     @exclusive
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a copy of what was scored, and which model speaks: arrays, and values for JSON."""
-        scored, shape = self._scored, (len(self._models), len(self._labels))
-        arrays = {
-            "opinions": np.array([each.opinions for each in scored]).reshape(len(scored), *shape),
-            "held": np.array([each.held for each in scored], np.uint8).reshape(
-                len(scored), shape[1]
-            ),
-            "codes": np.array([each.code for each in scored], np.int64),
-            "runs": np.array([each.run for each in scored], np.int64),
-        }
-        return arrays, {"last_label": self._last_label, "run": self._run, "speaks": self._speaks}
+        arrays, extra = self._scored.state(len(self._models), len(self._labels))
+        return arrays, {**extra, "speaks": self._speaks}
 
     @exclusive
     def restore_memory(self, arrays: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
         """Restore what `memory_state` returned; raise `SnapshotError` if it does not fit."""
-        if extra.keys() != {"last_label", "run", "speaks"}:
-            raise SnapshotError(f"pool: expected a memory, got {sorted(extra)[:9]}")
-        last, run, speaks = extra["last_label"], extra["run"], extra["speaks"]
-        if not isinstance(last, (str, int, float, NoneType)):
-            raise SnapshotError(f"pool: expected a label, got {str(last)[:80]!r}")
-        if type(run) is not int or not -1 <= run <= MAX_RUN or (last is None and run >= 0):
-            raise SnapshotError(f"pool: expected the number of a run, got {str(run)[:80]!r}")
-        self._check_scored(arrays, run)
+        others = dict(extra)
+        speaks = others.pop("speaks", -1)
         if speaks is not None and not self._can_speak(speaks):
             raise SnapshotError(f"pool: expected a model with prototypes, got {str(speaks)[:80]!r}")
-        self._last_label, self._run, self._speaks = last, run, speaks
-        columns = arrays["codes"].tolist(), arrays["runs"].tolist()
-        rows = zip(arrays["opinions"].copy(), arrays["held"].astype(bool), *columns, strict=True)
-        self._scored = deque((Scored(*row) for row in rows), maxlen=MAX_SCORED)
+        scored = ScoredOpinions.restored(arrays, others, self._known_classes())
+        self._scored, self._speaks = scored, speaks
+
+    def _known_classes(self) -> Bools:
+        """Return which classes each model knows."""
+        known = np.zeros((len(self._models), len(self._labels)), bool)
+        for m, model in enumerate(self._models):
+            known[m, [self._among[label] for label in labels_of(model)]] = True
+        return known
 
     def _can_speak(self, speaks: Any) -> bool:
         known = type(speaks) is int and 0 <= speaks < len(self._models)
         return known and prototype_model(self._models[speaks]) is not None
-
-    def _check_scored(self, arrays: Mapping[str, Any], last_run: int) -> None:
-        """Raise `SnapshotError` unless these models can have had these opinions."""
-        kinds = {"opinions": "float64", "held": "uint8", "codes": "int64", "runs": "int64"}
-        found = {name: str(array.dtype) for name, array in arrays.items()}
-        if found != kinds:
-            raise SnapshotError(f"pool: expected the arrays {kinds}, got {str(found)[:200]}")
-        opinions, held, codes, runs = (arrays[name] for name in kinds)
-        count, classes = len(codes), len(self._labels)
-        shapes = ((count, len(self._models), classes), (count, classes), (count,), (count,))
-        if (opinions.shape, held.shape, codes.shape, runs.shape) != shapes or count > MAX_SCORED:
-            raise SnapshotError(
-                f"pool: expected up to {MAX_SCORED} readings of {len(self._models)} models and "
-                f"{classes} classes, got {opinions.shape}"
-            )
-        steps = np.diff(runs, prepend=0, append=last_run) if count else runs
-        if np.any(steps < 0) or np.any((codes < 0) | (codes >= classes)):
-            raise SnapshotError("pool: expected known classes, in runs that follow each other")
-        if np.any(held > 1):
-            raise SnapshotError("pool: expected classes that are held or not, got other numbers")
-        self._check_opinions(opinions, held.astype(bool))
-
-    def _check_opinions(self, opinions: Rows, held: Bools) -> None:
-        known = np.zeros(opinions.shape, bool)
-        for m, model in enumerate(self.candidates.values()):
-            known[:, m, [self._among[label] for label in model.classes]] = True
-        known[:, -1] = held
-        learnt = np.zeros(len(self._labels), bool)
-        learnt[[self._among[label] for label in labels_of(self.local)]] = True
-        sure = 1.0 + 1e-9  # rounding
-        right = np.where(known, (opinions >= 0.0) & (opinions <= sure), np.isnan(opinions))
-        if not right.all() or np.any(held & ~learnt) or np.any(held[:-1] & ~held[1:]):
-            raise SnapshotError("pool: expected probabilities of the classes that each model knows")
 
     def beside(self, local: Any) -> PoolClassifier:
         """Return a pool of another local model with the same candidates and weights."""

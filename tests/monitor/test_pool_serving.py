@@ -16,7 +16,8 @@ import streamlvq
 from streamlvq.config import Config, build_classifier, loads
 from streamlvq.events import LateLabel, Readings
 from streamlvq.models.ensemble import NodeEnsemble
-from streamlvq.models.pool import MAX_SCORED, PoolClassifier, PoolWeights
+from streamlvq.models.pool import PoolClassifier, PoolWeights
+from streamlvq.models.scored import MAX_SCORED
 from streamlvq.monitor import Monitor
 from streamlvq.snapshot import TRUSTED_MAX_BYTES, Snapshot, SnapshotError, decode, encode
 from streamlvq.wrappers.base import unwrap
