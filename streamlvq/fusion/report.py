@@ -160,8 +160,8 @@ class FusionReport(msgspec.Struct, frozen=True):
         itself; usually there is one.
     condensed
         How many prototypes of classes were left out because there is a budget for each.
-    budget
-        How many a class may have of which some were left out; None if none were.
+    budgets
+        How many prototypes each of these classes may have.
     metric_residual
         As that of nodes, over all of them.
     """
@@ -183,7 +183,7 @@ class FusionReport(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     clusters: tuple[ClusterReport, ...] = ()
     condensed: dict[str, int] = {}
-    budget: int | None = None
+    budgets: dict[str, int] = {}
     metric_residual: float | None = None
 
     def text(self) -> str:
@@ -293,7 +293,7 @@ def build_report(run: FusionRecord) -> FusionReport:
         warnings=(),
         clusters=_clusters(run, labels),
         condensed=_condensed(run, labels),
-        budget=max((each.budget for part in run.condensed for each in part.values()), default=None),
+        budgets=_budgets(run, labels),
         metric_residual=metrics.fleet,
     )
     return msgspec.structs.replace(report, warnings=(*_warnings(report), *_withheld(run, labels)))
@@ -324,6 +324,15 @@ def _condensed(run: FusionRecord, labels: list[str]) -> dict[str, int]:
     for part in run.condensed:
         counts.update({label: each.left_out for label, each in part.items()})
     return {labels[k]: counts[k] for k in sorted(counts)}
+
+
+def _budgets(run: FusionRecord, labels: list[str]) -> dict[str, int]:
+    """Return the largest of all models for each class that was condensed."""
+    found: dict[int, int] = {}
+    for part in run.condensed:
+        for label, each in part.items():
+            found[label] = max(each.budget, found.get(label, 0))
+    return {labels[k]: found[k] for k in sorted(found)}
 
 
 def _rms(values: Floats) -> float:
@@ -609,9 +618,9 @@ def node_notes(report: FusionReport) -> list[str]:
 def condensed_note(report: FusionReport) -> str:
     """Say how many prototypes were left out because of a budget."""
     counts = ", ".join(f"{count} of {label!r}" for label, count in report.condensed.items())
-    total = sum(report.condensed.values())
+    total, most = sum(report.condensed.values()), max(report.budgets.values())
     which = "1 prototype was" if total == 1 else f"{total} prototypes were"
-    return f"{which} left out so that no class has more than {report.budget}: {counts}"
+    return f"{which} left out so that no class has more than {most}: {counts}"
 
 
 def unprotected_note(report: FusionReport) -> str:
