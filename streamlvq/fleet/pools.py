@@ -16,7 +16,8 @@ from streamlvq.estimator import (
     served_classes,
 )
 from streamlvq.events import ALL_DEVICES
-from streamlvq.models.pool import MAX_SCORED, PoolClassifier, PoolWeights
+from streamlvq.models.pool import PoolClassifier, PoolWeights
+from streamlvq.models.scored import MAX_SCORED
 from streamlvq.monitor import Monitor
 from streamlvq.registry import CANDIDATES, CORRECTIONS
 from streamlvq.snapshot import Snapshot, capture
