@@ -168,7 +168,7 @@ def refused_of_readings(daemon: Daemon) -> float:
 
 
 def test_who_is_silent_or_leaves_is_left_out(tmp_path: Path) -> None:
-    fleet = {**ONCE, "max_age_seconds": 6.0, "publish_seconds": 2.0}
+    fleet = {**ONCE, "max_age_seconds": 20.0, "publish_seconds": 2.0}
     with (
         Mosquitto() as broker,
         Client(broker, "streamlvq/a/status") as client,
@@ -187,7 +187,7 @@ def test_who_is_silent_or_leaves_is_left_out(tmp_path: Path) -> None:
         until(lambda: serving(daemon) == all_three, 120, "all three")
         metrics = daemon.metrics()
         assert metrics["streamlvq_fleet_members"] == 3
-        assert metrics['streamlvq_fleet_member_age_seconds{node="b"}'] < 7
+        assert metrics['streamlvq_fleet_member_age_seconds{node="b"}'] < 21
         assert metrics["streamlvq_fleet_serving_fused"] == 1
 
         # b falls silent; c and the daemon itself are still there, with nothing new to say.
