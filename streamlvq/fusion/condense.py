@@ -18,7 +18,7 @@ AUTO = "auto"  # BUDGET_RATIO times what models of nodes may grow to
 KEEP = "keep"  # all of them
 BUDGETS = (AUTO, KEEP)
 BUDGET_RATIO = 3
-MAX_DISTANCE = np.finfo(float).max  # of prototypes that are left
+MAX_KEPT_DISTANCE = 1e200  # beyond, all are equally far; infinite: of what is left out
 
 Measure = Callable[[Floats], Floats]  # squared distances of all rows from each other
 
@@ -57,7 +57,7 @@ def condense(places: Floats, weights: Floats, budget: int, measure: Measure) -> 
     count = len(places)
     if count <= budget:
         return np.arange(count)
-    distances = np.minimum(np.nan_to_num(measure(places), nan=np.inf), MAX_DISTANCE)
+    distances = np.minimum(np.nan_to_num(measure(places), nan=np.inf), MAX_KEPT_DISTANCE)
     np.fill_diagonal(distances, np.inf)
     weights, left = weights / weights.max(), np.ones(count, bool)
     nearest = distances.argmin(axis=1)

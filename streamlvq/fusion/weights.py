@@ -259,10 +259,8 @@ def fleet_weights(nodes: Sequence[Floats]) -> Floats:
 def believed_weights(fits: Sequence[Floats], told: Sequence[Floats], prior: Floats) -> Floats:
     """Return the weights of a fleet from those fitted here and those that other nodes have told.
 
-    A single voice is the node's own, from which nobody would have to depart: then it is the prior
-    that the node's records must clearly contradict. Whoever tells weights may lie. So among few the
-    prior has a voice too, and the median counts instead of the mean: one liar moves no weight
-    beyond those of the others.
+    Whoever tells weights may lie. So among few the prior has a voice too, and the median counts
+    instead of the mean: one liar moves no weight beyond those of the others.
 
     Examples
     --------
@@ -274,7 +272,7 @@ def believed_weights(fits: Sequence[Floats], told: Sequence[Floats], prior: Floa
 
     """
     if not told:
-        return fleet_weights(fits) if len(fits) > 1 else prior
+        return fleet_weights(fits) if fits else prior
     voices = [*fits, *told]
     if len(voices) < TRIMMING_NODES:
         voices.append(prior)

@@ -100,7 +100,7 @@ def test_abuse_is_refused_and_counted_while_readings_go_on(tmp_path: Path) -> No
         put(client, "nodes/b", genuine)
         client.send(node_readings("a", COUNT))
         expected = pooled_for("a", model, [own, b.snapshot])
-        until(lambda: serving(daemon) == expected, what="pooled")
+        until(lambda: serving(daemon) == expected, 120, "pooled")
         published = retained(client.got)["a"]
         published.check(trust)  # signed with its own key
 
@@ -156,7 +156,7 @@ def test_abuse_is_refused_and_counted_while_readings_go_on(tmp_path: Path) -> No
         daemon.reload()
         until(lambda: "configuration read again: 1 new key: x" in daemon.log)
         three = pooled_for("a", model, [own, b.snapshot, stranger.snapshot])
-        until(lambda: serving(daemon) == three, what="pooled with what was refused before")
+        until(lambda: serving(daemon) == three, 120, "pooled with what was refused before")
         assert "'ovens': peer 'a', believes 2 trusted keys, its own among them" in daemon.log
         daemon.reload()
         until(lambda: "read again: nothing has changed" in daemon.log)
@@ -168,7 +168,7 @@ def refused_of_readings(daemon: Daemon) -> float:
 
 
 def test_who_is_silent_or_leaves_is_left_out(tmp_path: Path) -> None:
-    fleet = {**ONCE, "max_age_seconds": 6.0, "publish_seconds": 2.0}
+    fleet = {**ONCE, "max_age_seconds": 20.0, "publish_seconds": 2.0}
     with (
         Mosquitto() as broker,
         Client(broker, "streamlvq/a/status") as client,
@@ -184,22 +184,22 @@ def test_who_is_silent_or_leaves_is_left_out(tmp_path: Path) -> None:
         client.send(node_readings("a", COUNT))
         everyone = [own, *(each.snapshot for each in others.values())]
         all_three = pooled_for("a", model, everyone)
-        until(lambda: serving(daemon) == all_three, what="all three")
+        until(lambda: serving(daemon) == all_three, 120, "all three")
         metrics = daemon.metrics()
         assert metrics["streamlvq_fleet_members"] == 3
-        assert metrics['streamlvq_fleet_member_age_seconds{node="b"}'] < 7
+        assert metrics['streamlvq_fleet_member_age_seconds{node="b"}'] < 21
         assert metrics["streamlvq_fleet_serving_fused"] == 1
 
         # b falls silent; c and the daemon itself are still there, with nothing new to say.
         pair = pooled_for("a", model, [own, others["c"].snapshot])
-        until(lambda: serving(daemon) == pair, what="without b")
+        until(lambda: serving(daemon) == pair, 120, "without b")
         put(client, "nodes/c", b"")
         until(lambda: serving(daemon) is None and installed(daemon) >= 3, what="alone")
         assert "'c' left the fleet" in daemon.log
         assert daemon.metrics()["streamlvq_fleet_members"] == 1
         put(client, "nodes/b", others["b"].envelope())
         back = pooled_for("a", model, [own, others["b"].snapshot])
-        until(lambda: serving(daemon) == back, what="b is back")
+        until(lambda: serving(daemon) == back, 120, "b is back")
 
         # Without a fleet, what it said before does not matter any more.
         assert daemon.stop() == 0

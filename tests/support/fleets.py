@@ -126,7 +126,7 @@ def wait_until_serving(daemons: Mapping[str, Daemon], expected: Mapping[str, byt
     for name, daemon in daemons.items():
         until(
             lambda d=daemon, n=name: serving(d) == expected[n],
-            30,
+            120,  # seconds: pools are judged in a thread that gets what others leave
             f"{name} decides with {digest(expected[name])}, not {digest(serving(daemon))}",
         )
 
