@@ -106,10 +106,11 @@ class Fused:
             How many to keep, those that matter most; None for all. Each costs about as much as the
             local model, an ensemble as much as all models of the fleet.
         candidates
-            Kinds of candidates, of `streamlvq.registry.CANDIDATES`; None for all that can be built:
+            Kinds of candidates, of `streamlvq.registry.CANDIDATES`; None for what can be built of:
             "fused" models by each correction, an "ensemble" of all nodes' models, "personal" models
             that have learnt the node's stored readings, and those of all nodes fused again
-            ("round").
+            ("round"). Only if it is named: "transformed", models of all nodes that learn their
+            stored readings through a logarithm.
 
         Examples
         --------
