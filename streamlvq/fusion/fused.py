@@ -112,8 +112,9 @@ class Fused:
             Kinds of candidates, of `streamlvq.registry.CANDIDATES`. None for the usual ones that
             can be built: "fused" models by each correction, an "ensemble" of all nodes' models,
             "personal" models that have learnt the node's stored readings, and fused models after
-            a "round" of federated averaging. Five "rounds" and the "network" of alike nodes are
-            built when they are named: they cost more than they gained on most fleets.
+            a "round" of federated averaging. Built only if they are named, because they cost more
+            than they gained on most fleets: five "rounds", the "network" of alike nodes, and
+            "transformed" models, which learn stored readings through a logarithm.
 
         Examples
         --------

@@ -97,8 +97,8 @@ def test_the_table_says_what_became_of_each(
     assert [line.split()[0] for line in lines[:3]] == list(OFF)
     assert lines[2].split()[1:4] == ["240", "2", "worn"]
     text = "\n".join(lines)
-    assert "correction   least_squares: it predicts a class mean" in text
-    assert "tried        none" in text
+    assert "correction   least_squares: with classes hidden from nodes" in text
+    assert "log loss     none" in text
     assert "too few nodes to tell a mistake from the truth about worn" in text
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)  # nothing was asked for
 

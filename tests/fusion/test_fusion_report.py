@@ -49,7 +49,7 @@ def test_printing_a_report_shows_a_table(report: FusionReport) -> None:
                                 "over", "weight", "remarks"]  # fmt: skip
     assert [line.split()[0] for line in lines[1:4]] == list(OFF)
     assert f"correction   {report.why}" in lines
-    assert "tried        none 3.10, least_squares 0.12, scale_shift 0.20" in lines
+    assert "log loss     none 3.10, least_squares 0.12, scale_shift 0.20" in lines
     assert lines[-1] == f"warning      {report.warnings[0]}"
     assert len(lines[1]) <= 100
 
