@@ -3,8 +3,8 @@
 A node with prototypes, one with a decision tree and one with naive Bayes watch machines of the same
 kind with sensors that disagree. Their models have no form in common that could be averaged. So each
 shares counts, means and spreads of its classes, all answer the same simulated readings, and a copy
-of each learns what the others say. A pool of both decides: it is careful with states that no reading
-of its own can confirm. Every node has a state that it has never seen.
+of each learns what the others say. A pool of both decides: it is careful with states that no
+reading of its own can confirm. Every node has a state that it has never seen.
 """
 
 from __future__ import annotations
