@@ -17,14 +17,24 @@ def pooled(
     local_weight: float,
     unseen: Mapping[str, float],
 ) -> dict[str, float]:
-    """The product of all opinions, each to the power of its weight; `local` holds what it knows."""
-    scores = {}
+    """The product of all opinions, each to the power of its weight; `local` holds what it knows.
+
+    A candidate that lacks a class of `local` lets it speak: of what the candidate gives to classes
+    of `local`, such a class gets the share that it has there.
+    """
+    scores, full = {}, []
+    for opinion in candidates:
+        lacking = {label: p for label, p in local.items() if label not in opinion}
+        rest = 1.0 - sum(lacking.values())
+        inside = 1.0 - sum(p for label, p in opinion.items() if label not in local)
+        known = {label: rest * p if label in local else p for label, p in opinion.items()}
+        full.append(known | {label: inside * p for label, p in lacking.items()})
     for label in labels:
         if label in local:
             score = local_weight * math.log(max(local[label], LEAST))
         else:
             score = unseen[label]
-        for opinion, weight in zip(candidates, weights, strict=True):
+        for opinion, weight in zip(full, weights, strict=True):
             score += weight * math.log(max(opinion.get(label, 0.0), LEAST))
         scores[label] = score
     top = max(scores.values())

@@ -20,6 +20,7 @@ from streamlvq.models.pool import (
     PoolClassifier,
     PoolWeights,
     unseen_offsets,
+    with_local_opinions,
 )
 
 NODE_RIDGE = 10.0  # curvature of the prior under the weights of a node
@@ -99,7 +100,8 @@ class OpinionRecords:
         it truly lacks, which do not compete.
         """
         least = kernels("candidates").LEAST_OPINION
-        logs = np.log(np.maximum(np.nan_to_num(opinions), least))
+        full = with_local_opinions(opinions, held)
+        logs = np.log(np.maximum(np.nan_to_num(full), least))
         terms = np.zeros((len(codes), len(held), len(names) + 2))
         terms[:, :, : len(names)] = np.moveaxis(logs[:-1], 0, 2)
         terms[:, held, -2] = logs[-1][:, held]

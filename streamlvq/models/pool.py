@@ -139,7 +139,7 @@ class PoolClassifier(ArrayClassifier):
 
     Its probabilities are those of a log-linear pool: the product of all opinions, each to the power
     of its weight. About classes that the local model has not learnt only the candidates have
-    opinions. `learn_one` first notes what each of them said about the reading, so that weights can
+    opinions; about those that a candidate does not know it leaves the word to the local model. `learn_one` first notes what each of them said about the reading, so that weights can
     be fitted on readings before they are learnt, then teaches the local model alone. Made by
     `Fused.for_node(name, local=model)`, which fits the weights.
 
@@ -692,6 +692,27 @@ def opinions_of(
         held[:] = False
         held[places] = True
     return opinions, held
+
+
+def with_local_opinions(opinions: Rows, held: Bools) -> Rows:
+    """Return opinions (models x rows x classes) in which all know the classes that are held.
+
+    `held` are those of the last, the local model. Where a candidate lacks one of them it lets the
+    local model speak, as in the kernel of the pool.
+
+    Examples
+    --------
+    >>> opinions = np.array([[[0.6, 0.4, np.nan]], [[0.5, np.nan, 0.5]]])
+    >>> with_local_opinions(opinions, np.array([True, False, True])).round(2).tolist()
+    [[[0.3, 0.4, 0.3]], [[0.5, nan, 0.5]]]
+
+    """
+    local, unknown = opinions[-1], np.isnan(opinions)
+    lacking = unknown & held
+    rest = 1.0 - np.where(lacking, local, 0.0).sum(axis=2, keepdims=True)
+    inside = 1.0 - np.where(~unknown & ~held, opinions, 0.0).sum(axis=2, keepdims=True)
+    found: Rows = np.where(lacking, inside * local, np.where(held, rest, 1.0) * opinions)
+    return found
 
 
 def prototype_model(model: Any) -> LVQClassifier | None:

@@ -399,3 +399,17 @@ def test_forged_ensembles_are_refused() -> None:
 def test_published_weights_are_bounded(named: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="weights from 0 to 3"):
         PoolWeights.from_names(named)
+
+
+def test_a_class_that_only_the_local_model_knows_is_answered() -> None:
+    local = taught(streamlvq.GLVQ(), "ham spam toast", 1)
+    weights = PoolWeights({"fused none": 0.7, "ensemble none": 0.5}, 0.3, 0.3)
+    candidates = {
+        name: taught(streamlvq.GMLVQ(), "ham spam", seed)
+        for seed, name in enumerate(weights.candidates)
+    }
+    pool = PoolClassifier(local, candidates, weights)
+    tests = samples("ham spam toast", 7, 120)
+    right = [pool.predict_one(x) == y for x, y in tests]
+    alone = [local.predict_one(x) == y for x, y in tests]
+    assert np.mean(right) >= np.mean(alone) - 0.05
