@@ -1,6 +1,6 @@
 """All studies of fusion, with the figures to reach.
 
-python benchmarks/fusion.py                              # all of them, about half an hour
+python benchmarks/fusion.py                              # all of them, hours
 python benchmarks/fusion.py --studies spectra hostile --small
 python benchmarks/fusion.py --studies thesis --data segment --models LGMLVQ
 """
