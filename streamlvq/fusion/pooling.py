@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from streamlvq.arrays import Floats, Label
 from streamlvq.fusion.candidates import (
     ROUND_MAX_NODES,
@@ -14,10 +16,12 @@ from streamlvq.fusion.candidates import (
     candidate_names,
     class_shares,
 )
+from streamlvq.fusion.corrections import get_correction
 from streamlvq.fusion.crossfit import CrossFit, NodeRecords
 from streamlvq.fusion.node_models import FusionError
 from streamlvq.fusion.options import FusionOptions
 from streamlvq.fusion.personal import StoredReadings, stored_readings
+from streamlvq.fusion.sharing import components
 from streamlvq.fusion.weights import (
     OpinionRecords,
     believed_weights,
@@ -41,7 +45,8 @@ JUDGED_MAX_NODES = 16  # in larger fleets candidates are judged as made from an 
 class FleetPool:
     """Candidates and weights for the nodes of a fleet, from their snapshots.
 
-    `corrections` are those whose candidates compete; `left_out` says of which nodes nothing is
+    `corrections` are those whose candidates compete, but for some if nodes share no classes (see
+    `_with_all_classes`); `left_out` says of which nodes nothing is
     believed: such a node decides by itself. `preferred` is the correction that the fusion chose.
     """
 
@@ -54,7 +59,7 @@ class FleetPool:
         preferred: str | None = None,
     ) -> None:
         self.snapshots = {snapshot.node: snapshot for snapshot in snapshots}
-        self.options, self.corrections = options, tuple(corrections)
+        self.options, self.corrections = options, _with_all_classes(corrections, snapshots)
         self._left_out, self.preferred = left_out, preferred
         self.labels: list[Label] = name_order(
             {label for snapshot in snapshots for label in snapshot.labels}
@@ -209,6 +214,22 @@ def _sampled(snapshots: Mapping[str, Snapshot], always: Collection[str]) -> dict
     if len(others) > room:
         others = [others[k * len(others) // room] for k in range(room)]
     return {name: snapshots[name] for name in (*always, *others)}
+
+
+def _with_all_classes(
+    corrections: Sequence[str], snapshots: Sequence[Snapshot]
+) -> tuple[str, ...]:
+    """Return the corrections whose candidates know the classes of all nodes.
+
+    Where nodes fall into parts that share no class, a correction estimated from shared classes
+    leaves each part alone. A node could not find out what its candidates lack: it has never seen
+    those classes. Without any other correction all are returned.
+    """
+    labels = list({label for snapshot in snapshots for label in snapshot.labels})
+    held = np.array([[label in each.labels for label in labels] for each in snapshots], bool)
+    parts = components(held[held.any(axis=1)])
+    whole = tuple(name for name in corrections if get_correction(name).one_frame)
+    return whole if whole and len(np.unique(parts)) > 1 else tuple(corrections)
 
 
 def _check_choices(most: int | None, kinds: Sequence[str] | None) -> None:

@@ -97,7 +97,8 @@ class OpinionRecords:
         `opinions` are models x readings x classes, the local model last; `held` are the classes
         that it counts as having learnt, `unseen` the offsets of the others. Readings of other
         classes are left out, unless it was made to forget one: then `lacking` are the classes that
-        it truly lacks, which do not compete.
+        it truly lacks, which do not compete. So are all readings of a model that knows one class:
+        whatever says nothing but that class would be best.
         """
         least = kernels("candidates").LEAST_OPINION
         full = with_local_opinions(opinions, held)
@@ -107,7 +108,7 @@ class OpinionRecords:
         terms[:, held, -2] = logs[-1][:, held]
         terms[:, ~held, -1] = 1.0
         possible = np.ones(len(held), bool) if lacking is None else ~lacking
-        usable = held[codes] if lacking is None else possible[codes]
+        usable = held[codes] & (held.sum() > 1) if lacking is None else possible[codes]
         count = int(usable.sum())
         return cls(
             tuple(names),

@@ -768,8 +768,8 @@ def _checked_names(extra: Mapping[str, Any]) -> Sequence[str]:
 
 def _checked_candidate(model: Any) -> Any:
     """Return a candidate; `SnapshotError` unless it gives labels and probabilities by itself."""
-    good = isinstance(model, ArrayClassifier) and hasattr(model, "predict_labels_one")
-    if not good or type(model) is PoolClassifier:
+    # Of wrappers only a transform of features gives labels and probabilities at once.
+    if not hasattr(model, "predict_labels_one") or type(model) is PoolClassifier:
         raise SnapshotError(f"pool: expected models as candidates, got {type(model).__name__}")
     return model
 
