@@ -20,6 +20,7 @@ from river.datasets.synth import LEDDrift
 import batch_gmlvq
 import datasets
 import fusion_paper
+import fusion_picture
 import fusion_thesis
 import ranks
 import streams
@@ -27,6 +28,7 @@ from batch_gmlvq import BatchGMLVQ, cost
 from fusion_fleets import f1_by_class, learn, maker, plain, snapshots, spectral
 from progressive import CHUNK, Result, evaluate
 
+ROOT = Path(__file__).parent.parent
 NO_DATA_NEEDED = [
     "ImageSegments",
     "RandomRBFDrift",
@@ -411,3 +413,14 @@ def test_each_node_of_the_thesis_lacks_the_class_that_it_lacks_there() -> None:
         lacking = np.isnan(found.by_class(("one missing", who)))
         assert labels[lacking].tolist() == [labels[k]]
     assert not np.isnan(found.by_class(("one missing", "FED"))).any()
+
+
+def test_the_picture_of_sharing_is_drawn_from_the_page(tmp_path: Path) -> None:
+    rows = fusion_picture.read_table(ROOT / "docs" / "benchmarks.md")
+    assert len(rows) == 12
+    assert [row.fleet for row in rows[1::2]] == [fusion_picture.MISSING] * 6
+    assert all(fusion_picture.MARKS.keys() <= row.values.keys() for row in rows)
+    assert all(0.0 < value < 1.0 for row in rows for value in row.values.values())
+    pytest.importorskip("matplotlib")
+    fusion_picture.draw(rows, tmp_path / "sharing.png")
+    assert (tmp_path / "sharing.png").read_bytes().startswith(b"\x89PNG")
