@@ -216,9 +216,7 @@ def _sampled(snapshots: Mapping[str, Snapshot], always: Collection[str]) -> dict
     return {name: snapshots[name] for name in (*always, *others)}
 
 
-def _with_all_classes(
-    corrections: Sequence[str], snapshots: Sequence[Snapshot]
-) -> tuple[str, ...]:
+def _with_all_classes(corrections: Sequence[str], snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
     """Return the corrections whose candidates know the classes of all nodes.
 
     Where nodes fall into parts that share no class, a correction estimated from shared classes

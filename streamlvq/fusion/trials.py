@@ -24,15 +24,15 @@ from streamlvq.fusion.screening import class_centres
 from streamlvq.fusion.sharing import components
 from streamlvq.kernels.layout import LARGEST_VALUE
 
-MAX_NODES = 10  # that are fused in trials; more would hardly change the answer
+TRIAL_MAX_NODES = 10  # that are fused in trials; more would hardly change the answer
 MAX_CLASSES = 32  # of a node that it is asked about
 TURNS = 3  # in each of which a node hides another class
-PROBES_PER_CLASS = 16
+TRIAL_PROBES_PER_CLASS = 16
 CLEAR_LOSS = 0.02  # nats: a more complicated correction must be better by more
 SMALL_ERROR = 0.5  # deviations of a hidden class mean: if losses are alike, this is near enough
 CLEAR_RATIO = 0.5  # of errors: if losses are alike, a more complicated correction must halve them
 LEAST_PROBABILITY = 1e-3  # of the right class, as losses count it: one probe must not decide
-TEMPERATURES = 2.0 ** np.arange(-5.0, 4.0)
+TRIED_TEMPERATURES = 2.0 ** np.arange(-5.0, 4.0)
 NEAR_TEMPERATURES = 2.0 ** np.arange(-0.75, 1.0, 0.25)  # times the best of these
 UNTESTABLE = "no correction: to test one, nodes must share at least two classes, and these do not"
 
@@ -138,10 +138,10 @@ def trial_nodes(held: Bools, cluster: Ints) -> list[Ints]:
     """
     known = held.sum(axis=1)
     heard = known > 0
-    left, found = MAX_NODES, []
+    left, found = TRIAL_MAX_NODES, []
     for number in np.unique(cluster[heard]).tolist():
         inside = np.flatnonzero(heard & (cluster == number))
-        share = max(2, round(MAX_NODES * len(inside) / max(int(heard.sum()), 1)))
+        share = max(2, round(TRIAL_MAX_NODES * len(inside) / max(int(heard.sum()), 1)))
         if left < 2:
             break
         found.append(_with_most(inside, known[inside], min(share, left)))
@@ -201,7 +201,7 @@ def _turn(tables: ClassTables, nodes: Ints, hidden: dict[int, int]) -> Turn:
     for i, k in hidden.items():
         deviation = class_deviations(tables.count[i], tables.variance[i], tables.spread)
         classes = _asked_classes(own[i], k)
-        points, origin[i] = class_probes(tables.mean[i], deviation, classes, PROBES_PER_CLASS)
+        points, origin[i] = class_probes(tables.mean[i], deviation, classes, TRIAL_PROBES_PER_CLASS)
         points = np.where(tables.count[i][origin[i]] > 0, points, np.nan)
         probes[i] = np.clip(points, -LARGEST_VALUE, LARGEST_VALUE)
     return Turn(nodes, hidden, own, probes, origin)
@@ -243,35 +243,35 @@ def _errors(tables: ClassTables, turn: Turn, correction: Correction) -> list[flo
 # --- losses ---------------------------------------------------------------------------------------
 
 
-class _Said(NamedTuple):
+class _ProbeLogs(NamedTuple):
     """Logarithms of probabilities of a node's classes for its probes, and the right ones."""
 
     logs: Floats
     codes: Ints
 
 
-def _logs(turns: Sequence[Turn], name: str, answers: Answers) -> dict[int, list[_Said]]:
+def _logs(turns: Sequence[Turn], name: str, answers: Answers) -> dict[int, list[_ProbeLogs]]:
     """Return what models fused by a correction say, by the number of the node that is asked.
 
     Classes that a node lacks do not compete: it cannot know where they would be.
     """
-    said: dict[int, list[_Said]] = {}
+    said: dict[int, list[_ProbeLogs]] = {}
     for turn in turns:
         for i, found in answers(name, turn).items():
             logs = np.log(np.maximum(np.nan_to_num(found[:, turn.own[i]]), 1e-300))
             codes = np.searchsorted(turn.own[i], turn.origin[i])
-            said.setdefault(i, []).append(_Said(logs, codes))
+            said.setdefault(i, []).append(_ProbeLogs(logs, codes))
     return said
 
 
-def _fleet_loss(groups: Sequence[Mapping[int, Sequence[_Said]]]) -> float:
+def _fleet_loss(groups: Sequence[Mapping[int, Sequence[_ProbeLogs]]]) -> float:
     """Return the least loss of all clusters at one temperature."""
-    at = {float(t): _loss_at(float(t), groups) for t in TEMPERATURES}
+    at = {float(t): _loss_at(float(t), groups) for t in TRIED_TEMPERATURES}
     near = min(at, key=lambda t: at[t]) * NEAR_TEMPERATURES
     return min(_loss_at(float(t), groups) for t in near)
 
 
-def _loss_at(temperature: float, groups: Sequence[Mapping[int, Sequence[_Said]]]) -> float:
+def _loss_at(temperature: float, groups: Sequence[Mapping[int, Sequence[_ProbeLogs]]]) -> float:
     """Return the mean loss of nodes, without extremes in each cluster."""
     total = sum(len(group) for group in groups)
     means = (
@@ -281,7 +281,7 @@ def _loss_at(temperature: float, groups: Sequence[Mapping[int, Sequence[_Said]]]
     return sum(means) / total
 
 
-def _loss(said: Sequence[_Said], temperature: float) -> float:
+def _loss(said: Sequence[_ProbeLogs], temperature: float) -> float:
     each = []
     for logs, codes in said:
         scores = temperature * logs

@@ -18,8 +18,8 @@ from streamlvq.fusion.sharing import components
 from streamlvq.fusion.trials import (
     LEAST_PROBABILITY,
     MAX_CLASSES,
-    MAX_NODES,
-    PROBES_PER_CLASS,
+    TRIAL_MAX_NODES,
+    TRIAL_PROBES_PER_CLASS,
     TURNS,
     UNTESTABLE,
     DriftChoice,
@@ -222,21 +222,21 @@ def test_trials_are_bounded() -> None:
     choice(known, counting)
     assert len(asked) == TURNS * len(TRIED)
     for turn in asked:
-        assert len(turn.nodes) == MAX_NODES
+        assert len(turn.nodes) == TRIAL_MAX_NODES
         for i, k in turn.hidden.items():
             assert k in turn.origin[i]
-            assert len(turn.origin[i]) <= PROBES_PER_CLASS * (MAX_CLASSES + 1)
+            assert len(turn.origin[i]) <= TRIAL_PROBES_PER_CLASS * (MAX_CLASSES + 1)
 
 
 def test_those_with_most_classes_are_asked_and_each_cluster_has_its_share() -> None:
     held = np.ones((40, 3), bool)
     held[5:, 2] = False
     (nodes,) = trial_nodes(held, np.zeros(40, int))
-    assert set(range(5)) <= set(nodes.tolist()) and len(nodes) == MAX_NODES
+    assert set(range(5)) <= set(nodes.tolist()) and len(nodes) == TRIAL_MAX_NODES
     cluster = np.repeat([0, 1], [30, 10])
     large, small = trial_nodes(held, cluster)
     assert (cluster[large] == 0).all() and (cluster[small] == 1).all()
-    assert len(large) + len(small) <= MAX_NODES and len(small) >= 2
+    assert len(large) + len(small) <= TRIAL_MAX_NODES and len(small) >= 2
     held[3] = False
     assert 3 not in trial_nodes(held, np.zeros(40, int))[0]
 
