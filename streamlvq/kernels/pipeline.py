@@ -210,10 +210,11 @@ ACCEPTED, REJECTED, NO_MODEL, NO_FEATURE = 0, 1, 2, 3
 
 
 @helper
-def judge(ints, work, by_relsim, codes, best, p):
+def judge(ints, work, by_relsim, codes, best, p, own):
     """Return the certainty of a label; -1 before two classes are known.
 
-    `codes` are the labels that the classes of the model are; empty if they are the same.
+    `codes` are the labels that the classes of the model are; empty if they are the same. Where the
+    model speaks for a pool that decided otherwise, the lead of the pool's probability counts.
     """
     if not by_relsim:
         return p[best]
@@ -221,7 +222,19 @@ def judge(ints, work, by_relsim, codes, best, p):
     if runner_up < 0:
         return -1.0
     label = codes[winner] if codes.shape[0] > 0 else winner
-    return relative_difference(near, other) if label == best else 0.0
+    if label == best:
+        return relative_difference(near, other)
+    return lead(own, best) if codes.shape[0] > 0 else 0.0
+
+
+@helper
+def lead(p, label):
+    """Return by how much a label is more probable than any other; 0 if it is not."""
+    most = 0.0
+    for c in range(p.shape[0]):
+        if c != label:
+            most = max(most, p[c])
+    return max(p[label] - most, 0.0)
 
 
 @helper
@@ -338,7 +351,7 @@ def step_batch(
             by_filter,
             probabilities[k],
         )
-        certainty = judge(ints, work, by_relsim, given_codes, best, probabilities[k])
+        certainty = judge(ints, work, by_relsim, given_codes, best, probabilities[k], own)
         verdicts[k] = ACCEPTED if certainty >= 0.0 else NO_MODEL
         if empty and certainty >= 0.0:
             verdicts[k] = NO_FEATURE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,14 +11,19 @@ from streamlvq.arrays import Floats, Ints, Label, Reading, Rows
 from streamlvq.errors import SnapshotError
 from streamlvq.estimator import (
     DEFAULT_LIMITS,
+    INVALID_STATE_ERRORS,
     EstimatorState,
     ModelLock,
     StateLimits,
     build_estimator,
     exclusive,
 )
+from streamlvq.kernels import layout as at
 from streamlvq.models.base import ArrayClassifier, CompiledClassifier
+from streamlvq.models.parameters import ABSENT_VALUES
 from streamlvq.models.vectorizer import Vectorizer, dictionary_maker, to_rows
+
+MAX_GAIN_RATIO = 1e4  # between the sensors of two nodes; corrections stay far below
 
 
 class NodeEnsemble(ArrayClassifier):
@@ -52,7 +57,8 @@ class NodeEnsemble(ArrayClassifier):
         self.gains, self.shifts = [np.array(g) for g in gains], [np.array(s) for s in shifts]
         self.hidden = [None] * len(self.models) if hidden is None else list(hidden)
         self._lock = ModelLock()
-        self._vectorizer = Vectorizer(list(self.features))
+        absent = getattr(self.models[0], "absent", "missing") if self.models else "missing"
+        self._vectorizer = Vectorizer(list(self.features), ABSENT_VALUES[absent])
         self._labels: list[Label] = []
         for model, left_out in zip(self.models, self.hidden, strict=True):
             self._labels += [
@@ -140,7 +146,7 @@ class NodeEnsemble(ArrayClassifier):
         for model, gain, shift, (columns, places), order in parts:
             if not len(columns):
                 continue
-            seen = model.predict_vector((gain * row + shift)[order])[columns]
+            seen = model.predict_vector(_moved(row, gain, shift)[order])[columns]
             size = seen.sum()
             total[places] += seen / (size if size > 0.0 else 1.0)
         total /= self._holders
@@ -154,7 +160,7 @@ class NodeEnsemble(ArrayClassifier):
         for model, gain, shift, (columns, places) in parts:
             if not len(columns):
                 continue
-            seen = model.predict_proba_array(gain * rows + shift, self.features)[:, columns]
+            seen = model.predict_proba_array(_moved(rows, gain, shift), self.features)[:, columns]
             size = seen.sum(axis=1, keepdims=True)
             total[:, places] += seen / np.where(size > 0.0, size, 1.0)
         total /= self._holders
@@ -183,25 +189,44 @@ class NodeEnsemble(ArrayClassifier):
     @classmethod
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
         """Validate a state, then rebuild the ensemble bit for bit."""
-        count, width = len(state.parts), len(state.extra["features"])
+        count, extra = len(state.parts), state.extra
         if [*state.parts] != [f"node{k}" for k in range(count)] or not count:
             raise SnapshotError(
                 f"ensemble: expected models by number, got {sorted(state.parts)[:9]}"
             )
-        for name in ("gains", "shifts"):
-            array = state.arrays.get(name)
-            good = array is not None and array.shape == (count, width)
-            if array is None or not good or not np.isfinite(array).all():
-                raise SnapshotError(f"ensemble: expected {name} of {count} models, got others")
+        if extra.keys() != {"features", "hidden"} or len(extra["hidden"]) != count:
+            raise SnapshotError(f"ensemble: expected features and {count} hidden classes")
+        gains, shifts = _checked_coordinates(state.arrays, (count, len(extra["features"])))
         room = limits.shared(count)
         models = [build_estimator(part, limits=room) for part in state.parts.values()]
-        return cls(
-            models,
-            list(state.arrays["gains"]),
-            list(state.arrays["shifts"]),
-            state.extra["features"],
-            state.extra["hidden"],
-        )
+        try:
+            return cls(models, list(gains), list(shifts), extra["features"], extra["hidden"])
+        except INVALID_STATE_ERRORS as error:
+            raise SnapshotError(f"ensemble: expected models that fit it: {error}") from error
 
     def __repr__(self) -> str:
         return f"NodeEnsemble({len(self.models)} models)"
+
+
+def _moved(rows: Rows, gain: Floats, shift: Floats) -> Rows:
+    """Return rows in other coordinates, within what models can read."""
+    moved: Rows = np.clip(gain * rows + shift, -at.LARGEST_VALUE, at.LARGEST_VALUE)
+    return moved
+
+
+def _checked_coordinates(
+    arrays: Mapping[str, Any], shape: tuple[int, int]
+) -> tuple[Floats, Floats]:
+    """Return gains and shifts of a state; raise `SnapshotError` if no sensor can have them."""
+    if arrays.keys() != {"gains", "shifts"}:
+        raise SnapshotError(f"ensemble: expected gains and shifts, got {sorted(arrays)[:9]}")
+    gains, shifts = arrays["gains"], arrays["shifts"]
+    if {gains.shape, shifts.shape} != {shape} or {gains.dtype, shifts.dtype} != {np.dtype(float)}:
+        raise SnapshotError(f"ensemble: expected {shape} gains and shifts, got others")
+    good = np.all((gains >= 1.0 / MAX_GAIN_RATIO) & (gains <= MAX_GAIN_RATIO))
+    if not good or not np.all(np.abs(shifts) <= at.LARGEST_VALUE):
+        raise SnapshotError(
+            f"ensemble: expected gains from {1.0 / MAX_GAIN_RATIO:g} to {MAX_GAIN_RATIO:g} and "
+            f"shifts up to {at.LARGEST_VALUE:g}"
+        )
+    return gains, shifts

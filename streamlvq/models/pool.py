@@ -220,7 +220,7 @@ class PoolClassifier(ArrayClassifier):
             (model.predict_labels_one, self._opinions[m, 0], self._places(model.classes))
             for m, model in enumerate(self.candidates.values())
         ]
-        self._local_labels: Sequence[Label] = ()
+        self._local_labels: list[Label] = []
         self._local_places = self._places(())
         self._kept = None
 
@@ -317,14 +317,14 @@ class PoolClassifier(ArrayClassifier):
             return True
         if not self._labels:
             return False
+        labels, probabilities = answer_of(self.local, x)  # first: it may know a new class
+        if labels != self._local_labels:  # models of River also change the order
+            self._note_local(labels)
+        self._own[0, self._local_places] = probabilities
         for ask, row, places in self._asked:
             answer = ask(x)
             if answer is not None:
                 row[places] = answer[1]
-        labels, probabilities = answer_of(self.local, x)
-        if len(labels) != len(self._local_labels):
-            self._note_local(labels)
-        self._own[0, self._local_places] = probabilities
         return True
 
     def _note_local(self, labels: Sequence[Label]) -> None:
@@ -333,7 +333,7 @@ class PoolClassifier(ArrayClassifier):
             self._add(labels)
             self._allocate()
             self._scored.clear()  # earlier opinions have no column for the new class
-        self._local_labels, self._local_places = tuple(labels), self._places(labels)
+        self._local_labels, self._local_places = list(labels), self._places(labels)
         self._held.fill(0)
         self._held[self._local_places] = 1
 
@@ -452,19 +452,20 @@ class PoolClassifier(ArrayClassifier):
     # --- what it says about itself ---------------------------------------------------------------
 
     def _find_speaker(self) -> int | None:
-        """Return the place of the heaviest model that has prototypes; the local one wins a tie."""
+        """Return the place of the model with prototypes that knows most classes.
+
+        Of several that know as many it is the heaviest; the local one wins a tie.
+        """
         weights: list[float] = [*self._exponents.tolist(), self._local_weight]
+        speakers = [prototype_model(model) for model in self._models]
+        known = [0 if each is None else len(each.classes) for each in speakers]
         places: list[int] = [len(weights) - 1, *range(len(weights) - 1)]
-        places.sort(key=lambda k: -weights[k])
-        for k in places:
-            speaker = prototype_model(self._models[k])
-            if speaker is not None and speaker.classes:
-                return k
-        return None
+        best = max(places, key=lambda k: (known[k], weights[k]))
+        return best if known[best] else None
 
     @property
     def speaker(self) -> LVQClassifier | None:
-        """The model with prototypes that explains decisions: the heaviest that knew a class.
+        """The model with prototypes that explains decisions: the heaviest that knew all classes.
 
         It was chosen when the pool was made, and stays.
         """
@@ -495,11 +496,19 @@ class PoolClassifier(ArrayClassifier):
         return self._ask_speaker().relsim_one(x)
 
     def last_relsim(self, label: Label | None = None) -> float:
-        """Return the relative similarity of the last predicted reading for a label."""
-        speaker = self._ask_speaker()
-        if label is not None and label not in speaker.classes:
+        """Return the relative similarity of the last predicted reading for a label.
+
+        Where the speaker is closer to another class than the pool decided, or does not know that
+        class, it is the lead of the label's probability over that of any other class.
+        """
+        pair = self.last_closest()
+        if label is None or pair is None or self._labels[pair.winner] == label:
+            return self._ask_speaker().last_relsim()
+        if self.last_was_empty() or label not in self._among:
             return 0.0
-        return speaker.last_relsim(label)
+        p, code = self._row[0], self._among[label]
+        others = max((float(p[c]) for c in range(len(p)) if c != code), default=0.0)
+        return max(float(p[code]) - others, 0.0)
 
     def last_closest(self) -> Closest | None:
         """Return the closest prototypes of the last predicted reading, with classes of the pool."""
@@ -735,11 +744,11 @@ def labels_of(model: Any) -> Sequence[Label]:
     return classes
 
 
-def answer_of(model: Any, x: Reading) -> tuple[Sequence[Label], Any]:
+def answer_of(model: Any, x: Reading) -> tuple[list[Label], Any]:
     """Return the labels and probabilities of any classifier; both are empty if it knows nothing."""
     if hasattr(model, "predict_labels_one"):
         answer = model.predict_labels_one(x)
-        return ((), ()) if answer is None else answer
+        return ([], []) if answer is None else answer
     found = {} if model is None else model.predict_proba_one(x)
     return [*found], [*found.values()]
 

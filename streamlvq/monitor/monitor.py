@@ -240,12 +240,13 @@ class Monitor:
                 outcome.learnt += self._learn_held(reading.group, late.label, held)
             try:
                 group.hear_late(reading, late.label, late.device)
-            finally:  # a bug there must not keep the local model from learning
-                if admitted.reading is None:
-                    outcome.held = 1
-                else:
-                    group.learn_late(admitted.reading, late.label, late.device)
-                    outcome.learnt += 1
+            except Exception as error:  # a bug there must not keep the local model from learning
+                _LOG.error("internal error while judging by a late label", exc_info=error)
+            if admitted.reading is None:
+                outcome.held = 1
+            else:
+                group.learn_late(admitted.reading, late.label, late.device)
+                outcome.learnt += 1
         except Exception as error:
             return Outcome(refused=[_internal_error(late.source, error)])
         assert self._pending is not None

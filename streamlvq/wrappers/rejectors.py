@@ -618,8 +618,7 @@ class RelSimRejector(Rejector):
         if pair.relsim == 0.0 and model.last_was_empty():
             return unjudged("no_feature", label, threshold, probabilities)
         labels = model.known_labels
-        winner = labels[pair.winner]
-        certainty = pair.relsim if winner == label else 0.0
+        winner, certainty = labels[pair.winner], model.last_relsim(label)
         return Decision(
             label=label,
             certainty=certainty,

@@ -385,9 +385,20 @@ def test_all_candidates_together_have_the_room_of_one_model() -> None:
 def test_forged_ensembles_are_refused() -> None:
     state = small_ensemble().state()
     build_estimator(state)
-    for array in (np.full((2, 2), np.nan), np.ones((2, 3)), np.ones((1, 2))):
-        with pytest.raises(SnapshotError, match="expected gains of 2 models"):
+    for array in (
+        np.full((2, 2), np.nan), np.full((2, 2), 1e308), np.zeros((2, 2)), np.ones((2, 2), int),
+        np.ones((2, 3)), np.ones((1, 2)),
+    ):  # fmt: skip
+        with pytest.raises(SnapshotError, match=r"ensemble: expected .*gains"):
             build_estimator(replace(state, arrays={**state.arrays, "gains": array}))
+    far = {**state.arrays, "shifts": np.full((2, 2), 1e300)}
+    with pytest.raises(SnapshotError, match="shifts up to 1e"):
+        build_estimator(replace(state, arrays=far))
+    with pytest.raises(SnapshotError, match="expected gains and shifts, got"):
+        build_estimator(replace(state, arrays={**state.arrays, "more": np.ones(1)}))
+    for extra in ({}, {**state.extra, "hidden": []}, {**state.extra, "features": ["x", "y"]}):
+        with pytest.raises(SnapshotError, match="ensemble: expected"):
+            build_estimator(replace(state, extra=extra))
     with pytest.raises(SnapshotError, match="models by number"):
         build_estimator(replace(state, parts={}))
 
@@ -413,3 +424,54 @@ def test_a_class_that_only_the_local_model_knows_is_answered() -> None:
     right = [pool.predict_one(x) == y for x, y in tests]
     alone = [local.predict_one(x) == y for x, y in tests]
     assert np.mean(right) >= np.mean(alone) - 0.05
+
+
+class Fickle:
+    """A classifier of River that names its classes in another order every time."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def predict_proba_one(self, x: Any) -> dict[str, float]:
+        self.turn += 1
+        found = {"ham": 0.9, "spam": 0.1}
+        return dict(sorted(found.items(), reverse=self.turn % 2 == 0))
+
+
+def test_a_local_model_may_name_its_classes_in_any_order() -> None:
+    candidates = {"fused none": taught(streamlvq.GLVQ(), "ham spam", 2)}
+    pool = PoolClassifier(Fickle(), candidates, PoolWeights({"fused none": 0.0}, 1.0, 0.0))
+    for x, _ in samples("ham spam", 3, 6):
+        assert pool.predict_proba_one(x) == pytest.approx({"ham": 0.9, "spam": 0.1})
+
+
+class Grown(Fickle):
+    """A classifier of River that comes to know a class."""
+
+    def predict_proba_one(self, x: Any) -> dict[str, float]:
+        self.turn += 1
+        return {"ham": 1.0} if self.turn == 1 else {"ham": 0.2, "egg": 0.8}
+
+
+def test_candidates_have_a_say_when_the_local_model_has_just_learnt_a_class() -> None:
+    candidates = {"fused none": taught(streamlvq.GLVQ(), "ham spam", 2)}
+    pool = PoolClassifier(Grown(), candidates, PoolWeights({"fused none": 0.5}, 0.5, 0.0))
+    x, _ = samples("ham spam", 3, 6)[0]
+    pool.predict_proba_one(x)
+    assert pool.predict_proba_one(x) == pool.predict_proba_one(x)
+
+
+def test_readings_at_the_edge_stay_within_what_models_read() -> None:
+    model = taught(streamlvq.GLVQ(), "ham spam", 2)
+    ensemble = NodeEnsemble([model], [np.full(2, 10.0)], [np.zeros(2)], ["a", "b"])
+    assert sum(ensemble.predict_proba_one({"a": 5e59, "b": 1.0}).values()) == pytest.approx(1.0)
+    assert ensemble.predict_proba_array(np.array([[5e59, 1.0]]), ["a", "b"]).shape == (1, 2)
+
+
+def test_ensembles_of_sparse_models_take_what_is_not_mentioned_for_zero() -> None:
+    model = streamlvq.GLVQ(absent="zero")
+    for x, y in samples("ham spam egg", 5, 60):
+        model.learn_one({name: v for name, v in x.items() if v > 1.0}, y)
+    ensemble = NodeEnsemble([model], [np.ones(2)], [np.zeros(2)], list(model.features))
+    for x in ({"a": 2.0}, {"b": 3.0}, {"a": 1.0, "b": 4.0}):
+        assert ensemble.predict_proba_one(x) == pytest.approx(model.predict_proba_one(x))

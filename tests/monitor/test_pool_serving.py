@@ -175,6 +175,26 @@ def test_a_class_of_the_fleet_is_recognised() -> None:
     assert "class 3" not in monitor.local("").classes
 
 
+@pytest.mark.parametrize("batch", [1, 60])
+def test_classes_that_one_side_alone_knows_are_accepted(batch: int) -> None:
+    """Class 3 is new to the local model, class 5 to the candidates."""
+    monitor = Monitor(config(rejector="rate", integrator="alone"))
+    say(monitor, stream(200, classes=(0, 1), labelled=1.0))
+    monitor.serve("", pool(local=1.0))
+    say(monitor, stream(300, seed=5, classes=(0, 1, 5), labelled=1.0))
+    for only in (3, 5):
+        strange = stream(60, seed=3, classes=(only,), labelled=0.0, missing=0.0)
+        label, right, accepted = f"class {only}", 0, 0
+        for start in range(0, 60, batch):
+            rows = list(range(start, start + batch))
+            decisions = monitor.step(strange.select(rows)).decisions
+            assert decisions is not None
+            said = decisions.labels()
+            right += said.count(label)
+            accepted += sum(a for a, y in zip(decisions.accepted, said, strict=True) if y == label)
+        assert accepted > 0.5 * right > 10
+
+
 def test_a_class_that_the_local_model_learns_later_gets_a_column() -> None:
     monitor = Monitor(config(integrator="adaptive", rejector="classes accuracy"))
     monitor.serve("", pool((0, 1), (1, 0), local=2.0, weight=0.05))
@@ -465,6 +485,7 @@ def test_who_speaks_is_chosen_when_a_pool_comes_and_stays() -> None:
     twin = Monitor.restore(monitor.config, monitor.checkpoint())
     assert pool_of(twin).speaker is pool_of(twin).candidates["candidate 0"]
     assert say(twin, stream(50, seed=1)) == say(monitor, stream(50, seed=1))
+    say(monitor, stream(100, seed=2, classes=(0, 1, 2, 3, 4)))  # now it knows all classes
     monitor.serve("", pool(local=2.5))
     assert pool_of(monitor).speaker is monitor.local("")
     twin = Monitor.restore(monitor.config, monitor.checkpoint())
