@@ -385,7 +385,10 @@ class FusionRun:
         drift = self.options.drift
         if drift != AUTO:
             if get_correction(drift).needs_scales and not self.scaled:
-                raise FusionError(f"drift={drift!r}: expected models with standardize=True")
+                raise FusionError(
+                    f"drift={drift!r}: expected models with standardize=True, and not with "
+                    'absent="zero"'
+                )
             return DriftChoice({}, drift, f"{drift}: as asked for")
         if len(self.nodes) == 1:
             why = "no correction: a single node has nothing to be compared with"
@@ -420,8 +423,11 @@ class FusionRun:
 
     @property
     def scaled(self) -> bool:
-        """Whether all models standardize their features."""
-        return all(layout.standardize for layout in self.layouts.values())
+        """Whether all models divide by deviations, which gains of sensors cancel in.
+
+        Those of sparse readings do not: they divide by the square root of the deviation.
+        """
+        return all(each.standardize and each.absent != "zero" for each in self.layouts.values())
 
     def _correct_clusters(
         self, correction: Correction
