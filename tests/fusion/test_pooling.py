@@ -176,6 +176,12 @@ def test_published_weights_are_brought_to_the_candidates_at_hand() -> None:
     assert weights.projected(told, ["ensemble none"]) is None
 
 
+@pytest.mark.parametrize("little", [0.0, 5e-324, 1e-300, 1e-12])
+def test_weights_of_next_to_nothing_say_nothing(little: float) -> None:
+    told = PoolWeights({"fused none": little, "other": 3.0}, 0.3, 0.5)
+    assert weights.projected(told, NAMES) is None
+
+
 # --- fleets ---------------------------------------------------------------------------------------
 
 
@@ -276,7 +282,6 @@ def test_what_a_pool_scored_fits_the_next_one() -> None:
     names = tuple(following.candidates)
     before, after = (each.weights.vector(names) for each in (pool, following))
     assert found.cost(after)[0] < found.cost(before)[0]
-    assert weights.refitted(pool) != pool.weights
 
 
 def test_how_many_and_which_candidates_can_be_chosen() -> None:
