@@ -219,7 +219,16 @@ def fusion_run(
     nodes = unpack(each.without_pool() for each in newest(snapshots))
     check_compatible(nodes)
     options = FusionOptions(
-        weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum, budget, after
+        weighting=weighting,
+        drift=drift,
+        aggregator_name=aggregator,
+        aggregator=chosen,
+        rank=rank,
+        screen=screen,
+        byzantine=byzantine,
+        quorum=quorum,
+        budget=budget,
+        after=None if after is None else after.choice,  # of many rounds, none holds the last
     )
     return FusionRun(nodes, options)
 
@@ -381,7 +390,7 @@ class FusionRun:
 
     def _choose(self) -> DriftChoice:
         if self.options.after is not None:
-            return self.options.after.choice
+            return self.options.after
         drift = self.options.drift
         if drift != AUTO:
             if get_correction(drift).needs_scales and not self.scaled:
