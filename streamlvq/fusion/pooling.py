@@ -166,10 +166,8 @@ class FleetPool:
         self, names: Sequence[str], readings: Mapping[str, StoredReadings]
     ) -> dict[str, NodeRecords]:
         """Return what candidates said about readings; kept for the latest readings of each node."""
-        key, judged = (
-            (*names, *sorted(readings)),
-            [readings[each].digest for each in sorted(readings)],
-        )
+        key = (*names, *sorted(readings))
+        judged = [readings[name].digest for name in sorted(readings)]
         if key not in self._judged or self._judged[key][0] != judged:
             sample = _sampled(self.snapshots, readings)
             fit = CrossFit(sample, readings, self.options, self.labels, names)

@@ -329,7 +329,12 @@ def hostile(says: PoolWeights | None = None) -> list[Snapshot]:
     """Five nodes without readings, the last of which gives all classes false names."""
     nodes = fleet_of(MODELS["GMLVQ"], World.of(21, classes=4, apart=4.0), 5, 100, 3)
     liar = told(nodes[4], flipped)
-    return [*nodes[:4], Snapshot(liar.estimator_state(), "n4", readings=False, weights=says)]
+    honest = PoolWeights({"fused none": 1.5}, 0.5, 1.0)
+    return [
+        *nodes[:3],
+        Snapshot(nodes[3].estimator_state(), "n3", readings=False, weights=honest),
+        Snapshot(liar.estimator_state(), "n4", readings=False, weights=says),
+    ]
 
 
 def test_nodes_that_are_left_out_are_not_in_ensembles() -> None:
