@@ -84,7 +84,8 @@ class FleetMoment:
         self, snapshots: Mapping[str, Snapshot], correction: str, after: Fused | None = None
     ) -> FusionRun:
         nodes = unpack(snapshots[name] for name in sorted(snapshots))
-        return FusionRun(nodes, replace(self.options, drift=correction, after=after), self.hidden)
+        choice = None if after is None else after.choice
+        return FusionRun(nodes, replace(self.options, drift=correction, after=choice), self.hidden)
 
     def _run(self, snapshots: Mapping[str, Snapshot], correction: str) -> Fused:
         return self._prepared(snapshots, correction).run()

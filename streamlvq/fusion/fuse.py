@@ -219,7 +219,16 @@ def fusion_run(
     nodes = unpack(each.without_pool() for each in newest(snapshots))
     check_compatible(nodes)
     options = FusionOptions(
-        weighting, drift, aggregator, chosen, rank, screen, byzantine, quorum, budget, after
+        weighting=weighting,
+        drift=drift,
+        aggregator_name=aggregator,
+        aggregator=chosen,
+        rank=rank,
+        screen=screen,
+        byzantine=byzantine,
+        quorum=quorum,
+        budget=budget,
+        after=None if after is None else after.choice,  # of many rounds, none holds the last
     )
     return FusionRun(nodes, options)
 
@@ -381,11 +390,14 @@ class FusionRun:
 
     def _choose(self) -> DriftChoice:
         if self.options.after is not None:
-            return self.options.after.choice
+            return self.options.after
         drift = self.options.drift
         if drift != AUTO:
             if get_correction(drift).needs_scales and not self.scaled:
-                raise FusionError(f"drift={drift!r}: expected models with standardize=True")
+                raise FusionError(
+                    f"drift={drift!r}: expected models with standardize=True, and not with "
+                    'absent="zero"'
+                )
             return DriftChoice({}, drift, f"{drift}: as asked for")
         if len(self.nodes) == 1:
             why = "no correction: a single node has nothing to be compared with"
@@ -420,8 +432,11 @@ class FusionRun:
 
     @property
     def scaled(self) -> bool:
-        """Whether all models standardize their features."""
-        return all(layout.standardize for layout in self.layouts.values())
+        """Whether all models divide by deviations, which gains of sensors cancel in.
+
+        Those of sparse readings do not: they divide by the square root of the deviation.
+        """
+        return all(each.standardize and each.absent != "zero" for each in self.layouts.values())
 
     def _correct_clusters(
         self, correction: Correction

@@ -162,7 +162,9 @@ class Fused:
         return tuple(
             other
             for other, placement in self._placements.items()
-            if placement.component == component and len(placement.own)
+            if placement.component == component
+            and len(placement.own)
+            and other not in self._left_out
         )
 
     def to_node(self, name: str, other: str) -> tuple[Floats, Floats]:

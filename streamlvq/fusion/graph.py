@@ -82,10 +82,6 @@ class SimilarityGraph:
             wanted[a, b] = True
         return replace(self, weights=np.where(wanted | wanted.T, self.weights, 0.0))
 
-    def above(self, threshold: float) -> SimilarityGraph:
-        """Keep the edges with at least this weight."""
-        return replace(self, weights=np.where(self.weights >= threshold, self.weights, 0.0))
-
     def within(self, group: Ints) -> SimilarityGraph:
         """Keep the edges between nodes of the same group (one number for each node).
 
@@ -385,7 +381,8 @@ def _squares(apart: Floats, metric: Floats) -> Floats:
 def _two_sides(places: _ClassPlaces, group: Ints) -> list[Ints] | None:
     """Split a group where it is clearest that two sides mean different things; None if nowhere."""
     best: _Split | None = None
-    classes = np.flatnonzero(places.held[group].any(axis=0)).tolist()
+    # Each of two sides must hold both classes.
+    classes = np.flatnonzero(places.held[group].sum(axis=0) >= 2 * MIN_CLUSTER).tolist()
     for k, other in itertools.combinations(classes, 2):
         voters = group[places.held[group, k] & places.held[group, other]]
         clear, sides = _opposed(places.cosines(voters, k, other))

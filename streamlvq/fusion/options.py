@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streamlvq.fusion.aggregators import Aggregator
 from streamlvq.fusion.condense import AUTO
-from streamlvq.fusion.fused import Fused
+from streamlvq.fusion.trials import DriftChoice
 
 
 @dataclass(frozen=True)
@@ -22,4 +22,4 @@ class FusionOptions:
     byzantine: int | str | None
     quorum: int
     budget: str | int = AUTO
-    after: Fused | None = None
+    after: DriftChoice | None = None  # the correction of the rounds before, which stays

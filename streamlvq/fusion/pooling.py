@@ -64,7 +64,7 @@ class FleetPool:
         self.labels: list[Label] = name_order(
             {label for snapshot in snapshots for label in snapshot.labels}
         )
-        self._judged: dict[tuple[str, ...], dict[str, NodeRecords]] = {}
+        self._judged: dict[tuple[str, ...], tuple[list[str], dict[str, NodeRecords]]] = {}
 
     @functools.cached_property
     def _stored(self) -> dict[str, StoredReadings]:
@@ -123,7 +123,7 @@ class FleetPool:
             own_readings=name in readings,
             all_readings=readings.keys() == self.snapshots.keys(),
         )
-        judged = self._records(names, readings)
+        judged = self._believed(self._records(names, readings))
         chosen = _chosen(names, judged, max_candidates, self.preferred)
         own = judged.get(name, NodeRecords())
         everything, served = _with_live(own, live, chosen)
@@ -165,12 +165,18 @@ class FleetPool:
     def _records(
         self, names: Sequence[str], readings: Mapping[str, StoredReadings]
     ) -> dict[str, NodeRecords]:
+        """Return what candidates said about readings; kept for the latest readings of each node."""
         key = (*names, *sorted(readings))
-        if key not in self._judged:
+        judged = [readings[name].digest for name in sorted(readings)]
+        if key not in self._judged or self._judged[key][0] != judged:
             sample = _sampled(self.snapshots, readings)
             fit = CrossFit(sample, readings, self.options, self.labels, names)
-            self._judged[key] = fit.run()
-        return self._judged[key]
+            self._judged[key] = judged, fit.run()
+        return self._judged[key][1]
+
+    def _believed(self, judged: Mapping[str, NodeRecords]) -> dict[str, NodeRecords]:
+        """Return the records without those of nodes that are left out."""
+        return {name: each for name, each in judged.items() if not self._left_out(name)}
 
     def _weights(
         self,
@@ -194,7 +200,8 @@ class FleetPool:
         told = [
             said
             for other, snapshot in sorted(self.snapshots.items())
-            if other != name and other not in judged and snapshot.pool_weights is not None
+            if other != name and other not in judged and not self._left_out(other)
+            if snapshot.pool_weights is not None
             if (said := projected(snapshot.pool_weights, chosen)) is not None
         ]
         return own, believed_weights(fits, told, prior)
@@ -252,7 +259,8 @@ def _chosen(
     """
     if most is None or len(names) <= most:
         return list(names)
-    parts = [found for each in judged.values() if (found := each.all(names)) is not None]
+    found = [each.all(names) for each in judged.values()]
+    parts = [each for each in found if each is not None and len(each)]
     if not parts:
         return by_prior(names, preferred)[:most]
     every = OpinionRecords.joined(parts).thinned(SELECTION_MAX_RECORDS)
@@ -285,13 +293,20 @@ def _loss(records: OpinionRecords, names: Sequence[str]) -> float:
 def _with_live(
     own: NodeRecords, live: Sequence[OpinionRecords | None], chosen: Sequence[str]
 ) -> tuple[OpinionRecords | None, OpinionRecords | None]:
-    """Return all records of a node and those as served, with those of its former pools."""
+    """Return all records of a node with those of its former pools, and those as served.
+
+    What its former pools said may be about the readings that it has stored: evidence must not
+    count twice, so those served are of either, of whichever there is more.
+    """
     scored = [each.only(chosen) for each in live if each and set(chosen) <= set(each.names)]
-    everything, served = (
-        OpinionRecords.joined([*judged, *scored]) if judged or scored else None
-        for judged in ([each] if each else [] for each in (own.all(chosen), own.served(chosen)))
+    stored = own.all(chosen)
+    parts = [*([stored] if stored else []), *scored]
+    judged = own.served(chosen)
+    served = [*([OpinionRecords.joined(scored)] if scored else []), *([judged] if judged else [])]
+    return (
+        OpinionRecords.joined(parts) if parts else None,
+        max(served, key=lambda each: float(each.worth.sum()), default=None),
     )
-    return everything, served
 
 
 def _report(

@@ -313,6 +313,9 @@ def _probe_arrays(arrays: dict[str, Array]) -> dict[str, Any]:
             raise SnapshotError(f"array {name!r}: expected whole numbers")
     floats = ("points", "gain", "shift", "samples")
     missing = np.zeros((0, 0))
+    for name in floats:
+        if (axes := arrays.get(name, missing).ndim) != 2:
+            raise SnapshotError(f"array {name!r}: expected 2 axes, got {axes}")
     return {
         **{name: arrays.get(name, missing) for name in floats},
         **{name: arrays.get(name, missing).astype(np.int64) for name in whole},

@@ -18,6 +18,7 @@ from streamlvq.fusion.personal import StoredReadings
 from streamlvq.fusion.plausibility import prototype_distances
 from streamlvq.kernels import layout as at
 from streamlvq.models.engine import ARRAY_SECTIONS
+from streamlvq.models.parameters import ABSENT_VALUES
 from streamlvq.models.vectorizer import Vectorizer
 
 HARM_ERRORS = 3.0  # standard errors by which mistakes exceed what a prototype gets right
@@ -86,7 +87,8 @@ class _Jury:
         if "omega" in arrays:
             metrics = arrays["omega"]
             omega = [metrics[p if blank.has_local_metrics() else 0] for p in range(count)]
-        rows = Vectorizer(fused.extra["features"]).arrange(stored.rows, stored.features)
+        vectorizer = Vectorizer(fused.extra["features"], ABSENT_VALUES[fused.parameters["absent"]])
+        rows = vectorizer.arrange(stored.rows, stored.features)
         distances = prototype_distances(
             rows, arrays["w"][:count], omega, arrays["inverse"], blank.metric_kind()
         )

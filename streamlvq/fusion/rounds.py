@@ -241,9 +241,10 @@ def rounds_after(
             for node, own in nodes.items()
             if node not in answers
         }
-        own = fused.own
+        own, pool = fused.own, fused.pool
         fused = fuse_again([*answers.values(), *silent.values()], fused)
-        fused.own = own  # who is left out decides with its own model, not with an answer
+        # Who is left out decides with its own model, not with an answer; pools judge by readings.
+        fused.own, fused.pool = own, pool
         missing = tuple(node for node in asked if node not in answers)
         yield RoundResult(number, fused, tuple(answers), missing, ignored)
 

@@ -30,6 +30,7 @@ TRIMMED_WEIGHTS = 0.2  # share of the nodes at either end that the fleet's weigh
 TRIMMING_NODES = 3  # so many leave out one at either end; with fewer, nothing is trimmed
 CLEAR_GAIN = 0.2  # nats, and standard errors, by which a node's own weights must be better
 CLEAR_ERRORS = 2.0
+MIN_KNOWN_WEIGHT = 1e-3  # of candidates: whoever gives them less says nothing about them
 RUN_EVIDENCE = 10.0  # readings that a longer run of one label counts as: they resemble each other
 
 # Mean of what was fitted on fleets of gas sensors, people with phones and machines.
@@ -262,8 +263,9 @@ def fleet_weights(nodes: Sequence[Floats]) -> Floats:
 def believed_weights(fits: Sequence[Floats], told: Sequence[Floats], prior: Floats) -> Floats:
     """Return the weights of a fleet from those fitted here and those that other nodes have told.
 
-    Whoever tells weights may lie. So among few the prior has a voice too, and the median counts
-    instead of the mean: one liar moves no weight beyond those of the others.
+    Whoever tells weights may lie. So among few the prior has a voice too, and at least the extremes
+    of each weight are left out: one liar moves no weight beyond those of the others. Of a single
+    node that tells weights, where none are fitted, nothing is believed.
 
     Examples
     --------
@@ -279,17 +281,14 @@ def believed_weights(fits: Sequence[Floats], told: Sequence[Floats], prior: Floa
     voices = [*fits, *told]
     if len(voices) < TRIMMING_NODES:
         voices.append(prior)
-    if len(voices) >= TRIMMING_NODES:
-        return fleet_weights(voices)
-    middle: Floats = np.median(np.array(voices), axis=0)
-    return middle if len(voices) > 2 else prior  # of two, nobody knows which one lies
+    return fleet_weights(voices) if len(voices) >= TRIMMING_NODES else prior
 
 
 def projected(told: PoolWeights, names: Sequence[str]) -> Floats | None:
     """Return what another node's weights say about some candidates; None if they say nothing."""
     own = {name: told.candidates.get(name, 0.0) for name in names}
     known, total = sum(own.values()), sum(told.candidates.values())
-    if known <= 0.0:
+    if known < MIN_KNOWN_WEIGHT:
         return None
     scale = min(total / known, MAX_WEIGHT / max(own.values()))
     scaled = {name: value * scale for name, value in own.items()}
@@ -335,12 +334,3 @@ def records_of(pool: PoolClassifier) -> OpinionRecords | None:
             OpinionRecords.of(tuple(pool.candidates), opinions, codes, held[part[0]], unseen)
         )
     return OpinionRecords.joined(parts)
-
-
-def refitted(pool: PoolClassifier) -> PoolWeights:
-    """Return the weights of a pool after what it has scored, drawn towards those that it has."""
-    records, names = records_of(pool), tuple(pool.candidates)
-    before = pool.weights.vector(names)
-    if records is None or not len(records):
-        return pool.weights
-    return PoolWeights.of(names, guarded_weights(records, records, before))

@@ -192,6 +192,28 @@ def test_models_that_scale_nothing(world: World) -> None:
         fuse(nodes, drift="scale_shift")
 
 
+@pytest.mark.parametrize("kind", ["GLVQ", "GRLVQ", "GMLVQ", "LGMLVQ"])
+def test_models_of_sparse_readings_are_fused_without_gains(kind: str) -> None:
+    nodes = [sparse_node(kind, i, gain=1.0 + i) for i in range(4)]
+    fused = fuse(nodes)
+    assert fused.report.trials and "scale_shift" not in fused.report.trials
+    for i in range(4):
+        assert fused.for_node(f"n{i}").predict_one({"w1": 3.0 + 3.0 * i}) == "c1"
+    with pytest.raises(FusionError, match='absent="zero"'):
+        fuse(nodes, drift="scale_shift")
+
+
+def sparse_node(kind: str, node: int, gain: float) -> Snapshot:
+    """Counts of nine words; each class has three that it uses more."""
+    random = np.random.default_rng(node)
+    model = getattr(streamlvq, kind)(absent="zero")
+    for k in range(90):
+        rates = np.where(np.arange(9) % 3 == k % 3, 2.0, 0.2)
+        counts = random.poisson(rates) * gain
+        model.learn_one({f"w{j}": c for j, c in enumerate(counts.tolist()) if c}, f"c{k % 3}")
+    return Snapshot.of(model, f"n{node}")
+
+
 @pytest.mark.parametrize(
     ("learner", "follower"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_fusion_robust import flipped, told
 
 import streamlvq
 from streamlvq import Snapshot, fuse
@@ -24,11 +25,14 @@ from streamlvq.fusion.fuse import FusionRun
 from streamlvq.fusion.network import network_models
 from streamlvq.fusion.node_models import newest, unpack
 from streamlvq.fusion.personal import stored_readings
+from streamlvq.fusion.pooling import by_prior
 from streamlvq.fusion.weights import OpinionRecords, fit_weights, fleet_weights, guarded_weights
 from streamlvq.models.pool import PoolClassifier, PoolWeights
 from streamlvq.registry import CANDIDATES
 from streamlvq.snapshot import SnapshotError
 from streamlvq.wrappers import FeatureTransform
+from support.fusions import MODELS, World
+from support.fusions import fleet as fleet_of
 
 NAMES = ("fused none", "personal none")
 FEATURES = ["a", "b", "c"]
@@ -176,6 +180,12 @@ def test_published_weights_are_brought_to_the_candidates_at_hand() -> None:
     assert weights.projected(told, ["ensemble none"]) is None
 
 
+@pytest.mark.parametrize("little", [0.0, 5e-324, 1e-300, 1e-12])
+def test_weights_of_next_to_nothing_say_nothing(little: float) -> None:
+    told = PoolWeights({"fused none": little, "other": 3.0}, 0.3, 0.5)
+    assert weights.projected(told, NAMES) is None
+
+
 # --- fleets ---------------------------------------------------------------------------------------
 
 
@@ -276,7 +286,70 @@ def test_what_a_pool_scored_fits_the_next_one() -> None:
     names = tuple(following.candidates)
     before, after = (each.weights.vector(names) for each in (pool, following))
     assert found.cost(after)[0] < found.cost(before)[0]
-    assert weights.refitted(pool) != pool.weights
+
+
+def test_readings_that_are_stored_and_scored_count_once() -> None:
+    local, snapshots = fleet(readings=False)
+    fused = fuse(snapshots)
+    pool = fused.for_node("z", local=local["z"], candidates=["fused"])
+    X, y = rows_of("ham spam egg", 2, 5, 200)
+    for row, label in zip(X, y, strict=True):
+        pool.learn_one(dict(zip(FEATURES, row.tolist(), strict=True)), label)
+    live = weights.records_of(pool)
+    stored = fused.for_node("z", local=pool.local, candidates=["fused"]).report.records
+    assert live is not None and min(len(live), stored) > 50
+    both = fused.for_node("z", local=pool, candidates=["fused"]).report.records
+    assert both in (len(live), stored)
+
+
+def test_later_readings_of_a_node_are_judged_anew() -> None:
+    local, snapshots = fleet(readings=False)
+    fused = fuse(snapshots)
+    fused.for_node("z", local=local["z"])
+    X, y = rows_of("ham spam egg", 2, 5, 200)
+    local["z"].learn_array(X + 5.0, y, features=FEATURES)
+    again, expected = (each.for_node("z", local=local["z"]) for each in (fused, fuse(snapshots)))
+    assert again.report == expected.report
+    assert Snapshot.of(again, "z").to_bytes() == Snapshot.of(expected, "z").to_bytes()
+
+
+def test_nodes_of_one_class_keep_the_candidates_of_the_chosen_correction() -> None:
+    local = {name: streamlvq.GMLVQ() for name in "xyz"}
+    for node, model in enumerate(local.values()):
+        model.learn_array(*rows_of("ham", node, 1, 60), features=FEATURES)
+    fused = fuse([Snapshot.of(model, name) for name, model in local.items()])
+    fused.pool.preferred = "scale_shift"
+    pool = fused.for_node("x", local=local["x"])
+    names = [*pool.candidates, *pool.report.dropped]
+    assert set(pool.candidates) == set(by_prior(names, "scale_shift")[:3])
+    assert pool.report.records == 0
+
+
+def hostile(says: PoolWeights | None = None) -> list[Snapshot]:
+    """Five nodes without readings, the last of which gives all classes false names."""
+    nodes = fleet_of(MODELS["GMLVQ"], World.of(21, classes=4, apart=4.0), 5, 100, 3)
+    liar = told(nodes[4], flipped)
+    honest = PoolWeights({"fused none": 1.5}, 0.5, 1.0)
+    return [
+        *nodes[:3],
+        Snapshot(nodes[3].estimator_state(), "n3", readings=False, weights=honest),
+        Snapshot(liar.estimator_state(), "n4", readings=False, weights=says),
+    ]
+
+
+def test_nodes_that_are_left_out_are_not_in_ensembles() -> None:
+    fused = fuse(hostile())
+    assert fused.is_left_out("n4")
+    assert fused.heard("n0") == fused.heard("n4") == ("n0", "n1", "n2", "n3")
+
+
+def test_weights_that_nodes_tell_that_are_left_out_do_not_count() -> None:
+    local = hostile()[0].classifier()
+    honest, lied = (
+        fuse(hostile(says)).for_node("n0", local=local, candidates=["fused"])
+        for says in (None, PoolWeights({"fused none": 3.0}, 0.0, 6.0))
+    )
+    assert lied.weights == honest.weights
 
 
 def test_how_many_and_which_candidates_can_be_chosen() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -68,6 +70,17 @@ def score(fused: Any, world: World, among: Iterable[str] = FLEET) -> float:
 
 def results(nodes: list[Snapshot], carrier: Carrier, **options: Any) -> list[RoundResult]:
     return list(run_rounds(nodes, carrier=carrier, **options))
+
+
+def test_pools_stay_those_of_the_nodes_and_no_round_keeps_the_one_before(world: World) -> None:
+    nodes = nodes_of(world, MODELS["GMLVQ"])
+    run = run_rounds(nodes, rounds=3)
+    before = next(run).fused
+    second = weakref.ref(next(run).fused)
+    *_, last = (result.fused for result in run)
+    gc.collect()
+    assert second() is None
+    assert last.pool is before.pool and last.pool.snapshots["n1"].has_readings
 
 
 # --- what rounds are ------------------------------------------------------------------------------
