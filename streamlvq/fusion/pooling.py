@@ -170,7 +170,10 @@ class FleetPool:
         judged = [readings[name].digest for name in sorted(readings)]
         if key not in self._judged or self._judged[key][0] != judged:
             sample = _sampled(self.snapshots, readings)
-            fit = CrossFit(sample, readings, self.options, self.labels, names)
+            # What a node has just learnt is in nobody's snapshot yet.
+            stored = {label for each in readings.values() for label in each.labels}
+            labels = name_order(stored.union(self.labels))
+            fit = CrossFit(sample, readings, self.options, labels, names)
             self._judged[key] = judged, fit.run()
         return self._judged[key][1]
 

@@ -559,3 +559,14 @@ def test_in_large_fleets_a_node_is_judged_by_itself() -> None:
     assert kinds == {"fused", "personal"}
     assert pool.report.records > 20
     assert accuracy(pool, 2) >= accuracy(local["n17"], 2) + 0.1
+
+
+def test_a_class_that_nobody_has_published_yet_stops_no_pool() -> None:
+    local, snapshots = fleet(readings=False)
+    X, y = rows_of("ham toast", 2, 77, 60)
+    local["z"].learn_array(X, ["burnt" if label == "toast" else label for label in y], FEATURES)
+    pool = fuse(snapshots).for_node("z", local["z"])
+    assert "burnt" in pool.classes
+    assert pool.report.records > 0
+    again = fuse(snapshots).for_node("z", pool)
+    assert again.report.records > 0
