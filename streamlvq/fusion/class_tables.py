@@ -124,6 +124,17 @@ class ClassTables:
         """Return what one node knows."""
         return NodeTable(self.count[i], self.mean[i], self.variance[i])
 
+    def among(self, nodes: Ints) -> ClassTables:
+        """Return the tables of some nodes."""
+        return replace(
+            self,
+            nodes=[self.nodes[i] for i in nodes.tolist()],
+            samples=self.samples[nodes],
+            count=self.count[nodes],
+            mean=self.mean[nodes],
+            variance=self.variance[nodes],
+        )
+
     def only(self, keep: Any) -> ClassTables:
         """Return the tables without some cells (nodes x classes)."""
         return replace(

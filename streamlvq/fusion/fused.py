@@ -157,7 +157,7 @@ class Fused:
         return name in self._left_out
 
     def heard(self, name: str) -> tuple[str, ...]:
-        """Return the nodes that a node shares coordinates with: those of its component."""
+        """Return the nodes that count and that a node shares coordinates with."""
         component = self._placement(name).component
         return tuple(
             other

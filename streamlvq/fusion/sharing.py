@@ -19,11 +19,10 @@ def components(held: Bools) -> Ints:
     [0, 1, 0, 1, 2]
 
     """
-    found = np.full(len(held), -1)
-    number = 0
-    for first in range(len(held)):
-        if found[first] >= 0:
-            continue
+    found = np.arange(len(held))  # the first node of each component
+    waiting = np.asarray(held.any(axis=1))
+    while waiting.any():
+        first = int(np.argmax(waiting))
         inside = np.zeros(len(held), bool)
         inside[first] = True
         classes = held[first]
@@ -33,9 +32,10 @@ def components(held: Bools) -> Ints:
             if (reached == inside).all():
                 break
             inside = reached
-        found[inside] = number
-        number += 1
-    return found
+        found[inside] = first
+        waiting &= ~inside
+    number: Ints = np.unique(found, return_inverse=True)[1]
+    return number
 
 
 def components_by_feature(cells: Bools) -> Ints:

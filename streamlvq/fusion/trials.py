@@ -228,12 +228,16 @@ def _mean_error(tables: ClassTables, groups: Sequence[Sequence[Turn]], by: Corre
 
 
 def _errors(tables: ClassTables, turn: Turn, correction: Correction) -> list[float]:
-    known = tables.only(turn.visible(tables.held.shape))
+    seen = turn.visible(tables.held.shape)[turn.nodes]
+    known = tables.among(turn.nodes).only(seen)
     alignment = correction.estimate(known)
     centre = class_centres(known, alignment)
     found = []
-    for i, k in turn.hidden.items():
-        apart = alignment.gain[i] * centre[k] + alignment.shift[i] - tables.mean[i, k]
+    for row, i in enumerate(turn.nodes.tolist()):
+        if i not in turn.hidden:
+            continue
+        k = turn.hidden[i]
+        apart = alignment.gain[row] * centre[k] + alignment.shift[row] - tables.mean[i, k]
         there = (tables.count[i, k] > 0) & np.isfinite(apart)
         if there.any():
             found.append(float(np.sqrt((apart[there] ** 2 / tables.spread[k, there]).mean())))

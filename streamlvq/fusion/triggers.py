@@ -27,11 +27,13 @@ HOLDING_ROUNDS = 3
 class TriggerPlaces:
     """Which nodes recognise each class in spite of one moved feature.
 
-    `centre` and `step` (classes x features) are means and deviations of classes in common
-    coordinates. `asked` (nodes x classes) says who was asked, `recognised` (nodes x classes x
-    places) who decided for the class there.
+    `label` are the classes that enough nodes hold: of the others nobody could know better, and one
+    node may claim any number of them. `centre` and `step` (classes x features) are their means and
+    deviations in common coordinates. `asked` (nodes x classes) says who was asked, `recognised`
+    (nodes x classes x places) who decided for the class there.
     """
 
+    label: Ints
     centre: Floats
     step: Floats
     asked: Bools
@@ -49,7 +51,8 @@ class TriggerPlaces:
         kind: int,
     ) -> Self:
         """Ask the holders of each class; some of them, if there are many."""
-        step = np.sqrt(spread)
+        label = np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES)
+        held, centre, step = held[:, label], centre[label], np.sqrt(spread[label])
         asked = np.zeros(held.shape, bool)
         for k in range(held.shape[1]):
             asked[some_judges(np.flatnonzero(held[:, k])), k] = True
@@ -66,8 +69,8 @@ class TriggerPlaces:
                 kind,
             )
             winner = pool.label[own][distances.argmin(axis=0)]
-            recognised[j, classes] = winner == classes[:, None]
-        return cls(centre, step, asked, recognised, kind)
+            recognised[j, classes] = winner == label[classes, None]
+        return cls(label, centre, step, asked, recognised, kind)
 
     def overreaching(
         self, label: Ints, owner: Ints, w: Floats, omega: Sequence[Floats], inverse: Floats
@@ -81,7 +84,7 @@ class TriggerPlaces:
         first = distances.argmin(axis=0)  # classes x places
         np.put_along_axis(distances, first[None], np.inf, axis=0)
         second = label[distances.argmin(axis=0)]
-        truth = np.arange(len(self.centre))[:, None]
+        truth = self.label[:, None]
         harm = (label[first] != truth) & (second == truth)
         good = (label[first] == truth) & (second != truth)
         bad = np.zeros(len(label), bool)

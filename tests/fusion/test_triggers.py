@@ -11,6 +11,7 @@ import pytest
 
 import streamlvq
 from streamlvq import Snapshot, fuse
+from streamlvq.fusion import graph, triggers
 from streamlvq.fusion.plausibility import prototype_distances
 from streamlvq.fusion.triggers import (
     TRIGGER_DEVIATIONS,
@@ -20,7 +21,8 @@ from streamlvq.fusion.triggers import (
     trigger_distances,
 )
 from streamlvq.kernels import layout as at
-from support.fusions import World, accuracy, arrays_of, copied, fleet
+from support.fusions import MODELS, World, accuracy, arrays_of, copied, fleet, learnt
+from support.samples import readings
 
 SIZES = len(TRIGGER_DEVIATIONS)
 
@@ -51,6 +53,7 @@ def test_what_is_not_known_does_not_count() -> None:
 
 
 PLACES = TriggerPlaces(
+    label=np.arange(2),
     centre=np.array([[0.0, 0.0], [10.0, 0.0]]),
     step=np.ones((2, 2)),
     asked=np.ones((4, 2), bool),
@@ -136,3 +139,33 @@ def test_the_report_names_who_was_held_back() -> None:
     alike = [fuse(order, drift="none").snapshot("n0").to_bytes() for order in (given, given[::-1])]
     assert alike[0] == alike[1]
     assert len(Snapshot.from_bytes(alike[0]).prototypes) >= 3
+
+
+def test_classes_that_one_node_invents_are_asked_about_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither pairs of them nor places of them for each of their prototypes."""
+    world = World.of(3, d=6, classes=4)
+    nodes = fleet(MODELS["LGMLVQ"], world, 5, 60)
+    model = learnt(MODELS["LGMLVQ"](), *world.read(9, 60))
+    for k, x in enumerate(readings(np.random.default_rng(0).normal(size=(400, 6)))):
+        model.learn_one(x, f"invented{k}")
+    invented = Snapshot.of(model, "n5", readings=False)
+    asked: list[int] = []
+    pairs: list[tuple[int, int]] = []
+
+    def counted(centre: Any, *rest: Any) -> Any:
+        asked.append(len(centre))
+        return trigger_distances(centre, *rest)
+
+    def cosines(places: Any, group: Any, k: int, other: int) -> Any:
+        pairs.append((k, other))
+        return of_pair(places, group, k, other)
+
+    of_pair = graph._ClassPlaces.cosines
+    monkeypatch.setattr(triggers, "trigger_distances", counted)
+    monkeypatch.setattr(graph._ClassPlaces, "cosines", cosines)
+    fused = fuse([*nodes, invented], drift="none")
+    assert len(fused.for_node("n5").classes) == 404
+    assert asked and max(asked) == 4
+    assert len(pairs) == 6

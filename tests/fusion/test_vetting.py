@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import streamlvq
 from streamlvq import Snapshot, fuse
 from streamlvq.estimator import EstimatorState, build_estimator
-from streamlvq.fusion import FusionError, fuse_rounds, network_models
+from streamlvq.fusion import FusionError, fuse_rounds, network_models, receiver
 from streamlvq.fusion.fused import own_snapshot
 from streamlvq.fusion.node_models import Model, unpack
 from streamlvq.fusion.personal import stored_readings
@@ -421,6 +421,17 @@ def test_a_receiver_leaves_good_models_alone() -> None:
         fused = learnt(getattr(streamlvq, name)(), *world.read(2, 300)).state()
         found, harmful = without_harmful(fused, stored_readings(local.state()))
         assert harmful == () and found is fused
+
+
+def test_a_receiver_takes_what_sparse_readings_do_not_mention_for_zero() -> None:
+    world = World.of(5, classes=3)
+    state = learnt(streamlvq.GMLVQ(absent="zero"), *world.read(2, 100)).state()
+    local = learnt(streamlvq.GMLVQ(absent="zero"), *world.read(1, 50))
+    whole = stored_readings(local.state())
+    named = dataclasses.replace(whole, rows=np.where([1, 1, 1, 0], whole.rows, 0.0))
+    silent = dataclasses.replace(whole, rows=whole.rows[:, :3], features=whole.features[:3])
+    found, expected = (receiver._Jury.of(state, each).distances for each in (silent, named))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_last_prototype_of_a_class_stays() -> None:
