@@ -41,6 +41,8 @@ DEFAULT_MAX_CANDIDATES = 3
 SELECTION_MAX_RECORDS = 3000  # of all nodes together, evenly spread
 JUDGED_MAX_NODES = 16  # in larger fleets candidates are judged as made from an even sample of them
 
+ALONE = PoolWeights({}, 1.0, 0.0)  # of a local model without candidates
+
 
 class FleetPool:
     """Candidates and weights for the nodes of a fleet, from their snapshots.
@@ -108,7 +110,7 @@ class FleetPool:
         max_candidates: int | None = DEFAULT_MAX_CANDIDATES,
         kinds: Sequence[str] | None = None,
     ) -> PoolClassifier:
-        """Return the pool of a node around its model without wrappers; None if it has none here.
+        """Return the pool of a node around its model without wrappers, None if that is elsewhere.
 
         `live` are records of what former candidates of the same names said about its readings.
         """
@@ -128,10 +130,11 @@ class FleetPool:
         own = judged.get(name, NodeRecords())
         everything, served = _with_live(own, live, chosen)
         fit, fleet = self._weights(name, chosen, judged, everything)
+        weights = PoolWeights.of(chosen, guarded_weights(everything, served, fleet))
         pool = PoolClassifier(
             model,
             self._candidates(name, chosen, readings),
-            PoolWeights.of(chosen, guarded_weights(everything, served, fleet)),
+            weights if chosen else ALONE,
             class_shares(self.snapshots, name),
             None if fit is None else PoolWeights.of(chosen, fit),
         )
@@ -212,7 +215,7 @@ class FleetPool:
 
 def _by_itself(name: str, model: Any) -> PoolClassifier:
     """Return a pool without candidates, for a node that is left out."""
-    pool = PoolClassifier(model, {}, PoolWeights({}, 1.0, 0.0))
+    pool = PoolClassifier(model, {}, ALONE)
     pool.report = PoolReport(name, 0, pool.weights.named(), (), {}, left_out=True)
     return pool
 

@@ -570,3 +570,10 @@ def test_a_class_that_nobody_has_published_yet_stops_no_pool() -> None:
     assert pool.report.records > 0
     again = fuse(snapshots).for_node("z", pool)
     assert again.report.records > 0
+
+
+def test_without_candidates_the_local_model_is_as_sure_as_it_is() -> None:
+    local, snapshots = fleet(readings=False)
+    pool = fuse(snapshots).for_node("z", local["z"], max_candidates=0)
+    x = dict(zip(FEATURES, rows_of("ham", 2, 5, 1)[0][0].tolist(), strict=True))
+    assert pool.predict_proba_one(x) == pytest.approx(local["z"].predict_proba_one(x), abs=2e-3)
