@@ -315,6 +315,8 @@ def test_rounds_hold_the_same_bits_as_the_function(
 def test_rounds_are_named(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = said(capsys, *FILES, "--rounds", "2")
     assert "rounds       2, each of 1 pass over the 60 readings that nodes store" in out
+    pools = str(said(capsys, *FILES)).rpartition("\n\n")[2].strip()
+    assert pools.startswith("weight of") and pools in out
     Snapshot.of(learnt("york", buffer_size=40), "york").save("york.slvq")
     out = said(capsys, *FILES, "--rounds", "1", "--passes", "3", "--pull", "0.25")
     assert "1, each of 3 passes with pull 0.25 over the 40 to 60 readings" in out
