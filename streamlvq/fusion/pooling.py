@@ -41,7 +41,7 @@ DEFAULT_MAX_CANDIDATES = 3
 SELECTION_MAX_RECORDS = 3000  # of all nodes together, evenly spread
 JUDGED_MAX_NODES = 16  # in larger fleets candidates are judged as made from an even sample of them
 
-ALONE = PoolWeights({}, 1.0, 0.0)  # of a local model without candidates
+NO_CANDIDATES = PoolWeights({}, 1.0, 0.0)  # of a local model without candidates
 
 
 class FleetPool:
@@ -134,7 +134,7 @@ class FleetPool:
         pool = PoolClassifier(
             model,
             self._candidates(name, chosen, readings),
-            weights if chosen else ALONE,
+            weights if chosen else NO_CANDIDATES,
             class_shares(self.snapshots, name),
             None if fit is None else PoolWeights.of(chosen, fit),
         )
@@ -215,7 +215,7 @@ class FleetPool:
 
 def _by_itself(name: str, model: Any) -> PoolClassifier:
     """Return a pool without candidates, for a node that is left out."""
-    pool = PoolClassifier(model, {}, ALONE)
+    pool = PoolClassifier(model, {}, NO_CANDIDATES)
     pool.report = PoolReport(name, 0, pool.weights.named(), (), {}, left_out=True)
     return pool
 
