@@ -127,7 +127,7 @@ def trigger_distances(
             slope = apart * bend
         middle = (apart * slope).sum(axis=1)[:, None, None]
         each = middle + 2.0 * moved * slope[:, None, :] + moved**2 * bend
-        found[p] = each.reshape(len(centre), -1)
+        found[p] = each.reshape(found.shape[1:])
     return found
 
 

@@ -44,6 +44,13 @@ def test_distances_are_those_of_the_places_one_by_one(kind: int) -> None:
             np.testing.assert_allclose(found[:, k, place], expected)
 
 
+@pytest.mark.parametrize("kind", [at.DIAGONAL, at.MATRIX])
+def test_where_no_class_is_asked_about_there_are_no_places(kind: int) -> None:
+    none = np.zeros((0, 2))
+    found = trigger_distances(none, none, np.ones((3, 2)), [np.eye(2)] * 3, np.ones(2), kind)
+    assert found.shape == (3, 0, 2 * SIZES)
+
+
 def test_what_is_not_known_does_not_count() -> None:
     centre = np.array([[0.0, np.nan], [4.0, 1.0]])
     w = np.array([[1.0, np.nan]])
