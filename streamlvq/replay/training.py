@@ -205,6 +205,7 @@ def _train_model(
         classifier = build_transform(monitor.config.model, build_classifier(monitor.config))
         if isinstance(classifier, FeatureTransform):
             rows, labels = _transformed(classifier, rows, labels, features, refused)
+            features = list(classifier.passing(features))
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
