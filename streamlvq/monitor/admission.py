@@ -98,7 +98,9 @@ class Admission:
 
     def passing(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features that a model may see: a map of private ones lets others not pass."""
-        return tuple(names) if self.transform is None else tuple(self.transform.passing(names))
+        if self.transform is None:
+            return tuple(names)
+        return tuple(map(str, self.transform.passing(names)))
 
     def learner(self, group: str) -> Learner:
         """Return the model of a group, or what it would start with."""
@@ -377,7 +379,7 @@ class AdmissionCheck:
         """Add a reading to the last part, or to a new one if other features may be learnt."""
         assert found.parts is not None
         part = found.parts[-1]
-        readings, group, label = self.readings, self.readings.groups[k], self.readings.labels[k]
+        group, label = self.readings.groups[k], self.readings.labels[k]
         if label is None or found.duplicates[-1]:
             part.rows.append(position)
             return

@@ -81,9 +81,7 @@ class Monitor:
         self._mode = "both" if config.fleet is None else config.fleet.serve
         section = config.model
         plain = section.transform is None and section.private is None
-        self._transform = (
-            None if plain else Transform(section.transform, private=section.private)
-        )
+        self._transform = None if plain else Transform(section.transform, private=section.private)
         self._groups: dict[str, Group] = {}
         self._anew: list[str] = []  # wrappers that `start` has no memory for
         self._told = False
@@ -373,7 +371,9 @@ class Monitor:
         labels: list[Label | None] = ["x", "y", None, "x"]
         blank, numbers = [""] * 4, [0] * 4
         hiding = None if self._transform is None else self._transform.private
-        names = ("a", "b") if hiding is None else (*hiding.private, *hiding.slopes)
+        names: tuple[str, ...] = ("a", "b")
+        if hiding is not None:
+            names = tuple(map(str, (*hiding.private, *hiding.slopes)))
         rows = np.ascontiguousarray(np.tile(rows, -(-len(names) // 2))[:, : len(names)])
         readings = Readings(
             names, rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers

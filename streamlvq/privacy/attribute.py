@@ -212,9 +212,7 @@ def _best(
     return best[0], _ridge(best[1], hidden, train, ~train, best[2])
 
 
-def _ridge(
-    columns: Floats, hidden: Floats, fitted: Bools, judged: Bools, penalty: float
-) -> Floats:
+def _ridge(columns: Floats, hidden: Floats, fitted: Bools, judged: Bools, penalty: float) -> Floats:
     mean, level = columns[fitted].mean(axis=0), hidden[fitted].mean()
     inside = columns[fitted] - mean
     gram = inside.T @ inside + penalty * len(inside) * np.eye(columns.shape[1])

@@ -84,7 +84,9 @@ class RandomisedResponse:
         """Return the label to tell."""
         self._check(label)
         kept = secrets.randbelow(GRID) < self._kept
-        drawn = self.labels[secrets.randbelow(len(self.labels))]  # always, so that time tells nothing
+        drawn = self.labels[
+            secrets.randbelow(len(self.labels))
+        ]  # always, so that time tells nothing
         return label if kept else drawn
 
     def _check(self, label: Label) -> None:

@@ -8,7 +8,7 @@ follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,6 +52,8 @@ class Table:
         Counts that are never printed, but would be known from others.
     cost
         What to hide first, by count: the lowest, then the smallest.
+    links
+        Pairs of atoms that have the same sum.
 
     """
 
@@ -60,23 +62,15 @@ class Table:
     fixed: Mapping[Key, Sequence[int]] = field(default_factory=dict)
     secret: Mapping[Key, Sequence[int]] = field(default_factory=dict)
     cost: Callable[[Key], int] = lambda key: 0
+    links: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
 
-    def hidden(self, threshold: int, before: Iterable[Key] = ()) -> set[Key]:
-        """Return the counts to hide so that none of fewer readings is printed or follows.
-
-        Parameters
-        ----------
-        threshold
-            Readings that a count must have.
-        before
-            Counts that are hidden anyway.
-
-        """
+    def hidden(self, threshold: int) -> set[Key]:
+        """Return the counts to hide so that none below the threshold is printed or follows."""
         values = {
             key: sum(self.atoms[k] for k in parts)
             for key, parts in {**self.sums, **self.fixed, **self.secret}.items()
         }
-        hidden = {key for key in self.sums if values[key] < threshold} | set(before)
+        hidden = {key for key in self.sums if values[key] < threshold}
         small = {key for key in self.secret if values[key] < threshold}
         while exposed := self._exposed(hidden, hidden | small):
             choices = self._choices(exposed, hidden)
@@ -88,9 +82,14 @@ class Table:
     def _choices(self, exposed: Key, hidden: set[Key]) -> list[Key]:
         """Return printed counts that may give a hidden one away, together with others."""
         parts = set({**self.sums, **self.secret}[exposed])
+        for link in self.links:
+            if any(parts.intersection(side) for side in link):
+                parts.update(*link)
         printed = [key for key in self.sums if key not in hidden]
         every = {**{key: self.sums[key] for key in printed}, **self.fixed}
-        around = set().union(*(set(own) for own in every.values() if parts.intersection(own)), parts)
+        around = set().union(
+            *(set(own) for own in every.values() if parts.intersection(own)), parts
+        )
         return [key for key in printed if around.intersection(self.sums[key])] or printed
 
     def _exposed(self, hidden: set[Key], guarded: set[Key]) -> Key | None:
@@ -105,7 +104,9 @@ class Table:
         printed += self.fixed.values()
         known = {parts[0] for parts in printed if len(parts) == 1}
         free = [k for k in range(len(self.atoms)) if k not in known]
-        lines = self._matrix(printed, free)
+        first, second = zip(*self.links, strict=True) if self.links else ((), ())
+        linked = self._matrix(first, free) - self._matrix(second, free)
+        lines = np.concatenate([self._matrix(printed, free), linked])
         moves = np.array([self.atoms[k] > 0 for k in free], bool)
         basis, inverse = _row_space(lines[:, moves])
         every = {**self.sums, **self.secret}
@@ -145,9 +146,9 @@ def _row_space(matrix: Floats) -> tuple[Floats, Floats]:
 def suppress(report: Report, threshold: int) -> Report:
     """Return a report in which no count of fewer readings is printed or follows from others.
 
-    Accuracies and rates are left out with their counts. Decisions of single devices over time, the
-    reliability diagram, certainties of single readings, texts of refused rows and the counts of late
-    and repeated readings are left out altogether.
+    Accuracies and rates are left out with their counts. Left out altogether are decisions of single
+    devices over time, the reliability diagram, certainties of single readings, texts of refused
+    rows, and the counts of late, learnt and repeated readings.
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ def _reasons(report: Report, totals: _Totals, threshold: int) -> dict[str, int]:
     if totals.rejected is None:
         return {}
     names = list(report.reasons)
-    sums = {name: [k] for k, name in enumerate(names)}
+    sums: dict[Key, list[int]] = {name: [k] for k, name in enumerate(names)}
     table = Table([*report.reasons.values()], sums, {"all": [*range(len(names))]})
     hidden = table.hidden(threshold)
     return {name: count for name, count in report.reasons.items() if name not in hidden}
@@ -241,15 +242,14 @@ def _reasons(report: Report, totals: _Totals, threshold: int) -> dict[str, int]:
 # --- classes --------------------------------------------------------------------------------------
 
 
-def _labels(
-    report: Report, totals: _Totals, threshold: int
-) -> tuple[Confusion, list[ClassRow]]:
+def _labels(report: Report, totals: _Totals, threshold: int) -> tuple[Confusion, list[ClassRow]]:
     labels = report.confusion.labels
     counts = np.array(report.confusion.counts, np.int64).reshape(len(labels), len(labels) + 1)
     count, width = counts.shape
     cells = np.arange(counts.size).reshape(counts.shape)
     sums: dict[Key, list[int]] = {("row", r): cells[r].tolist() for r in range(count)}
-    fixed, secret = {"all": cells.ravel().tolist()}, {}
+    fixed: dict[Key, list[int]] = {"all": cells.ravel().tolist()}
+    secret: dict[Key, list[int]] = {}
     whole = totals.right is not None and count <= MAX_CLASSES
     if whole:
         sums |= {("column", c): cells[:, c].tolist() for c in range(count)}
@@ -326,78 +326,54 @@ def _shown_rows(
     rows: Sequence[_Row], totals: _Totals, threshold: int, readings_are_known: bool
 ) -> set[Key]:
     """Return which counts of rows may be printed, as name and row."""
-    shown: set[Key] = {("readings", k) for k in range(len(rows))}
-    tables = []
-    if totals.rejected is not None:
-        tables.append(_two_parts(rows, "rejected"))
-        shown |= {("rejected", k) for k in range(len(rows))}
-    if totals.labelled is not None:
-        tables.append(_two_parts(rows, "labelled"))
-        shown |= {("labelled", k) for k in range(len(rows))}
-    if totals.right is not None:
-        tables[-1] = _labelled_parts(rows)
-        shown |= {("right", k) for k in range(len(rows))}
-    if not tables:
-        tables.append(
-            Table([row.readings for row in rows], *_readings([[k] for k in range(len(rows))]))
-        )
+    table = _rows_table(rows, totals)
     if readings_are_known:
-        for table in tables:
-            table.fixed = {**table.fixed, **{k: v for k, v in table.sums.items() if _counts_all(k)}}
-            table.sums = {k: v for k, v in table.sums.items() if not _counts_all(k)}
-    hidden: set[Key] = set()
-    while True:  # the tables have the numbers of readings in common
-        found = set(hidden)
-        for table in tables:
-            found |= table.hidden(threshold, found.intersection(table.sums))
-        if found == hidden:
-            return shown - hidden
-        hidden = found
+        known = {key: parts for key, parts in table.sums.items() if _row_cost(key)}
+        table.fixed = {**table.fixed, **known}
+        table.sums = {key: parts for key, parts in table.sums.items() if key not in known}
+        return {*known, *table.sums} - table.hidden(threshold)
+    return {*table.sums} - table.hidden(threshold)
 
 
-def _counts_all(key: Key) -> bool:
-    return isinstance(key, tuple) and key[0] == "readings"
+def _rows_table(rows: Sequence[_Row], totals: _Totals) -> Table:
+    """Return the counts of rows: what was rejected and what not; right, wrong and unlabelled.
 
-
-def _readings(
-    parts: Sequence[Sequence[int]],
-) -> tuple[dict[Key, Sequence[int]], dict[Key, Sequence[int]]]:
-    """Return the readings of each row, and of all, as sums of atoms."""
-    own: dict[Key, Sequence[int]] = {("readings", k): each for k, each in enumerate(parts)}
-    return own, {"all": [k for each in parts for k in each]}
-
-
-def _two_parts(rows: Sequence[_Row], name: str) -> Table:
-    """Return a table of rows in two parts, of which one has a name."""
-    count = len(rows)
+    The readings of a row are divided in two ways, which add up to the same number.
+    """
     atoms: list[int] = []
-    for row in rows:
-        part = getattr(row, name)
-        atoms += [part, row.readings - part]
-    sums, fixed = _readings([[2 * k, 2 * k + 1] for k in range(count)])
-    sums |= {(name, k): [2 * k] for k in range(count)}
-    fixed["part"] = [2 * k for k in range(count)]
-    secret = {("rest", k): [2 * k + 1] for k in range(count)} if name == "rejected" else {}
-    return Table(atoms, sums, fixed, secret, _row_cost)
+    sums: dict[Key, list[int]] = {}
+    fixed: dict[Key, list[int]] = {"all": []}
+    secret: dict[Key, list[int]] = {}
+    links: list[tuple[list[int], list[int]]] = []
 
+    def place(*counts: int) -> list[int]:
+        atoms.extend(counts)
+        return [*range(len(atoms) - len(counts), len(atoms))]
 
-def _labelled_parts(rows: Sequence[_Row]) -> Table:
-    """Return a table of rows: right, wrong and without a label."""
-    count = len(rows)
-    atoms: list[int] = []
-    for row in rows:
-        atoms += [row.right, row.labelled - row.right, row.readings - row.labelled]
-    sums, fixed = _readings([[3 * k, 3 * k + 1, 3 * k + 2] for k in range(count)])
-    sums |= {("labelled", k): [3 * k, 3 * k + 1] for k in range(count)}
-    sums |= {("right", k): [3 * k] for k in range(count)}
-    fixed["labelled"] = [j for k in range(count) for j in (3 * k, 3 * k + 1)]
-    fixed["right"] = [3 * k for k in range(count)]
-    secret = {("wrong", k): [3 * k + 1] for k in range(count)}
-    return Table(atoms, sums, fixed, secret, _row_cost)
+    for k, row in enumerate(rows):
+        if totals.rejected is None:
+            own = place(row.readings)
+        else:
+            own = place(row.rejected, row.readings - row.rejected)
+            sums["rejected", k], secret["accepted", k] = own[:1], own[1:]
+            fixed.setdefault("rejected", []).extend(own[:1])
+        sums["readings", k] = own
+        fixed["all"].extend(own)
+        if totals.labelled is None:
+            continue
+        wrong = row.labelled - row.right
+        parts = place(row.right, wrong, row.readings - row.labelled)
+        sums["labelled", k] = parts[:2]
+        fixed.setdefault("labelled", []).extend(parts[:2])
+        if totals.right is not None:
+            sums["right", k], secret["wrong", k] = parts[:1], parts[1:2]
+            fixed.setdefault("right", []).extend(parts[:1])
+        links.append((own, parts))
+    return Table(atoms, sums, fixed, secret, _row_cost, links)
 
 
 def _row_cost(key: Key) -> int:
-    return 1 if _counts_all(key) else 0
+    return int(isinstance(key, tuple) and key[0] == "readings")
 
 
 def _devices(report: Report, totals: _Totals, threshold: int) -> list[DeviceRow]:
@@ -491,4 +467,6 @@ def _curve(report: Report, totals: _Totals, threshold: int) -> Curve | None:
     rates = [curve.reject_rates[k] for k in chosen]
     accuracies = [curve.accuracies[k] for k in chosen]
     area = float(np.trapezoid(accuracies, rates)) + accuracies[-1] * (1.0 - rates[-1])
-    return Curve(area=area, reject_rates=rates, accuracies=accuracies, thresholds=[None] * len(rates))
+    return Curve(
+        area=area, reject_rates=rates, accuracies=accuracies, thresholds=[None] * len(rates)
+    )

@@ -441,8 +441,7 @@ def _classes(report: Report) -> str:
     rows = [["class", "readings", "recall", "precision", "accepted", "recall of accepted",
              "most often taken for"]]  # fmt: skip
     for row in report.classes:
-        known = row.accepted is not None and row.readings
-        accepted = percent(row.accepted / row.readings if known else None)
+        accepted = percent(_shares([row.accepted], [row.readings])[0])
         rows.append([row.label, number(row.readings), percent(row.recall), percent(row.precision),
                      accepted, percent(row.recall_of_accepted), row.taken_for or "-"])  # fmt: skip
     return table(rows)

@@ -79,7 +79,13 @@ def _header(snapshot: Snapshot, owner: str | None) -> list[str]:
         f"{len(snapshot.labels)} classes"
     )
     kept = "with the readings that are rehearsed" if snapshot.has_readings else "without readings"
-    return [*lines, f"{sizes}; {kept}", *_fused(snapshot), *_transform(snapshot), *_private(snapshot)]
+    return [
+        *lines,
+        f"{sizes}; {kept}",
+        *_fused(snapshot),
+        *_transform(snapshot),
+        *_private(snapshot),
+    ]
 
 
 def _fused(snapshot: Snapshot) -> list[str]:

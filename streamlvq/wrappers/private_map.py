@@ -142,7 +142,9 @@ class PrivateMap:
         _places(list(means), names)
         table = np.array([[covariance[s][other] for other in names] for s in names], np.float64)
         if table.size == 0 or not np.allclose(table, table.T):
-            raise ValueError(f"expected a symmetric covariance of {names!r}, got {table.tolist()!r}")
+            raise ValueError(
+                f"expected a symmetric covariance of {names!r}, got {table.tolist()!r}"
+            )
         level = np.array([means[s] for s in names]) ** 2
         slopes = {
             name: _slopes(np.array([found[s] for s in names], np.float64), table, level)
