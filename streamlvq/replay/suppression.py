@@ -72,7 +72,7 @@ class Table:
         }
         hidden = {key for key in self.sums if values[key] < threshold}
         small = {key for key in self.secret if values[key] < threshold}
-        while exposed := self._exposed(hidden, hidden | small):
+        while (exposed := self._exposed(hidden, hidden | small)) is not None:
             choices = self._choices(exposed, hidden)
             if not choices:
                 return set(self.sums)
