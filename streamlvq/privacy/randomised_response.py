@@ -11,7 +11,7 @@ from streamlvq.errors import ParameterError
 
 GRID = 2**60  # probabilities are multiples of 1 / GRID: no rounding of theirs can break the promise
 ROUNDING = 2.0**-40  # a share of the truth that is given up for errors of floating point
-MAX_EPSILON = 40.0
+MAX_EPSILON = 20.0
 
 ByFeature = Mapping[Hashable, float]
 

@@ -111,9 +111,7 @@ def test_the_private_feature_must_be_read() -> None:
         loads(text.replace("device: pump", "device: pump, features: [b, c]"))
 
 
-def test_a_map_from_a_log_by_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_map_from_a_log_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, out = tmp_path / "plant.csv", tmp_path / "private.yaml"
     write_csv(log, rows(400))
     columns = ["--label", "state", "--time", "t", "--device", "pump"]

@@ -17,7 +17,7 @@ from streamlvq.privacy.randomised_response import GRID
 LABELS = ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 5.0, 20.0])
 @pytest.mark.parametrize("count", [2, 7, 1000])
 def test_the_promise_holds_for_the_numbers_drawn(epsilon: float, count: int) -> None:
     """In exact arithmetic: the probabilities that are drawn differ by less than e^epsilon."""
@@ -26,7 +26,7 @@ def test_the_promise_holds_for_the_numbers_drawn(epsilon: float, count: int) -> 
     truth, lie = share + (1 - share) / count, (1 - share) / count
     assert truth + (count - 1) * lie == 1
     ratio = math.log1p(float((truth - lie) / lie))
-    assert epsilon * (1 - 1e-9) - 1e-9 <= ratio <= epsilon
+    assert epsilon - 1e-11 - 1e-11 * math.exp(epsilon) <= ratio <= epsilon
     assert float(truth) == pytest.approx(
         math.exp(epsilon) / (math.exp(epsilon) + count - 1), rel=1e-9
     )
@@ -121,7 +121,7 @@ def test_bad_input_is_refused() -> None:
     for labels in ("ab", ["a"], ["a", "a"], []):
         with pytest.raises(ValueError, match="at least 2 distinct labels"):
             RandomisedResponse(labels, 1.0)
-    for epsilon in (0.0, -1.0, math.nan, 41.0):
+    for epsilon in (0.0, -1.0, math.nan, 21.0):
         with pytest.raises(ValueError, match="more than 0"):
             RandomisedResponse(LABELS, epsilon)
     answers = RandomisedResponse(LABELS, 1.0)

@@ -29,7 +29,9 @@ THRESHOLD = 10
 def matrix(counts: np.ndarray, trace: bool) -> Table:
     """A matrix with its margins and, perhaps, the sum of its diagonal."""
     places = np.arange(counts.size).reshape(counts.shape)
-    sums: dict[Any, list[int]] = {("cell", *at): [int(places[at])] for at in np.ndindex(counts.shape)}
+    sums: dict[Any, list[int]] = {
+        ("cell", *at): [int(places[at])] for at in np.ndindex(counts.shape)
+    }
     sums |= {("row", r): places[r].tolist() for r in range(len(places))}
     sums |= {("column", c): places[:, c].tolist() for c in range(places.shape[1])}
     fixed: dict[Any, list[int]] = {"all": places.ravel().tolist()}
@@ -108,7 +110,9 @@ def test_without_complements_they_would_follow() -> None:
 
 def test_zeros_are_hidden_as_well() -> None:
     """A row of zeros whose sum is 0 would otherwise give itself away."""
-    table = Table([0, 0, 50, 60], {k: [k] for k in range(4)}, {"first": [0, 1], "all": [0, 1, 2, 3]})
+    table = Table(
+        [0, 0, 50, 60], {k: [k] for k in range(4)}, {"first": [0, 1], "all": [0, 1, 2, 3]}
+    )
     assert table.hidden(THRESHOLD) == {0, 1, 2, 3}
     free = Table([0, 0, 50, 60], {k: [k] for k in range(4)}, {"all": [0, 1, 2, 3]})
     assert free.hidden(THRESHOLD) == {0, 1, 2}

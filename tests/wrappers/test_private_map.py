@@ -308,7 +308,9 @@ def test_forged_maps_are_refused(name: str) -> None:
     state = wrapped().state()
     parameters = {**state.parameters, "private": FORGED[name][0]}
     with pytest.raises(SnapshotError):
-        FeatureTransform.from_state(type(state)(state.kind, parameters, {}, state.extra, state.parts))
+        FeatureTransform.from_state(
+            type(state)(state.kind, parameters, {}, state.extra, state.parts)
+        )
 
 
 def snapshot_of(node: str, hiding: PrivateMap | None, shift: float = 0.0) -> Snapshot:
