@@ -13,13 +13,13 @@ from streamlvq.arrays import Bools, Floats
 from streamlvq.models.vectorizer import to_rows
 from streamlvq.wrappers.private_map import PrivateMap
 
-MIN_READINGS = 40  # of which half train the attackers and half judge them
-MAX_READINGS = 20_000  # of a longer log, evenly spread
-BLOCKS = 20  # the log is cut into so many; every other one trains the attackers
+MIN_GUESSED_READINGS = 40  # of which half train the attackers and half judge them
+MAX_GUESSED_READINGS = 20_000  # of a longer log, evenly spread
+LOG_BLOCKS = 20  # the log is cut into so many; every other one trains the attackers
 COSINES = 300  # random Fourier features of the non-linear attacker
-WIDTHS = (0.5, 1.0, 2.0, 4.0)  # of its kernel, in typical distances between readings
-PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of both attackers, per training reading
-DEVIATIONS = 2.0  # this many standard errors better than guessing is better than guessing
+KERNEL_WIDTHS = (0.5, 1.0, 2.0, 4.0)  # of its kernel, in typical distances between readings
+RIDGE_PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of both attackers, per training reading
+CHANCE_DEVIATIONS = 2.0  # this many standard errors better than guessing is better than guessing
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Leakage:
     def is_guessed(self) -> bool:
         """Whether an attacker did better than chance."""
         chance = 0.5 if self.measure == "AUC" else 0.0
-        return max(self.linear, self.nonlinear) > chance + DEVIATIONS * self.error
+        return max(self.linear, self.nonlinear) > chance + CHANCE_DEVIATIONS * self.error
 
     @property
     def sentence(self) -> str:
@@ -129,8 +129,8 @@ def leakage(
     absent = [name for name in private if name not in names]
     if absent or isinstance(private, str) or not private:
         raise ValueError(f"expected names of private features among {names!r}, got {private!r}")
-    if len(rows) > MAX_READINGS:
-        rows = rows[np.linspace(0, len(rows) - 1, MAX_READINGS).astype(np.int64)]
+    if len(rows) > MAX_GUESSED_READINGS:
+        rows = rows[np.linspace(0, len(rows) - 1, MAX_GUESSED_READINGS).astype(np.int64)]
     if hiding is None:
         seen = rows[:, [k for k, name in enumerate(names) if name not in private]]
     else:
@@ -143,12 +143,12 @@ def _measured(seen: Floats, hidden: Floats, name: Hashable, seed: int) -> Leakag
     known = np.isfinite(hidden)
     seen, hidden = seen[known], hidden[known]
     values = np.unique(hidden)
-    if len(hidden) < MIN_READINGS or len(values) < 2:
+    if len(hidden) < MIN_GUESSED_READINGS or len(values) < 2:
         raise ValueError(
-            f"{name!r}: expected at least {MIN_READINGS} readings and two values to guess, got "
+            f"{name!r}: expected at least {MIN_GUESSED_READINGS} readings and two values to guess, got "
             f"{len(hidden)} readings with {len(values)}"
         )
-    train = np.arange(len(hidden)) * BLOCKS // len(hidden) % 2 == 0
+    train = np.arange(len(hidden)) * LOG_BLOCKS // len(hidden) % 2 == 0
     if len(values) == 2:
         hidden = (hidden == values[1]).astype(np.float64)
     if not all(len(np.unique(hidden[part])) > 1 for part in (train, ~train)):
@@ -184,7 +184,7 @@ def _guesses(seen: Floats, hidden: Floats, train: Bools, seed: int) -> tuple[Flo
     """Return what the linear and the non-linear attacker say of the other half."""
     fitted = np.flatnonzero(train)
     inner = np.zeros(len(train), bool)  # the part of their half that chooses penalty and width
-    inner[fitted[np.arange(len(fitted)) * BLOCKS // len(fitted) % 4 == 3]] = True
+    inner[fitted[np.arange(len(fitted)) * LOG_BLOCKS // len(fitted) % 4 == 3]] = True
     _, linear = _best([seen], hidden, train, inner)
     random = np.random.default_rng(seed)
     directions = random.normal(size=(seen.shape[1], COSINES))
@@ -192,7 +192,7 @@ def _guesses(seen: Floats, hidden: Floats, train: Bools, seed: int) -> tuple[Flo
     typical = math.sqrt(2.0 * max(float((seen[train] ** 2).sum(axis=1).mean()), 1e-12))
     wide = [
         np.column_stack([seen, math.sqrt(2.0) * np.cos(seen @ directions / (w * typical) + phases)])
-        for w in WIDTHS
+        for w in KERNEL_WIDTHS
     ]
     _, nonlinear = _best(wide, hidden, train, inner)
     return linear, nonlinear
@@ -202,9 +202,9 @@ def _best(
     candidates: Sequence[Floats], hidden: Floats, train: Bools, inner: Bools
 ) -> tuple[float, Floats]:
     """Return the guesses of the candidate and penalty that are best within the training half."""
-    best = (math.inf, candidates[0], PENALTIES[0])
+    best = (math.inf, candidates[0], RIDGE_PENALTIES[0])
     for columns in candidates:
-        for penalty in PENALTIES:
+        for penalty in RIDGE_PENALTIES:
             said = _ridge(columns, hidden, train & ~inner, inner, penalty)
             loss = float(((said - hidden[inner]) ** 2).mean())
             if loss < best[0]:

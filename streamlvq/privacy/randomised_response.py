@@ -9,8 +9,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from streamlvq.arrays import Label
 from streamlvq.errors import ParameterError
 
-GRID = 2**60  # probabilities are multiples of 1 / GRID: no rounding of theirs can break the promise
-ROUNDING = 2.0**-40  # a share of the truth that is given up for errors of floating point
+DRAW_GRID = (
+    2**60
+)  # probabilities are multiples of 1 / DRAW_GRID: no rounding of theirs can break the promise
+DRAW_ROUNDING = 2.0**-40  # a share of the truth that is given up for errors of floating point
 MAX_EPSILON = 20.0
 
 ByFeature = Mapping[Hashable, float]
@@ -61,7 +63,9 @@ class RandomisedResponse:
         self.labels, self.epsilon = tuple(labels), float(epsilon)
         self._known = frozenset(self.labels)
         gain = math.expm1(self.epsilon)
-        self._kept = math.floor(GRID * (1.0 - ROUNDING) * gain / (gain + len(self.labels)))
+        self._kept = math.floor(
+            DRAW_GRID * (1.0 - DRAW_ROUNDING) * gain / (gain + len(self.labels))
+        )
 
     @property
     def truth(self) -> float:
@@ -76,14 +80,14 @@ class RandomisedResponse:
     @property
     def _share(self) -> float:
         """Share of labels that are kept without a draw; the others are drawn evenly from all."""
-        return self._kept / GRID
+        return self._kept / DRAW_GRID
 
     # --- telling ---------------------------------------------------------------------------------
 
     def randomise(self, label: Label) -> Label:
         """Return the label to tell."""
         self._check(label)
-        kept = secrets.randbelow(GRID) < self._kept
+        kept = secrets.randbelow(DRAW_GRID) < self._kept
         drawn = self.labels[
             secrets.randbelow(len(self.labels))
         ]  # always, so that time tells nothing

@@ -26,9 +26,9 @@ from streamlvq.replay.report import (
 )
 from streamlvq.replay.statistics import share
 
-MAX_CLASSES = 40  # a larger matrix is left out
+MAX_SUPPRESSED_CLASSES = 40  # a larger matrix is left out
 CELLS_PER_THRESHOLD = 10  # a cell of time has at least this many times the threshold
-TOLERANCE = 1e-7
+RANK_TOLERANCE = 1e-7
 
 Key = Hashable
 
@@ -37,7 +37,7 @@ Key = Hashable
 
 
 @dataclass
-class Table:
+class CountTable:
     """Counts that are sums over common atoms, all of them at least 0.
 
     Parameters
@@ -113,12 +113,14 @@ class Table:
         keys = sorted(guarded, key=str)
         counts = self._matrix([every[key] for key in keys], free)
         inside = counts[:, moves]
-        is_open = np.abs(inside - inside @ basis.T @ basis).max(axis=1, initial=0.0) > TOLERANCE
+        is_open = (
+            np.abs(inside - inside @ basis.T @ basis).max(axis=1, initial=0.0) > RANK_TOLERANCE
+        )
         # An atom of 0 may go up by 1 if those above 0 can make up for it.
         rises, answers = lines[:, ~moves], -inverse @ lines[:, ~moves]
-        left = np.abs(rises + lines[:, moves] @ answers).max(axis=0, initial=0.0) <= TOLERANCE
+        left = np.abs(rises + lines[:, moves] @ answers).max(axis=0, initial=0.0) <= RANK_TOLERANCE
         change = counts[:, ~moves] + inside @ answers
-        is_open |= (np.abs(change[:, left]) > TOLERANCE).any(axis=1)
+        is_open |= (np.abs(change[:, left]) > RANK_TOLERANCE).any(axis=1)
         return next((key for key, opened in zip(keys, is_open, strict=True) if not opened), None)
 
     @staticmethod
@@ -135,7 +137,7 @@ def _row_space(matrix: Floats) -> tuple[Floats, Floats]:
     if 0 in matrix.shape:
         return np.zeros((0, matrix.shape[1])), np.zeros(matrix.shape[::-1])
     left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
-    real: Bools = sizes > TOLERANCE * max(float(sizes.max(initial=0.0)), 1.0)
+    real: Bools = sizes > RANK_TOLERANCE * max(float(sizes.max(initial=0.0)), 1.0)
     basis: Floats = right[real]
     return basis, (basis.T / sizes[real]) @ left[:, real].T
 
@@ -160,9 +162,9 @@ def suppress(report: Report, threshold: int) -> Report:
     Examples
     --------
 
-    >>> from streamlvq.replay.suppression import Table
+    >>> from streamlvq.replay.suppression import CountTable
     >>> pumps = {"p1": [0], "p2": [1], "p3": [2]}
-    >>> table = Table(atoms=[500, 40, 3], sums=pumps, fixed={"all": [0, 1, 2]})
+    >>> table = CountTable(atoms=[500, 40, 3], sums=pumps, fixed={"all": [0, 1, 2]})
 
     The third would follow from the total, so another one is hidden too:
 
@@ -234,7 +236,7 @@ def _reasons(report: Report, totals: _Totals, threshold: int) -> dict[str, int]:
         return {}
     names = list(report.reasons)
     sums: dict[Key, list[int]] = {name: [k] for k, name in enumerate(names)}
-    table = Table([*report.reasons.values()], sums, {"all": [*range(len(names))]})
+    table = CountTable([*report.reasons.values()], sums, {"all": [*range(len(names))]})
     hidden = table.hidden(threshold)
     return {name: count for name, count in report.reasons.items() if name not in hidden}
 
@@ -250,7 +252,7 @@ def _labels(report: Report, totals: _Totals, threshold: int) -> tuple[Confusion,
     sums: dict[Key, list[int]] = {("row", r): cells[r].tolist() for r in range(count)}
     fixed: dict[Key, list[int]] = {"all": cells.ravel().tolist()}
     secret: dict[Key, list[int]] = {}
-    whole = totals.right is not None and count <= MAX_CLASSES
+    whole = totals.right is not None and count <= MAX_SUPPRESSED_CLASSES
     if whole:
         sums |= {("column", c): cells[:, c].tolist() for c in range(count)}
         sums |= {("cell", r, c): [int(cells[r, c])] for r in range(count) for c in range(width)}
@@ -260,7 +262,7 @@ def _labels(report: Report, totals: _Totals, threshold: int) -> tuple[Confusion,
             fixed["right"] = np.diag(cells[:, :count]).tolist()
         secret["nothing"] = cells[:, -1].tolist()
     every: set[Key] = {*sums}
-    table = Table(counts.ravel().tolist(), sums, fixed, secret, _class_cost)
+    table = CountTable(counts.ravel().tolist(), sums, fixed, secret, _class_cost)
     shown = set() if totals.labelled is None else every - table.hidden(threshold)
 
     def cell(r: int, c: int) -> int | None:
@@ -335,7 +337,7 @@ def _shown_rows(
     return {*table.sums} - table.hidden(threshold)
 
 
-def _rows_table(rows: Sequence[_Row], totals: _Totals) -> Table:
+def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
     """Return the counts of rows: what was rejected and what not; right, wrong and unlabelled.
 
     The readings of a row are divided in two ways, which add up to the same number.
@@ -369,7 +371,7 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> Table:
             sums["right", k], secret["wrong", k] = parts[:1], parts[1:2]
             fixed.setdefault("right", []).extend(parts[:1])
         links.append((own, parts))
-    return Table(atoms, sums, fixed, secret, _row_cost, links)
+    return CountTable(atoms, sums, fixed, secret, _row_cost, links)
 
 
 def _row_cost(key: Key) -> int:

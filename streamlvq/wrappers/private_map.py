@@ -13,7 +13,7 @@ from streamlvq.arrays import Reading, Rows
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.models.vectorizer import EXPECTED_NUMBER, to_number, to_rows
 
-CONSTANT = 1e-9  # of two private features, or of one: variances below this share are none
+NO_VARIATION = 1e-9  # of two private features, or of one: variances below this share are none
 
 
 class PrivateMap:
@@ -295,14 +295,14 @@ def _slopes(
 ) -> npt.NDArray[np.float64]:
     """Return `across within^+`, in units of the private features' own deviations.
 
-    `level` is what their squares would be without any deviation: below `CONSTANT` of it a feature
+    `level` is what their squares would be without any deviation: below `NO_VARIATION` of it a feature
     does not change.
     """
     variances = np.diag(within)
-    varies = variances > CONSTANT**2 * level
+    varies = variances > NO_VARIATION**2 * level
     scales = np.where(varies, np.sqrt(np.where(varies, variances, 1.0)), 1.0)
     inside = np.where(np.outer(varies, varies), within / np.outer(scales, scales), 0.0)
-    inverse = np.linalg.pinv(inside, rcond=CONSTANT, hermitian=True)
+    inverse = np.linalg.pinv(inside, rcond=NO_VARIATION, hermitian=True)
     found: npt.NDArray[np.float64] = inverse @ np.where(varies, across / scales, 0.0) / scales
     return found
 

@@ -12,7 +12,7 @@ from river import datasets
 
 import streamlvq
 from streamlvq.privacy import RandomisedResponse
-from streamlvq.privacy.randomised_response import GRID
+from streamlvq.privacy.randomised_response import DRAW_GRID
 
 LABELS = ["a", "b", "c"]
 
@@ -22,7 +22,7 @@ LABELS = ["a", "b", "c"]
 def test_the_promise_holds_for_the_numbers_drawn(epsilon: float, count: int) -> None:
     """In exact arithmetic: the probabilities that are drawn differ by less than e^epsilon."""
     answers = RandomisedResponse(range(count), epsilon)
-    share = Fraction(answers._kept, GRID)
+    share = Fraction(answers._kept, DRAW_GRID)
     truth, lie = share + (1 - share) / count, (1 - share) / count
     assert truth + (count - 1) * lie == 1
     ratio = math.log1p(float((truth - lie) / lie))

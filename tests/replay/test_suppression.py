@@ -16,7 +16,7 @@ from streamlvq.cli import main
 from streamlvq.config import loads
 from streamlvq.errors import StreamLVQError
 from streamlvq.replay.report import Report
-from streamlvq.replay.suppression import Table, suppress
+from streamlvq.replay.suppression import CountTable, suppress
 from streamlvq.report.replay_page import replay_html
 from support.replays import rows, write_csv
 
@@ -26,7 +26,7 @@ THRESHOLD = 10
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def matrix(counts: np.ndarray, trace: bool) -> Table:
+def matrix(counts: np.ndarray, trace: bool) -> CountTable:
     """A matrix with its margins and, perhaps, the sum of its diagonal."""
     places = np.arange(counts.size).reshape(counts.shape)
     sums: dict[Any, list[int]] = {
@@ -37,17 +37,17 @@ def matrix(counts: np.ndarray, trace: bool) -> Table:
     fixed: dict[Any, list[int]] = {"all": places.ravel().tolist()}
     if trace:
         fixed["right"] = np.diag(places).tolist()
-    return Table(counts.ravel().tolist(), sums, fixed)
+    return CountTable(counts.ravel().tolist(), sums, fixed)
 
 
-def printed(table: Table, hidden: set[Any]) -> list[tuple[list[int], int]]:
+def printed(table: CountTable, hidden: set[Any]) -> list[tuple[list[int], int]]:
     """Atoms and value of every count that a reader sees."""
     shown = [parts for key, parts in table.sums.items() if key not in hidden]
     shown += [*table.fixed.values()]
     return [(list(parts), sum(table.atoms[k] for k in parts)) for parts in shown]
 
 
-def possible(table: Table, hidden: set[Any], parts: list[int]) -> tuple[float, float]:
+def possible(table: CountTable, hidden: set[Any], parts: list[int]) -> tuple[float, float]:
     """The least and the largest sum of some atoms that agrees with all that is printed."""
     lines = printed(table, hidden)
     left, right = np.zeros((len(lines), len(table.atoms))), np.zeros(len(lines))
@@ -110,11 +110,11 @@ def test_without_complements_they_would_follow() -> None:
 
 def test_zeros_are_hidden_as_well() -> None:
     """A row of zeros whose sum is 0 would otherwise give itself away."""
-    table = Table(
+    table = CountTable(
         [0, 0, 50, 60], {k: [k] for k in range(4)}, {"first": [0, 1], "all": [0, 1, 2, 3]}
     )
     assert table.hidden(THRESHOLD) == {0, 1, 2, 3}
-    free = Table([0, 0, 50, 60], {k: [k] for k in range(4)}, {"all": [0, 1, 2, 3]})
+    free = CountTable([0, 0, 50, 60], {k: [k] for k in range(4)}, {"all": [0, 1, 2, 3]})
     assert free.hidden(THRESHOLD) == {0, 1, 2}
 
 
@@ -125,7 +125,7 @@ def test_what_is_large_stays() -> None:
 def test_links_count() -> None:
     """The same total in two divisions: what one shows, the other cannot hide."""
     sums = {"a": [0], "b": [1], "c": [2], "d": [3]}
-    table = Table([4, 40, 14, 30], sums, links=[([0, 1], [2, 3])])
+    table = CountTable([4, 40, 14, 30], sums, links=[([0, 1], [2, 3])])
     hidden = table.hidden(THRESHOLD)
     assert "a" in hidden
     low, high = possible(table, hidden, [0])

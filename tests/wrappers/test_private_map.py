@@ -225,7 +225,7 @@ def test_all_ways_to_learn_agree() -> None:
 
 
 def test_a_function_comes_first_and_leaves_private_ones() -> None:
-    X, y = log()
+    X, _ = log()
     X[:, [0, 2, 4]] = np.exp(X[:, [0, 2, 4]] / 5)
     hiding = FeatureTransform.fit_private(X, PRIVATE, "log", names=NAMES)
     expected = X.copy()
