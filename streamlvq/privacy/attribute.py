@@ -145,8 +145,8 @@ def _measured(seen: Floats, hidden: Floats, name: Hashable, seed: int) -> Leakag
     values = np.unique(hidden)
     if len(hidden) < MIN_GUESSED_READINGS or len(values) < 2:
         raise ValueError(
-            f"{name!r}: expected at least {MIN_GUESSED_READINGS} readings and two values to guess, got "
-            f"{len(hidden)} readings with {len(values)}"
+            f"{name!r}: expected at least {MIN_GUESSED_READINGS} readings and two values to guess, "
+            f"got {len(hidden)} readings with {len(values)}"
         )
     train = np.arange(len(hidden)) * LOG_BLOCKS // len(hidden) % 2 == 0
     if len(values) == 2:
