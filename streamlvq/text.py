@@ -85,15 +85,17 @@ def wrapped(line: str, width: int = TERMINAL_WIDTH) -> str:
 # --- numbers -------------------------------------------------------------------------------------
 
 
-def number(value: int) -> str:
-    """Return a whole number with groups of three digits.
+def number(value: int | None) -> str:
+    """Return a whole number with groups of three digits, `-` if there is none.
 
     Examples
     --------
-    >>> number(1234567)
-    '1 234 567'
+    >>> number(1234567), number(None)
+    ('1 234 567', '-')
 
     """
+    if value is None:
+        return "-"
     return f"{value:,}".replace(",", " ")
 
 

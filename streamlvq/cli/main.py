@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "monitor a broker's topics: the daemon",
     "replay": "run a monitor on a recorded log and measure its accuracy",
     "train": "train a first snapshot on a labelled log",
+    "hide": "fit a map that hides private features, and measure what can still be guessed",
     "record": "record messages of a broker to a log that replays exactly",
     "inspect": "show what a snapshot has learnt",
     "fuse": "fuse the models of several nodes, without their readings",

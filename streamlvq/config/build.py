@@ -63,9 +63,12 @@ def build_transform(section: ModelSection, classifier: Any) -> Any:
     """
     from streamlvq.wrappers import FeatureTransform  # noqa: PLC0415
 
-    if section.transform is None:
+    if section.transform is None and section.private is None:
         return classifier
-    return FeatureTransform(classifier, section.transform)
+    try:
+        return FeatureTransform(classifier, section.transform, private=section.private)
+    except ParameterError as error:
+        raise _config_error(error, ("model",)) from error
 
 
 def build_full_classifier(config: Config, model: Any = None) -> Any:

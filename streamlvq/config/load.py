@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from streamlvq.config import check_broker, check_fleet
-from streamlvq.config.build import build_classifier, build_model
+from streamlvq.config.build import build_classifier, build_model, build_transform
 from streamlvq.config.errors import ConfigError, KeyPath, Problem
 from streamlvq.config.reader import CONFIG_MAX_BYTES, YamlReader, compose
 from streamlvq.config.schema import Config, Fields
@@ -26,6 +26,7 @@ from streamlvq.topics import Template, TemplateError
 _Check = Callable[[Config], Iterable[Problem]]
 _BY_COLUMN = ("json_array", "float32")  # formats whose values have no names of their own
 _BY_NAME = ("json",)  # whose values have; what is neither may be an array or an object
+_PRIVATE = ("model", "private")
 
 
 class _Rule(NamedTuple):
@@ -184,6 +185,24 @@ def _model(config: Config) -> Iterator[Problem]:
         yield from error.problems
 
 
+def _private(config: Config) -> Iterator[Problem]:
+    if config.model.private is None:
+        return
+    try:
+        wrapped = build_transform(config.model, build_model(config.model))
+    except ConfigError as error:
+        yield from (problem for problem in error.problems if problem.path[:2] == _PRIVATE)
+        return
+    known = config.readings.features
+    missing = [] if known is None else [s for s in wrapped.private_features if s not in known]
+    if missing:
+        yield Problem(
+            _PRIVATE,
+            f"expected private features that are read, got {missing[0]!r}, which is not among "
+            "readings.features: without it nothing can be removed, and everything would be missing",
+        )
+
+
 def _wrappers(config: Config) -> Iterator[Problem]:
     try:
         build_classifier(config)
@@ -291,6 +310,10 @@ _RULES = (
     ),
     _Rule(_labels, ("labels", "readings.sequence", "readings.time")),
     _Rule(_model, ("model.type", "model.parameters")),
+    _Rule(
+        _private,
+        ("model.private", "model.transform", "model.parameters", "readings.features"),
+    ),
     _Rule(_wrappers, ("model.type", "model.parameters", "integrator", "rejector")),
     _Rule(_groups, ("model.per", "readings.topic")),
     _Rule(_width, ("model.max_features", "readings.features")),

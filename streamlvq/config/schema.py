@@ -241,6 +241,13 @@ KEY_DESCRIPTIONS = {
         "none.",
         "log",
     ),
+    "model.private": Description(
+        "A map that hides private features: they are removed from readings, and so is what the "
+        "others tell of them linearly. `streamlvq hide` fits one to a log. means: of each private "
+        "feature. slopes: how much each other feature grows with the private ones. Features "
+        "without slopes are left out. All nodes of a fleet need the same map. Default: none.",
+        {"means": {"operator": 0.5}, "slopes": {"current": {"operator": 2.0}}},
+    ),
     "model.start": Description(
         "The snapshot that every model starts from, such as one written by `streamlvq train`. "
         f"Default: models start empty. What is in state.folder takes precedence. {_PATHS}",
@@ -626,6 +633,7 @@ class ModelSection(Section, kw_only=True, frozen=True):
     per: str = "all"  # "all", "device", or a placeholder of the readings' topic
     parameters: dict[str, Any] = {}
     transform: Literal["log", "log1p", "sqrt", "asinh"] | None = None  # what the model sees
+    private: dict[str, Any] | None = None  # what it must not see, nor other features tell of it
     start: str | None = None  # a snapshot to begin with
     limit: Annotated[int, Meta(ge=1, le=MAX_MODELS)] = 1000
     max_features: Count = 4096

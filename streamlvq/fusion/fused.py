@@ -247,7 +247,8 @@ class Fused:
     def for_sensor(self, name: str, rows: Floats, columns: list[Any], y: list[Any]) -> Any:
         """Return a classifier for a sensor that took no part; see `new_node`."""
         axes = self._axes
-        table, held = _observe(self._transformed(rows, columns), columns, y, axes)
+        rows, columns = self._transformed(rows, columns)
+        table, held = _observe(rows, columns, y, axes)
         if not held.any():
             raise FusionError(f"expected a reading of one of the classes {axes.labels}, got none")
         number = max(
@@ -266,13 +267,13 @@ class Fused:
         placement = NodePlacement(member.model, number, coordinates, none, every)
         return self._snapshot(name, placement).classifier()
 
-    def _transformed(self, rows: Floats, columns: list[Any]) -> Floats:
-        """Return readings as the models see them, if they see a transform of them."""
+    def _transformed(self, rows: Floats, columns: list[Any]) -> tuple[Floats, list[Any]]:
+        """Return readings and their columns as the models see them."""
         name, placement = next(iter(self._placements.items()))
         if placement.model.transform is None:
-            return rows
-        seen: Floats = self.for_node(name).transform_rows(rows, columns)
-        return seen
+            return rows, columns
+        transform = self.for_node(name)
+        return transform.transform_rows(rows, columns), list(transform.passing(columns))
 
     def __repr__(self) -> str:
         return (

@@ -140,6 +140,11 @@ def _function(node: NodeModel) -> tuple[Any, list[str]] | None:
     return parameters, sorted(map(repr, [None] if features is None else ["named", *features]))
 
 
+def _private(node: NodeModel) -> Any:
+    """Return the map of private features of a node; None if it has none."""
+    return None if node.transform is None else node.transform.parameters.get("private")
+
+
 def group_compatible(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
     """Group snapshots that can be fused with each other, the largest group first.
 
@@ -174,6 +179,12 @@ def check_compatible(nodes: list[NodeModel]) -> None:
             raise FusionError(
                 f"expected models of one kind, got {first.kind} from node {first.node!r} and "
                 f"{other.kind} from node {other.node!r}"
+            )
+        if _private(other) != _private(first):
+            raise FusionError(
+                f"expected the same map of private features everywhere (model.private), got "
+                f"another one from node {other.node!r} than from node {first.node!r}: with two "
+                "maps the same reading is two places"
             )
         if _function(other) != _function(first):
             raise FusionError(

@@ -79,15 +79,28 @@ class Admission:
     """Admission of readings: each is checked as if the ones before it had been learnt.
 
     The result does not depend on how readings are split into batches. `learners` are the groups of
-    the monitor, `blank` what a new group starts with.
+    the monitor, `blank` what a new group starts with, `transform` what readings go through before a
+    model sees them.
     """
 
-    def __init__(self, config: Config, learners: Learners, blank: Learner) -> None:
+    def __init__(
+        self, config: Config, learners: Learners, blank: Learner, transform: Transform | None
+    ) -> None:
         self.config, self.learners, self.blank = config, learners, blank
+        self.transform = transform
         self.duplicates = DuplicateFilter(config.state.duplicates)
         self.probation = Probation(config.admission)
         fields = config.readings
-        self.named = frozenset([*(fields.features or ()), *(fields.columns or ())])
+        named = [*(fields.features or ()), *(fields.columns or ())]
+        if transform is not None and transform.private is not None:
+            named += transform.private.slopes  # the owner has named these as well
+        self.named = frozenset(named)
+
+    def passing(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the features that a model may see: a map of private ones lets others not pass."""
+        if self.transform is None:
+            return tuple(names)
+        return tuple(map(str, self.transform.passing(names)))
 
     def learner(self, group: str) -> Learner:
         """Return the model of a group, or what it would start with."""
@@ -97,8 +110,9 @@ class Admission:
         """Return the number of labelled readings of a group so far."""
         return self.probation.clock(group, self.learner(group).samples)
 
-    def admit(self, readings: Readings, transform: Transform | None) -> Admitted:
+    def admit(self, readings: Readings) -> Admitted:
         """Check readings, remember them as seen, and find out what the models may learn of them."""
+        transform = self.transform
         outside = {} if transform is None else transform.refusals(readings.rows, readings.features)
         if not outside and self._needs_no_check(readings):
             seen = self.duplicates.seen_before
@@ -110,11 +124,12 @@ class Admission:
         """Check the late label of a reading; find out what the model may learn of it."""
         known = KnownNames(self, reading.group)
         values = dict(zip(reading.features, reading.row.tolist(), strict=True))
-        new = known.new_features(reading.features)
-        problem = known.find_problem(reading.features, new, values, label)
+        names = self.passing(reading.features)
+        new = known.new_features(names)
+        problem = known.find_problem(names, new, values, label)
         if problem is not None:
             return LateAdmission(problem)
-        verdict = known.see(reading.features, new, values, label)
+        verdict = known.see(names, new, values, label)
         if verdict.held is not None:
             verdict.held.reading = reading._replace(fused=None)
         learnt = without(reading, verdict.dropped) if verdict.learns else None
@@ -127,7 +142,7 @@ class Admission:
         groups = set(readings.groups)
         if len(groups.union(self.learners)) > self.config.model.limit:
             return False
-        features: set[Hashable] = set(readings.features)
+        features: set[Hashable] = set(self.passing(readings.features))
         labels = set(readings.labels) - {None}
         if len(groups) == 1 or not labels:
             return all(self._knows(group, features, labels, len(readings)) for group in groups)
@@ -309,6 +324,7 @@ class AdmissionCheck:
         self.known: dict[str, KnownNames] = {}
         self.new: dict[str, list[str]] = {}  # features that are not known, by group
         self.column = {name: j for j, name in enumerate(readings.features)}
+        self.names = admission.passing(readings.features)
 
     def run(self) -> Admitted:
         """Check all readings."""
@@ -347,9 +363,9 @@ class AdmissionCheck:
             return problem
         if group not in self.known:
             self.known[group] = KnownNames(self.admission, group, self._clock_of)
-            self.new[group] = self.known[group].new_features(readings.features)
+            self.new[group] = self.known[group].new_features(self.names)
         problem = self.known[group].find_problem(
-            readings.features, self.new[group], self._new_values(group, k), readings.labels[k]
+            self.names, self.new[group], self._new_values(group, k), readings.labels[k]
         )
         if problem is None:
             self.groups.add(group)
@@ -363,12 +379,12 @@ class AdmissionCheck:
         """Add a reading to the last part, or to a new one if other features may be learnt."""
         assert found.parts is not None
         part = found.parts[-1]
-        readings, group, label = self.readings, self.readings.groups[k], self.readings.labels[k]
+        group, label = self.readings.groups[k], self.readings.labels[k]
         if label is None or found.duplicates[-1]:
             part.rows.append(position)
             return
         new, values = self.new[group], self._new_values(group, k)
-        verdict = self.known[group].see(readings.features, new, values, label)
+        verdict = self.known[group].see(self.names, new, values, label)
         if verdict.dropped:
             found.dropped.update(_dropped(verdict, values))
         if not verdict.learns:

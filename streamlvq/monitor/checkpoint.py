@@ -26,6 +26,8 @@ from streamlvq.monitor.serving import (
     Group,
     Served,
     ServingScore,
+    private_names,
+    private_of,
     transform_of,
 )
 from streamlvq.snapshot import (
@@ -42,6 +44,7 @@ from streamlvq.snapshot import capture as capture_state
 from streamlvq.snapshot.state import prefixed, split
 from streamlvq.wrappers import TimeIntegrator
 from streamlvq.wrappers.base import unwrap
+from streamlvq.wrappers.private_map import PrivateMap
 from streamlvq.wrappers.rejectors import Rejector
 
 log = logging.getLogger(__name__)
@@ -393,4 +396,10 @@ def check_transform(section: ModelSection, classifier: Any, what: str) -> None:
         raise OtherModelError(
             f"{what} with the transform {theirs!r}, but the configuration asks for {ours!r} "
             f"(model.transform); {CHANGE_BACK}"
+        )
+    asked = None if section.private is None else PrivateMap.parse(section.private).to_dict()
+    if asked != private_of(classifier):
+        raise OtherModelError(
+            f"{what} behind another map of private features ({private_names(classifier)}) than "
+            f"the one in model.private; {CHANGE_BACK}"
         )

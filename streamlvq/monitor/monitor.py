@@ -79,14 +79,15 @@ class Monitor:
         self.config = config
         self._start = start
         self._mode = "both" if config.fleet is None else config.fleet.serve
-        transform = config.model.transform
-        self._transform = None if transform is None else Transform(transform)
+        section = config.model
+        plain = section.transform is None and section.private is None
+        self._transform = None if plain else Transform(section.transform, private=section.private)
         self._groups: dict[str, Group] = {}
         self._anew: list[str] = []  # wrappers that `start` has no memory for
         self._told = False
         # A snapshot that does not fit fails now rather than at the first reading.
         blank = BlankModel() if start is None else self._new_group()
-        self._admission = Admission(config, self._groups, blank)
+        self._admission = Admission(config, self._groups, blank, self._transform)
         labels = config.labels
         self._pending = (
             None if labels is None else PendingReadings(labels.wait, labels.sequence is not None)
@@ -103,7 +104,7 @@ class Monitor:
 
     def _decide(self, readings: Readings) -> Outcome:
         readings.check()
-        admitted = self._admission.admit(readings, self._transform)
+        admitted = self._admission.admit(readings)
         readings, duplicates, refused = admitted.readings, admitted.duplicates, admitted.refused
         outcome = Outcome(refused=refused, dropped=admitted.dropped)
         if admitted.parts is None:
@@ -153,7 +154,8 @@ class Monitor:
         if held.reading is None:  # deciding on it failed
             return 0
         group = self._group(name)
-        reading = without(held.reading, set(held.reading.features).difference(group.features))
+        unknown = set(self._admission.passing(held.reading.features)).difference(group.features)
+        reading = without(held.reading, unknown)
         try:
             group.learn_held(reading, label)
         except Exception as error:  # a bug must not affect the reading that came now
@@ -368,8 +370,13 @@ class Monitor:
         times: list[float | None] = [0.0, 1.0, 2.0, 3.0]
         labels: list[Label | None] = ["x", "y", None, "x"]
         blank, numbers = [""] * 4, [0] * 4
+        hiding = None if self._transform is None else self._transform.private
+        names: tuple[str, ...] = ("a", "b")
+        if hiding is not None:
+            names = tuple(map(str, (*hiding.private, *hiding.slopes)))
+        rows = np.ascontiguousarray(np.tile(rows, -(-len(names) // 2))[:, : len(names)])
         readings = Readings(
-            ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
+            names, rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
         Pipeline(build_full_classifier(self.config)).step(readings, [False] * 4)
         if self.config.rejector is not None:  # what only some readings need

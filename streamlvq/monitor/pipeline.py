@@ -281,7 +281,8 @@ class Pipeline:
         if self.transform is None or not len(readings):
             return readings
         rows = self.transform.transform_rows(readings.rows, readings.features)
-        return replace(readings, rows=rows)
+        features = tuple(map(str, self.transform.passing(readings.features)))
+        return replace(readings, rows=rows, features=features)
 
     # --- many at once ----------------------------------------------------------------------------
 

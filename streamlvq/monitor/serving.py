@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -278,15 +278,32 @@ def check_servable(model: Any, local: Pipeline) -> Any:
             f"expected a model for readings with the transform {ours!r} (model.transform), "
             f"got {theirs!r}"
         )
+    if private_of(local.classifier) != private_of(model):
+        raise ValueError(
+            "expected a model behind the same map of private features (model.private), got "
+            f"{private_names(model)} in place of {private_names(local.classifier)}"
+        )
     return inside
 
 
 def transform_of(classifier: Any) -> tuple[str, tuple[Any, ...] | None] | None:
     """Return the name of a classifier's transform and its sorted features (None for all)."""
-    if type(classifier) is not FeatureTransform:
+    if type(classifier) is not FeatureTransform or classifier.transform is None:
         return None
     features = classifier.features
     return classifier.transform, None if features is None else tuple(sorted(features, key=str))
+
+
+def private_of(classifier: Any) -> Mapping[str, Any] | None:
+    """Return a classifier's map of private features; None if it has none."""
+    return classifier.private if type(classifier) is FeatureTransform else None
+
+
+def private_names(classifier: Any) -> str:
+    """Say which map of private features a classifier has."""
+    if private_of(classifier) is None:
+        return "none"
+    return f"one of {', '.join(map(repr, classifier.private_features))}"
 
 
 def same(one: Any, other: Any) -> bool:

@@ -29,11 +29,11 @@ class ClassRow(msgspec.Struct, kw_only=True):
     """Results for a class."""
 
     label: str
-    readings: int  # that had this label
-    decided: int  # labelled readings that were given this label, right or wrong
+    readings: int | None  # that had this label
+    decided: int | None  # labelled readings that were given this label, right or wrong
     recall: float | None  # the share of its readings that were given it
     precision: float | None  # the share of readings given it that had it
-    accepted: int  # of its readings
+    accepted: int | None  # of its readings
     recall_of_accepted: float | None
     taken_for: str | None  # the other class that its readings were most often given
 
@@ -42,8 +42,8 @@ class Confusion(msgspec.Struct, kw_only=True):
     """Counts of readings by class (rows) and decided label (columns, the last one for none)."""
 
     labels: list[str]
-    counts: list[list[int]]
-    accepted: list[list[int]]  # of those
+    counts: list[list[int | None]]
+    accepted: list[list[int | None]]  # of those
 
 
 class Curve(msgspec.Struct, kw_only=True):
@@ -68,11 +68,18 @@ class DeviceRow(msgspec.Struct, kw_only=True):
     """Results for a device."""
 
     device: str
-    readings: int
-    rejected: int
-    labelled: int
+    readings: int | None
+    rejected: int | None
+    labelled: int | None
     accuracy: float | None
     accuracy_of_accepted: float | None
+
+    @property
+    def reject_rate(self) -> float | None:
+        """Share of its readings that were rejected."""
+        if self.rejected is None or self.readings is None:
+            return None
+        return self.rejected / max(self.readings, 1)
 
 
 class Track(msgspec.Struct, kw_only=True):
@@ -96,9 +103,9 @@ class Course(msgspec.Struct, kw_only=True):
     first: list[float | None]
     last: list[float | None]
     readings: list[int]
-    rejected: list[int]
-    labelled: list[int]
-    right: list[int]
+    rejected: list[int | None]
+    labelled: list[int | None]
+    right: list[int | None]
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -106,7 +113,8 @@ class Report(msgspec.Struct, kw_only=True):
 
     Accuracies are progressive: every reading was decided before its label was learnt. They count
     the readings whose label is known; those named `of_accepted` count only the accepted ones. None
-    means undefined: there was nothing to divide by.
+    means undefined: there was nothing to divide by; or hidden, if `suppressed` says from how many
+    readings on a count is printed.
     """
 
     streamlvq: str  # version
@@ -115,10 +123,10 @@ class Report(msgspec.Struct, kw_only=True):
     model: str
     learning: bool
     readings: int
-    labelled: int
-    late_labels: int
-    learnt: int
-    duplicates: int
+    labelled: int | None
+    late_labels: int | None
+    learnt: int | None
+    duplicates: int | None
     devices_seen: int
     devices_limit: int  # more devices than this are counted as one
     first_time: float | None
@@ -142,6 +150,7 @@ class Report(msgspec.Struct, kw_only=True):
     features: list[str] = []
     hints: dict[Hint, int] = {}  # causes that refusals hint at, and how many do
     notes: list[str] = []  # what looks like a mistake, or may surprise
+    suppressed: int | None = None  # counts of fewer readings are hidden, see `suppress`
 
     @property
     def has_rejections(self) -> bool:
@@ -399,7 +408,9 @@ def _head(report: Report) -> list[str]:
     labelled = f"{number(report.labelled)}"
     if report.late_labels:
         labelled += f" ({number(report.late_labels)} of them late)"
-    labelled += f"; learnt {number(report.learnt)}" if report.learning else "; nothing was learnt"
+    if report.suppressed is None:
+        learnt = f"learnt {number(report.learnt)}" if report.learning else "nothing was learnt"
+        labelled += f"; {learnt}"
     lines = [
         entry("log", f"{report.log} ({report.format})"),
         entry("model", report.model),
@@ -486,7 +497,7 @@ def _class_table(report: Report) -> list[str]:
     if not report.labelled or len(report.classes) <= MAX_MATRIX_CLASSES:
         return []
     rows = [["class", "readings", "recall", "precision", "most often taken for"]]
-    for row in sorted(report.classes, key=lambda row: -row.readings)[:20]:
+    for row in sorted(report.classes, key=lambda row: -(row.readings or 0))[:20]:
         cells = [row.label, number(row.readings), percent(row.recall), percent(row.precision)]
         rows.append([*cells, row.taken_for or "-"])
     return aligned(rows)
@@ -501,7 +512,8 @@ def _confusion_table(report: Report) -> list[str]:
     rows = [[*head, "recall"]]
     for row, counts in zip(report.classes, report.confusion.counts, strict=True):
         shown = counts if nothing else counts[:-1]
-        rows.append([row.label[:24], *(str(count) for count in shown), percent(row.recall)])
+        cells = ("-" if count is None else str(count) for count in shown)
+        rows.append([row.label[:24], *cells, percent(row.recall)])
     return aligned(rows)
 
 
@@ -513,7 +525,7 @@ def _device_table(report: Report) -> list[str]:
         [
             row.device[:40],
             number(row.readings),
-            percent(row.rejected / max(row.readings, 1)),
+            percent(row.reject_rate),
             percent(row.accuracy),
             percent(row.accuracy_of_accepted),
         ]

@@ -119,7 +119,7 @@ def train(
     shared = msgspec.structs.replace(config.model, per="all")
     config = msgspec.structs.replace(config, model=shared)
     feed, refused = LogReader(log, config, format, limit), Statistics()
-    events = _read(feed, refused, progress)
+    events = read_events(feed, refused, progress)
     total = sum(len(event) for event in events if isinstance(event, Readings))
     if not total:
         why = explain_empty(refused.refused, refused.examples, feed.notes, refused.hints)
@@ -153,7 +153,7 @@ def train(
     )
 
 
-def _read(feed: LogReader, refused: Statistics, progress: bool | None) -> list[Event]:
+def read_events(feed: LogReader, refused: Statistics, progress: bool | None) -> list[Event]:
     """Return the events of a log; count refusals in `refused`."""
     events: list[Event] = []
     count = 0
@@ -201,10 +201,11 @@ def _train_model(
     features = list(dict.fromkeys(name for one in readings for name in one.features))
     labels = [label for one in readings for label in one.labels]
     if labels:
-        rows = np.concatenate([_arranged(one, features) for one in readings])
+        rows = np.concatenate([arranged(one, features) for one in readings])
         classifier = build_transform(monitor.config.model, build_classifier(monitor.config))
         if isinstance(classifier, FeatureTransform):
             rows, labels = _transformed(classifier, rows, labels, features, refused)
+            features = [str(name) for name in classifier.passing(features)]
         _model(classifier).train(
             rows, labels, epochs=epochs, seed=seed, features=features, progress=progress
         )
@@ -252,7 +253,7 @@ def _labelled(readings: Readings) -> Readings:
     return readings.select([k for k, label in enumerate(readings.labels) if label is not None])
 
 
-def _arranged(readings: Readings, features: Sequence[str]) -> Any:
+def arranged(readings: Readings, features: Sequence[str]) -> Any:
     """Return rows with a column for each of these features; NaN where a reading has none."""
     place = {name: k for k, name in enumerate(features)}
     rows = np.full((len(readings.rows), len(features)), np.nan)

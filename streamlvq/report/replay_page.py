@@ -90,12 +90,18 @@ def course_drawing(course: Course) -> str:
             f'<path class="grid" d="M{LEFT_MARGIN} {y:.1f}H{DRAWING_WIDTH - RIGHT_MARGIN}"/>'
         )
         parts.append(_name(y, f"{100 * share:.0f} %"))
-    rejected = [r / n if n else None for r, n in zip(course.rejected, course.readings, strict=True)]
-    right = [r / n if n else None for r, n in zip(course.right, course.labelled, strict=True)]
+    rejected = _shares(course.rejected, course.readings)
+    right = _shares(course.right, course.labelled)
     parts.append(_line(axis, rejected, top, "rejected"))
     parts.append(_line(axis, right, top, "right"))
     parts += _axis(axis, top + CURVE_HEIGHT)
     return _svg(top + CURVE_HEIGHT + AXIS_HEIGHT, parts, "accuracy and reject rate over time")
+
+
+def _shares(parts: Sequence[int | None], wholes: Sequence[int | None]) -> list[float | None]:
+    """Return the share of each part; None where it is hidden or there is nothing to divide by."""
+    pairs = zip(parts, wholes, strict=True)
+    return [part / whole if part is not None and whole else None for part, whole in pairs]
 
 
 # --- pieces --------------------------------------------------------------------------------------
@@ -326,9 +332,10 @@ def _tiles(report: Report) -> str:
     told = "decided before its label was learnt" if report.learning else "nothing was learnt"
     devices = f"of {number(report.devices_seen)} devices" if report.devices_seen > 1 else ""
     unanswered = "rejected" if report.has_rejections else "no answer"
+    learnt = "" if report.learnt is None else f"{number(report.learnt)} learnt"
     shown = [
         (number(report.readings), "readings", devices),
-        (number(report.labelled), "labelled", f"{number(report.learnt)} learnt"),
+        (number(report.labelled), "labelled", learnt),
         (percent(report.accuracy), "accuracy", told),
         (percent(report.reject_rate), unanswered, _reasons(report)),
         (percent(report.accuracy_of_accepted), "accuracy of accepted", ""),
@@ -399,7 +406,7 @@ def _confusion(report: Report) -> str:
     head = "".join(f"<th>{escape(label)}</th>" for label in columns)
     rows = []
     for k, (label, row) in enumerate(zip(labels, counts, strict=True)):
-        total = max(sum(row), 1)
+        total = report.classes[k].readings or 1
         cells = "".join(_heat(count, total, j == k) for j, count in enumerate(row[: len(columns)]))
         recall = percent(report.classes[k].recall)
         rows.append(f"<tr><th>{escape(label)}</th>{cells}<td>{recall}</td></tr>")
@@ -410,7 +417,9 @@ def _confusion(report: Report) -> str:
     )
 
 
-def _heat(count: int, total: int, right: bool) -> str:
+def _heat(count: int | None, total: int, right: bool) -> str:
+    if count is None:
+        return '<td title="hidden">-</td>'
     share = 100 * count / total
     kind = "good" if right else "bad"
     title = f"{share:.1f} % of the row"
@@ -432,7 +441,7 @@ def _classes(report: Report) -> str:
     rows = [["class", "readings", "recall", "precision", "accepted", "recall of accepted",
              "most often taken for"]]  # fmt: skip
     for row in report.classes:
-        accepted = percent(row.accepted / row.readings if row.readings else None)
+        accepted = percent(_shares([row.accepted], [row.readings])[0])
         rows.append([row.label, number(row.readings), percent(row.recall), percent(row.precision),
                      accepted, percent(row.recall_of_accepted), row.taken_for or "-"])  # fmt: skip
     return table(rows)
@@ -443,7 +452,7 @@ def _devices(report: Report) -> str:
         return ""
     rows = [["device", "readings", "rejected", "labelled", "accuracy", "accuracy of accepted"]]
     for row in report.devices[:MAX_DEVICE_ROWS]:
-        rejected = percent(row.rejected / max(row.readings, 1))
+        rejected = percent(row.reject_rate)
         rows.append([row.device, number(row.readings), rejected, number(row.labelled),
                      percent(row.accuracy), percent(row.accuracy_of_accepted)])  # fmt: skip
     more = len(report.devices) - MAX_DEVICE_ROWS
@@ -455,6 +464,8 @@ def _refused(report: Report) -> str:
     if not report.refused:
         return ""
     rows = [["reason", "rows"], *([name, number(n)] for name, n in report.refused.items())]
+    if not report.refused_examples:
+        return table(rows)
     examples = "".join(f"<li>{escape(text)}</li>" for text in report.refused_examples)
     return f"{table(rows)}<p>The first ones:</p><ul>{examples}</ul>"
 

@@ -79,7 +79,13 @@ def _header(snapshot: Snapshot, owner: str | None) -> list[str]:
         f"{len(snapshot.labels)} classes"
     )
     kept = "with the readings that are rehearsed" if snapshot.has_readings else "without readings"
-    return [*lines, f"{sizes}; {kept}", *_fused(snapshot), *_transform(snapshot)]
+    return [
+        *lines,
+        f"{sizes}; {kept}",
+        *_fused(snapshot),
+        *_transform(snapshot),
+        *_private(snapshot),
+    ]
 
 
 def _fused(snapshot: Snapshot) -> list[str]:
@@ -97,6 +103,15 @@ def _transform(snapshot: Snapshot) -> list[str]:
     name, features = snapshot.transform
     of = "all features" if features is None else _listed(features)
     return [f"learnt from {name} of {of}; prototypes are shown in the units of the sensors"]
+
+
+def _private(snapshot: Snapshot) -> list[str]:
+    if not snapshot.private:
+        return []
+    return [
+        f"private: {_listed(snapshot.private)}; removed, and so is what the other features tell of",
+        "them linearly: prototypes are those of somebody with the mean private values",
+    ]
 
 
 def _listed(features: Sequence[Hashable]) -> str:

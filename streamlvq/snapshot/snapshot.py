@@ -265,13 +265,23 @@ class Snapshot:
         None without a transform. The features are in a canonical order.
         """
         wrapper = self._built
-        if not isinstance(wrapper, FeatureTransform):
+        if not isinstance(wrapper, FeatureTransform) or wrapper.transform is None:
             return None
         features = wrapper.features
         return wrapper.transform, None if features is None else tuple(name_order(features))
 
+    @property
+    def private(self) -> tuple[Hashable, ...]:
+        """Names of the private features that were removed, with what others told of them."""
+        wrapper = self._built
+        return wrapper.private_features if isinstance(wrapper, FeatureTransform) else ()
+
     def in_sensor_units(self, values: ByFeature) -> ByFeature:
-        """Convert feature values from the units of the model to those of the sensors."""
+        """Convert feature values from the units of the model to those of the sensors.
+
+        What was removed of `private` features stays removed: the values are those of somebody whose
+        private values are the mean ones.
+        """
         wrapper = self._built
         return wrapper.inverse_one(values) if isinstance(wrapper, FeatureTransform) else {**values}
 

@@ -1,4 +1,4 @@
-"""`FeatureTransform`: monotone functions of features, such as logarithms, before a classifier."""
+"""`FeatureTransform`: functions of features before a classifier, and private ones removed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from river import base
 
 from streamlvq.arrays import Floats, Label, Reading, Rows
 from streamlvq.errors import ParameterError
+from streamlvq.estimator import DEFAULT_LIMITS, EstimatorState, StateLimits
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.models.vectorizer import EXPECTED_NUMBER, Vectorizer, to_number, to_rows
 from streamlvq.records import Decision, Explanation, Integrated, Prototype
@@ -28,6 +29,7 @@ from streamlvq.wrappers.base import (
     is_pipeline,
     unwrap,
 )
+from streamlvq.wrappers.private_map import PrivateMap
 from streamlvq.wrappers.time_integrator import Time
 
 if TYPE_CHECKING:
@@ -128,12 +130,23 @@ MONOTONE = {
     )
 }
 
+_IDENTITY = Monotone(
+    name="none",
+    forward=np.positive,
+    backward=np.positive,
+    low=-LARGEST_VALUE,
+    expected="a number",
+    advice="missing values are NaN",
+)
+
 
 # --- transforms of readings ----------------------------------------------------------------------
 
 
 class Transform:
-    """Monotone function of selected features (None: all), without a classifier.
+    """Monotone function of selected features (None: all), then a map of private ones.
+
+    The function leaves private features as they are; without a name there is none.
 
     Examples
     --------
@@ -152,15 +165,28 @@ class Transform:
     """
 
     def __init__(
-        self, name: str, features: Sequence[Hashable] | None = None, owner: str = "Transform"
+        self,
+        name: str | None,
+        features: Sequence[Hashable] | None = None,
+        private: PrivateMap | Mapping[str, Any] | None = None,
+        owner: str = "Transform",
     ) -> None:
-        self._check(name, features, owner)
+        self._check(name, features, private, owner)
         self.name = name
         self.features = None if features is None else tuple(features)
-        self._selected = None if features is None else frozenset(features)
+        self.private = _private_map(private, owner)
+        selected = [] if name is None else features
+        self._selected = None if selected is None else frozenset(selected)
+        self._unchanged = frozenset(self.private.private if self.private is not None else ())
 
     @staticmethod
-    def _check(name: Any, features: Any, owner: str) -> None:
+    def _check(name: Any, features: Any, private: Any, owner: str) -> None:
+        if name is None and private is not None:
+            if features is not None:
+                raise ParameterError(
+                    owner, "features", f"expected None with transform=None, got {features!r}"
+                )
+            return
         if not isinstance(name, str) or name not in MONOTONE:
             known = ", ".join(MONOTONE)
             raise ParameterError(owner, "transform", f"expected one of {known}, got {name!r}")
@@ -180,20 +206,30 @@ class Transform:
     @property
     def monotone(self) -> Monotone:
         """The function with its domain and inverse."""
-        return MONOTONE[self.name]
+        return _IDENTITY if self.name is None else MONOTONE[self.name]
+
+    def _changes(self, name: Hashable) -> bool:
+        """Return True for a feature that the monotone function changes."""
+        chosen = self._selected is None or name in self._selected
+        return chosen and name not in self._unchanged
+
+    def passing(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
+        """Return the columns that `rows` makes of those with these names."""
+        return names if self.private is None else self.private.passing(names)
 
     # --- arrays ----------------------------------------------------------------------------------
 
     def _columns(self, names: Sequence[Hashable] | None) -> list[int] | None:
         """Return the columns to transform; None for all."""
-        if self._selected is None:
+        if self._selected is None and self.private is None:
             return None
         if names is None:
+            because = "private=..." if self.private is not None else f"features={self.features!r}"
             raise ValueError(
-                f"expected the names of the columns because of features={self.features!r}, got none: "
+                f"expected the names of the columns because of {because}, got none: "
                 "pass them as names=[...]"
             )
-        return [column for column, name in enumerate(names) if name in self._selected]
+        return [column for column, name in enumerate(names) if self._changes(name)]
 
     def outside(self, rows: Rows, names: Sequence[Hashable] | None = None) -> npt.NDArray[np.bool_]:
         """Return a mask of the values outside the domain."""
@@ -211,23 +247,39 @@ class Transform:
         first = (
             outside[bad].argmax(axis=1).tolist() if bad else []
         )  # argmax needs at least one column
-        return {
+        found = {
             row: f"feature {names[column]!r}: {self.monotone.complaint(float(rows[row, column]))}"
             for row, column in zip(bad, first, strict=True)
         }
+        if self.private is None:
+            return found
+        good = np.setdiff1d(np.arange(len(rows)), bad)
+        inside = self._mapped(self.monotone.apply, rows[good], names)
+        large = self.private.refusals(inside, names)
+        return dict(sorted({**found, **{int(good[k]): said for k, said in large.items()}}.items()))
 
     def rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
-        """Return transformed rows; raise ValueError for values outside the domain."""
+        """Return transformed rows; raise ValueError for values outside the domain.
+
+        With a map of private features their columns are `passing(names)`.
+        """
         outside = self.outside(rows, names)
         if outside.any():
             row, column = np.argwhere(outside)[0].tolist()
             name = column if names is None else names[column]
             complaint = self.monotone.complaint(float(rows[row, column]))
             raise ValueError(f"feature {name!r} of row {row}: {complaint}")
-        return self._mapped(self.monotone.apply, rows, names)
+        inside = self._mapped(self.monotone.apply, rows, names)
+        if self.private is None or names is None:
+            return inside
+        return self.private.rows(inside, names)
 
     def inverse_rows(self, rows: Rows, names: Sequence[Hashable] | None = None) -> Rows:
-        """Return rows in sensor units, clipped to the domain."""
+        """Return rows in sensor units, clipped to the domain.
+
+        What a map of private features removed stays removed: these are the readings of somebody
+        whose private values are the mean ones.
+        """
         return self._mapped(self.monotone.invert, rows, names)
 
     def _mapped(
@@ -242,11 +294,21 @@ class Transform:
 
     def frame(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return a transformed copy of a data frame; other columns may hold any type."""
+        if self.private is not None:
+            return self._passing_frame(X)
         columns = self._columns(list(X.columns))
         names = list(X.columns) if columns is None else [X.columns[k] for k in columns]
         inside = self.rows(X[names].to_numpy(dtype=np.float64, na_value=np.nan), names)
         frame = X.copy()
         for name, column in zip(names, inside.T, strict=True):
+            frame[name] = column
+        return frame
+
+    def _passing_frame(self, X: pd.DataFrame) -> pd.DataFrame:
+        names = list(X.columns)
+        rows = self.rows(X.to_numpy(dtype=np.float64, na_value=np.nan), names)
+        frame = X[list(self.passing(names))].copy()
+        for name, column in zip(frame.columns, rows.T, strict=True):
             frame[name] = column
         return frame
 
@@ -260,6 +322,8 @@ class Transform:
             self._refuse_outside(names, numbers)
         transformed = self.monotone.apply(np.frombuffer(numbers)).tolist()
         changed = dict(zip(names, transformed, strict=True))
+        if self.private is not None:
+            return self.private.one({**x, **changed})
         return changed if self._selected is None else {**x, **changed}
 
     def _refuse_outside(self, names: Sequence[Hashable], numbers: Sequence[float]) -> None:
@@ -276,13 +340,22 @@ class Transform:
 
     def _numbers(self, x: Reading) -> tuple[list[Hashable], array[float]]:
         """Return the features to transform and their values, NaN where missing."""
-        selected = self._selected
-        names = list(x) if selected is None else [name for name in x if name in selected]
+        every = self._selected is None and not self._unchanged
+        names = list(x) if every else [name for name in x if self._changes(name)]
         try:
             numbers = array("d", [x[name] for name in names])
         except (TypeError, ValueError, OverflowError):  # None or not a number: take the slow path
             numbers = array("d", [to_number(name, x[name]) for name in names])
         return names, numbers
+
+
+def _private_map(private: Any, owner: str) -> PrivateMap | None:
+    if private is None or isinstance(private, PrivateMap):
+        return private
+    try:
+        return PrivateMap.parse(private)
+    except (ValueError, TypeError) as error:
+        raise ParameterError(owner, "private", str(error)) from error
 
 
 # --- the wrapper ---------------------------------------------------------------------------------
@@ -313,6 +386,12 @@ class FeatureTransform(ClassifierWrapper):
         logarithmic on both sides and linear around 0, for numbers of any sign.
     features
         Names of the features to transform; the others stay unchanged. None for all.
+    private
+        Map that removes private features and what the others tell of them: a `PrivateMap`, or what
+        its `to_dict` returns. It is applied after `transform`, which leaves private features as
+        they are and may be None then; fit it to readings as `fit_private` does. Prototypes and
+        explanations cannot be turned back: they are those of somebody whose private values are the
+        mean ones.
 
     Examples
     --------
@@ -358,14 +437,25 @@ class FeatureTransform(ClassifierWrapper):
     def __init__(
         self,
         classifier: base.Classifier,
-        transform: str = "log",
+        transform: str | None = "log",
         features: Sequence[Hashable] | None = None,
+        private: PrivateMap | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(classifier)
         self.transform = transform
         self.features = features
         owner = type(self).__name__
-        self._transform = Transform(transform, features, owner)
+        self._transform = Transform(transform, features, private, owner)
+        hiding = self._transform.private
+        self.private = None if hiding is None else hiding.to_dict()
+        model = innermost_model(classifier)
+        if hiding is not None and getattr(model, "absent", "missing") == "zero":
+            raise ParameterError(
+                owner,
+                "private",
+                "expected a model with absent='missing', got absent='zero': a feature that a "
+                "reading does not mention would tell of the private ones",
+            )
         for link in unwrap(classifier):
             if issubclass(type(link), FeatureTransform):  # `isinstance` looks through pipelines
                 raise ParameterError(
@@ -379,6 +469,42 @@ class FeatureTransform(ClassifierWrapper):
         from streamlvq.models import GLVQ  # noqa: PLC0415
 
         yield {"classifier": GLVQ(rehearsal=2), "transform": "asinh"}
+
+    @staticmethod
+    def fit_private(
+        X: Any,
+        private: Sequence[Hashable],
+        transform: str | None = None,
+        features: Sequence[Hashable] | None = None,
+        *,
+        names: Sequence[Hashable] | None = None,
+    ) -> PrivateMap:
+        """Fit a map of private features to a recorded log, behind the same transform.
+
+        Parameters
+        ----------
+        X
+            Readings in sensor units: dictionaries, a DataFrame, or an array with `names`.
+        private
+            Names of the private features.
+        transform, features
+            Those of the wrapper that the map is for.
+        names
+            Names of an array's columns.
+
+        """
+        rows, columns = to_rows(X, names)
+        if transform is not None and columns is not None:
+            known = [name for name in columns if name not in set(private)]
+            own = known if features is None else [name for name in features if name in known]
+            rows = Transform(transform, own).rows(rows, columns)
+        return PrivateMap.fit(rows, private, columns)
+
+    @property
+    def private_features(self) -> tuple[Hashable, ...]:
+        """Names of the private features that are removed."""
+        hiding = self._transform.private
+        return () if hiding is None else hiding.private
 
     # --- numbers ---------------------------------------------------------------------------------
 
@@ -398,10 +524,15 @@ class FeatureTransform(ClassifierWrapper):
         rows
             Values in sensor units, one row per reading; NaN where missing.
         names
-            Feature names of the columns; optional if all features are transformed.
+            Feature names of the columns; optional if all features are transformed and none is
+            private. Columns of the result are `passing(names)`.
 
         """
         return self._transform.rows(rows, names)
+
+    def passing(self, names: Sequence[Hashable]) -> Sequence[Hashable]:
+        """Return the features that the classifier sees of these."""
+        return self._transform.passing(names)
 
     @property
     def monotone(self) -> Monotone:
@@ -468,8 +599,13 @@ class FeatureTransform(ClassifierWrapper):
             explanation,
             winner=self._shown(explanation.winner),
             runner_up=None if runner_up is None else self._shown(runner_up),
-            reading={name: to_number(name, x.get(name)) for name in explanation.reading},
+            reading=self._reading(x, explanation.reading),
         )
+
+    def _reading(self, x: Reading, inside: Mapping[Any, float]) -> dict[Hashable, float]:
+        if self.private is not None:  # its own values would tell of the private ones
+            return self.inverse_one(inside)
+        return {name: to_number(name, x.get(name)) for name in inside}
 
     def _sees_directly(self) -> bool:
         """Return True if no pipeline inside changes units: its steps could not be inverted."""
@@ -625,6 +761,9 @@ class FeatureTransform(ClassifierWrapper):
         if len(X) == 0:
             return X, features
         rows, given = to_rows(X, features)
+        if self.private is not None:
+            passing = None if given is None else self._transform.passing(given)
+            return self._transform.rows(rows, given), passing
         return self._transform.rows(rows, given or self._names(rows.shape[1])), given
 
     def _names(self, width: int) -> Sequence[Hashable]:
@@ -633,6 +772,20 @@ class FeatureTransform(ClassifierWrapper):
         return names
 
     # --- state -----------------------------------------------------------------------------------
+
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of the wrapper and the classifier inside; without a map it says nothing."""
+        state = super().state(readings=readings, limits=limits)
+        kept = {n: v for n, v in state.parameters.items() if n != "private" or v is not None}
+        return replace(state, parameters=kept)
+
+    @classmethod
+    def from_state_around(cls, state: EstimatorState, inner: Any) -> Self:
+        """Validate a state, then rebuild the wrapper around what it wrapped, which is at hand."""
+        parameters = {"private": None, **state.parameters}
+        return super().from_state_around(replace(state, parameters=parameters), inner)
 
     def memory_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return empty memory: a transform is stateless."""

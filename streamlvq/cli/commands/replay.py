@@ -28,6 +28,7 @@ examples:
   streamlvq replay plant.csv --label state --time t --device pump
   streamlvq replay monday.jsonl.gz --config monitor.yaml --report monday.html
   streamlvq replay monday.jsonl --config monitor.yaml --snapshot first.slvq --no-learn
+  streamlvq replay monday.csv --label state --suppress 10 --report monday.html
   streamlvq replay recorded.messages --config monitor.yaml --publish --speed 10x"""
 
 FILES = ("report", "json", "decisions", "save")  # options that name one
@@ -41,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     out.add_argument("--json", metavar="FILE", help="write all numbers; - for standard output")
     out.add_argument("--decisions", metavar="FILE", help="write each decision as a line of JSON")
+    out.add_argument(
+        "--suppress",
+        type=arguments.count,
+        metavar="N",
+        help="hide counts of fewer than N readings in the summary, --report and --json, and those "
+        "that would give them back, so that the report may leave the house; this is no "
+        "differential privacy",
+    )
     out.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
     state = parser.add_argument_group("state")
     state.add_argument("--snapshot", metavar="FILE", help="start from this snapshot")
@@ -67,6 +76,10 @@ def run(options: argparse.Namespace) -> int:
     if options.speed is not None:
         raise StreamLVQError("--speed: expected together with --publish, got it alone")
     arguments.check_outputs({f"--{name}": getattr(options, name) for name in FILES}, options.log)
+    if options.suppress and options.decisions:
+        raise StreamLVQError(
+            "--suppress: expected without --decisions, which writes every reading's decision"
+        )
     if options.report:
         arguments.check_plots()
     return _replay(options, config)
@@ -89,6 +102,8 @@ def _replay(options: argparse.Namespace, config: Config) -> int:
     except replay.UnwrittenError as error:
         report = error.report
         unwritten["--decisions"] = f"--decisions could not be written: {error}"
+    if options.suppress and report.readings:
+        report = replay.suppress(report, options.suppress)
     if not options.quiet and options.json != arguments.STANDARD_OUTPUT:
         print(replay.summary(report), flush=True)  # before writing, which may fail
     return _write(options, report, monitor, unwritten)
@@ -104,9 +119,11 @@ def _write(
     from streamlvq.report.replay_page import replay_html  # noqa: PLC0415 - drawn only if asked for
 
     numbers = report.to_json() + b"\n"
+    # Prototypes lie near single readings.
+    models = monitor.models() if options.suppress is None else {}
     writers: dict[str, Callable[[], object]] = {
         "--save": lambda: replay.save_monitor(monitor, options.save),
-        "--report": lambda: _write_page(options.report, replay_html(report, monitor.models())),
+        "--report": lambda: _write_page(options.report, replay_html(report, models)),
         "--json": lambda: _write_json(options.json, numbers),
     }
     wanted = {name: each for name, each in writers.items() if getattr(options, name[2:])}
