@@ -1,0 +1,1 @@
+"""Learning, sharing and publishing under differential privacy."""
