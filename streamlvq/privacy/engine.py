@@ -14,7 +14,7 @@ from streamlvq.kernels import layout as at
 from streamlvq.models.tables import TableKernel
 from streamlvq.privacy.budget import NoisePlan
 from streamlvq.privacy.privacy import Privacy
-from streamlvq.privacy.released import ReleasedModel, fit_model
+from streamlvq.privacy.released import ReleasedModel, fit_model, fit_scales
 from streamlvq.privacy.releases import (
     LedgerExhaustedError,
     LedgerMismatchError,
@@ -32,6 +32,7 @@ from streamlvq.privacy.vector import (
 )
 
 MAX_ROWS = 256  # readings kept before they are added up
+MEAN_OF = 256.0  # readings whose mean gradient is a step
 SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
 
 
@@ -47,7 +48,7 @@ class PrivateEngine:
     plan
         Noise of the releases.
     step
-        How far the mean gradient of a batch moves prototypes.
+        How far the mean gradient of 256 readings moves prototypes.
 
     """
 
@@ -79,8 +80,9 @@ class PrivateEngine:
         self.low, self.high = np.ascontiguousarray(low), np.ascontiguousarray(high)
         self.rows, self.codes = np.zeros((MAX_ROWS, d)), np.zeros(MAX_ROWS, np.int64)
         self.sums = np.zeros(2 * d)
-        self.seal, self.series = BatchSeal(), ReleaseSeries(plan.factor, vector.size)
-        self.remembered = np.zeros(1)
+        self.seal = BatchSeal()
+        statistics = vector.size - vector.gradients
+        self.series = ReleaseSeries(plan.factor, statistics, vector.gradients)
         self.centre, self.inverse = (low + high) / 2.0, 2.0 / (high - low)
         self.missing = np.zeros((n, d))
         metrics = n if vector.local else 1
@@ -240,7 +242,7 @@ class PrivateEngine:
             except LedgerExhaustedError as error:
                 self.stopped = str(error)
             else:
-                (self._take_scales if self.number == 0 else self._take_sums)(vector, released)
+                self._take(vector, released)
                 self.ints[self._number] += 1
         self.seal.chain = chain
         self.sums = np.zeros(2 * self.vector.features if self.number == 0 else self.vector.size)
@@ -250,6 +252,13 @@ class PrivateEngine:
     def _set_length(self) -> None:
         lengths = (self.privacy.scale_batch, self.plan.warmup, self.privacy.batch)
         self.ints[self._length] = lengths[min(self.number, 2)]
+
+    def _take(self, vector: Floats, released: Ints) -> None:
+        if self.number == 0:
+            self._take_scales(released)
+        else:
+            self.series.accept(vector, released, int(self.ints[self._length]))
+            self._fit()
 
     def _released(self, vector: Floats, seal: int) -> Ints:
         """Return what this release says: what was recorded for it, else drawn now."""
@@ -277,31 +286,24 @@ class PrivateEngine:
         unit = privacy.unit if length == 1 else f"{privacy.unit} of {length}"
         return Spending(self.seal.name, privacy.epsilon, privacy.delta, unit, self.plan.mu)
 
-    def _take_scales(self, vector: Floats, released: Ints) -> None:
+    def _take_scales(self, released: Ints) -> None:
         """Standardise by the mean and deviation of each feature that the first release says."""
-        d = self.vector.features
+        d, half = self.vector.features, (self.high - self.low) / 2.0
         unit = math.sqrt(2.0 * d) / GRID / self.privacy.scale_batch
-        noise = self.plan.scale_sigma * unit
-        mean = np.clip(released[:d] * unit, -1.0, 1.0)
-        variance = np.maximum(released[d:] * unit - mean**2, noise)
-        half = (self.high - self.low) / 2.0
+        mean, deviation = fit_scales(
+            released[:d] * unit, released[d:] * unit, self.plan.scale_sigma * unit
+        )
         self.centre = (self.low + self.high) / 2.0 + half * mean
-        self.inverse = 1.0 / (half * np.sqrt(np.minimum(variance, 1.0)))
-
-    def _take_sums(self, vector: Floats, released: Ints) -> None:
-        self.series.accept(vector, released)
-        readings = self.plan.warmup if self.number == 1 else self.privacy.batch
-        self.remembered = self.series.factor.forget * self.remembered + readings
-        self._fit()
+        self.inverse = 1.0 / (half * deviation)
 
     def _fit(self) -> None:
-        noise = self.plan.sigma / GRID * self.series.amplification
+        series = self.series
         self.model = fit_model(
-            self.vector.unpack(self.series.totals),
-            noise,
-            float(self.remembered[0]),
+            self.vector.unpack(series.running_sums()),
+            self.plan.sigma / GRID * series.amplification,
+            float(series.remembered[0]),
             self.vector.radius,
-            self.step / self.privacy.batch,
+            self.step / MEAN_OF,
             self.vector.local,
         )
         self.metrics = np.ascontiguousarray(self.model.metrics)
@@ -326,7 +328,6 @@ class PrivateEngine:
             "sums": self.sums,
             "key": self.seal.key,
             "chain": self.seal.chain,
-            "remembered": self.remembered,
             "centre": self.centre,
             "inverse": self.inverse,
             **self.series.arrays(),
@@ -341,7 +342,7 @@ class PrivateEngine:
 
     def restore(self, arrays: Mapping[str, Array], counters: Mapping[str, int]) -> None:
         """Take over arrays and counters that were saved; they have been checked."""
-        for name in ("rows", "codes", "sums", "remembered", "centre", "inverse"):
+        for name in ("rows", "codes", "sums", "centre", "inverse"):
             setattr(self, name, arrays[name].copy())
         self.seal.key, self.seal.chain = arrays["key"].copy(), arrays["chain"].copy()
         self.series.restore(arrays)

@@ -67,7 +67,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         `"shared"` by all classes, or `"local"`: one for each class, which needs an epsilon of about
         4 or 40 000 readings.
     step
-        How far the mean gradient of a batch moves the prototypes.
+        How far the mean gradient of 256 readings moves the prototypes.
     radius
         Largest norm of a standardised reading, in roots of the number of features.
     clip
@@ -97,8 +97,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
 
     privacy: Privacy | Mapping[str, Any]
     metric: str = "shared"
-    step: float = 1.0
-    radius: float = 1.2
+    step: float = 3.0
+    radius: float = 1.0
     clip: float = 1.0
     absent: str = "missing"
 
@@ -255,11 +255,12 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             "rows": (MAX_ROWS, d),
             "sums": (size if sizes.number else 2 * d,),
             "encoder": (BUFFERS, size),
-            "decoder": (BUFFERS, size),
-            "totals": (size,),
-            "impulse": (BUFFERS,),
-            "response": (2,),
+            "products": (size - vector.gradients,),
+            "squares": (2,),
+            "lengths": (BUFFERS,),
             "remembered": (1,),
+            "decoder": (BUFFERS, vector.gradients),
+            "gradient": (vector.gradients,),
             "centre": (d,),
             "inverse": (d,),
         }
@@ -299,12 +300,12 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
         check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
         check_tables(arrays, tables)
-        for name in ("sums", "encoder", "decoder", "totals", "impulse", "response", "centre"):
+        for name in ("sums", "encoder", "products", "decoder", "gradient", "centre"):
             check_numbers(arrays, name, -1e300, 1e300)
         check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
         check_numbers(arrays, "codes", 0, vector.classes - 1)
-        check_numbers(arrays, "started", 0, 1)
-        check_numbers(arrays, "remembered", 0.0, 1e300)
+        for name in ("squares", "lengths", "remembered"):
+            check_numbers(arrays, name, 0.0, 1e300)
         check_numbers(arrays, "inverse", 1e-300, 1e300)
         check_numbers({"factor": arrays["factor"][0]}, "factor", 0.0, 1.0)
         check_numbers({"factor": arrays["factor"][1]}, "factor", 0.0, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from streamlvq.privacy.vector import Sums
 
 LEAST_VARIANCE = 0.02  # of a standardised reading, along any direction
 LEAST_COUNT = 1.0
+LEAST_SHARE = 0.1  # of the usual variance, that any feature has
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,20 @@ class ReleasedModel:
     metrics: Floats
     prototypes: Rows
     offset: Floats
+
+
+def fit_scales(first: Floats, second: Floats, noise: float) -> tuple[Floats, Floats]:
+    """Return mean and deviation of each feature from noisy means of it and its square.
+
+    All between -1 and 1. Where noise hides how variances differ, they are drawn to their mean.
+    """
+    mean = np.clip(first, -1.0, 1.0)
+    variance = second - first**2 + noise**2
+    usual = max(float(variance.mean()), noise / math.sqrt(len(variance)))
+    doubt = noise**2 * (1.0 + 4.0 * float(np.mean(np.clip(first**2 - noise**2, 0.0, 1.0))))
+    kept = max(0.0, 1.0 - doubt / max(float(variance.var()), 1e-12))
+    shrunk = usual + kept * (variance - usual)
+    return mean, np.sqrt(np.clip(shrunk, usual * LEAST_SHARE, 1.0))
 
 
 def fit_model(
@@ -125,9 +141,12 @@ def _positive(matrix: Floats, noise: float) -> Floats:
 
 
 def _whitening(covariance: Floats) -> Floats:
-    """Return W with `W' W` the inverse of a covariance."""
+    """Return the symmetric W with `W W` the inverse of a covariance.
+
+    Symmetric, because a sum of gradients in whitened space needs axes that stay where they are.
+    """
     values, directions = np.linalg.eigh(covariance)
-    whitening: Floats = np.ascontiguousarray((directions / np.sqrt(values)).T)
+    whitening: Floats = np.ascontiguousarray((directions / np.sqrt(values)) @ directions.T)
     return whitening
 
 

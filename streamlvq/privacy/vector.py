@@ -87,6 +87,11 @@ class BatchVector:
         """Numbers of the whole vector."""
         return sum(self.sizes)
 
+    @property
+    def gradients(self) -> int:
+        """Numbers of the block of gradients, the last; the others are statistics."""
+        return 0 if self.local else self.classes * self.features
+
     def unpack(self, vector: Floats) -> Sums:
         """Return the sums that a vector in units of the grid means."""
         d, n = self.features, self.classes
