@@ -47,7 +47,7 @@ class NoisePlan:
     def of(cls, privacy: Privacy, vector: BatchVector) -> NoisePlan:
         """Plan the noise for a promise; raises `ParameterError` if it cannot be kept."""
         warmup, releases = _schedule(privacy)
-        memory = math.inf if privacy.half_life is not None else float(releases)
+        memory = math.inf if privacy.horizon is None else float(releases)
         factor = ToeplitzFactor.fitted(privacy.forget, memory)
         return cls.with_factor(privacy, vector, factor, warmup, releases)
 

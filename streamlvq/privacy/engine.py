@@ -87,7 +87,7 @@ class PrivateEngine:
         self.missing = np.zeros((n, d))
         metrics = n if vector.local else 1
         self.metrics = np.broadcast_to(np.eye(d), (metrics, d, d)).copy()
-        self.prototypes, self.offset = np.zeros((0, d)), np.zeros(n)
+        self.prototypes = np.zeros((0, d))
         self.model: ReleasedModel | None = None
         self.ledger: ReleaseLedger | None = None
         self.stopped: str | None = None  # why nothing is learnt any more
@@ -111,7 +111,7 @@ class PrivateEngine:
 
     def _model_arrays(self) -> tuple[Array, ...]:
         feature_arrays = (self.low, self.high, self.centre, self.inverse, self.missing)
-        return (*feature_arrays, self.metrics, self.prototypes, self.offset)
+        return (*feature_arrays, self.metrics, self.prototypes)
 
     # --- sizes -----------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class PrivateEngine:
             self.vector.local,
         )
         self.metrics = np.ascontiguousarray(self.model.metrics)
-        self.prototypes, self.offset = self.model.prototypes, self.model.offset
+        self.prototypes = self.model.prototypes
         self.missing = np.ascontiguousarray(self.model.means)
 
     @property
