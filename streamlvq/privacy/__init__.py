@@ -4,8 +4,10 @@
 account of what was released.
 """
 
+from streamlvq.privacy.aggregate import sample_and_aggregate
 from streamlvq.privacy.noise import integer_gaussian
 from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.published import DPGLVQ, DPGMLVQ
 from streamlvq.privacy.releases import (
     LedgerExhaustedError,
     LedgerMismatchError,
@@ -15,6 +17,8 @@ from streamlvq.privacy.releases import (
 )
 
 __all__ = [
+    "DPGLVQ",
+    "DPGMLVQ",
     "LedgerExhaustedError",
     "LedgerMismatchError",
     "MemoryLedger",
@@ -22,4 +26,5 @@ __all__ = [
     "ReleaseLedger",
     "Spending",
     "integer_gaussian",
+    "sample_and_aggregate",
 ]
