@@ -35,9 +35,8 @@ def sample_and_aggregate(
     """Return the noisy mean of the prototypes learnt on disjoint bins of a log, one per class.
 
     Each reading goes to one bin, so it changes the prototypes of one bin; those are moved into the
-    bounds, and a class that a bin lacks has its prototype in their middle. Hence one reading
-    moves the sum over bins by at most `2 sqrt(classes * features)` in scaled units, whatever `learn`
-    does.
+    bounds, and a class that a bin lacks has its prototype in their middle. So one reading moves the
+    sum over bins by at most `2 sqrt(classes * features)` in scaled units, whatever `learn` does.
     Many bins drown the noise, if each still holds enough readings of every class.
 
     Parameters
