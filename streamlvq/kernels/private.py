@@ -172,6 +172,24 @@ def add_private_rows(
             add_gradient(floats, point, prototypes, p, c, out[n * d + n + packed :])
 
 
+@kernel(
+    f"void(float64[::1], float64[:, ::1], int64[::1], {MODEL}, {METRIC}, float64[::1], float64[::1])"
+)
+def add_gradient_rows(
+    floats, rows, codes, low, high, centre, inverse, missing, metrics, prototypes, work, out
+):
+    """Add the gradients of labelled readings to `out`."""
+    d, n = rows.shape[1], missing.shape[0]
+    u, point = work[:d], work[d : 2 * d]
+    p, distance = work[2 * d : 2 * d + n], work[2 * d + n : 2 * d + 2 * n]
+    for k in range(rows.shape[0]):
+        c = codes[k]
+        standardised(rows[k], low, high, centre, inverse, floats[RADIUS], missing[c], u)
+        distances(metrics, prototypes, u, point, distance)
+        to_posterior(distance, floats[SHARPNESS], p)
+        add_gradient(floats, point, prototypes, p, c, out)
+
+
 @kernel("void(float64, float64[:, ::1], float64[::1], float64[::1], float64[::1])")
 def add_scale_rows(grid, rows, low, high, out):
     """Add each feature and its square to `out`, from -1 to 1 between the bounds."""

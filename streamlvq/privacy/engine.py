@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,8 @@ from streamlvq.arrays import Array, Floats, Ints, Rows
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.tables import TableKernel
-from streamlvq.privacy.budget import NoisePlan
+from streamlvq.privacy.budget import LogPlan, NoisePlan
+from streamlvq.privacy.noise import bernoulli
 from streamlvq.privacy.privacy import Privacy
 from streamlvq.privacy.released import ReleasedModel, fit_model, fit_scales
 from streamlvq.privacy.releases import (
@@ -31,6 +33,7 @@ from streamlvq.privacy.vector import (
     BatchVector,
 )
 
+TRAINED = "a model of a recorded log learns no more"
 MAX_ROWS = 256  # readings kept before they are added up
 MEAN_OF = 256.0  # readings whose mean gradient is a step
 SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
@@ -255,7 +258,7 @@ class PrivateEngine:
 
     def _take(self, vector: Floats, released: Ints) -> None:
         if self.number == 0:
-            self._take_scales(released)
+            self._standardise(released, self.plan.scale_sigma, self.privacy.scale_batch)
         else:
             self.series.accept(vector, released, int(self.ints[self._length]))
             self._fit()
@@ -286,13 +289,11 @@ class PrivateEngine:
         unit = privacy.unit if length == 1 else f"{privacy.unit} of {length}"
         return Spending(self.seal.name, privacy.epsilon, privacy.delta, unit, self.plan.mu)
 
-    def _take_scales(self, released: Ints) -> None:
-        """Standardise by the mean and deviation of each feature that the first release says."""
+    def _standardise(self, released: Array, sigma: float, readings: int) -> None:
+        """Standardise by the mean and deviation of each feature that a release says."""
         d, half = self.vector.features, (self.high - self.low) / 2.0
-        unit = math.sqrt(2.0 * d) / GRID / self.privacy.scale_batch
-        mean, deviation = fit_scales(
-            released[:d] * unit, released[d:] * unit, self.plan.scale_sigma * unit
-        )
+        unit = math.sqrt(2.0 * d) / GRID / readings
+        mean, deviation = fit_scales(released[:d] * unit, released[d:] * unit, sigma * unit)
         self.centre = (self.low + self.high) / 2.0 + half * mean
         self.inverse = 1.0 / (half * deviation)
 
@@ -309,6 +310,64 @@ class PrivateEngine:
         self.metrics = np.ascontiguousarray(self.model.metrics)
         self.prototypes = self.model.prototypes
         self.missing = np.ascontiguousarray(self.model.means)
+
+    # --- recorded logs ---------------------------------------------------------------------------
+
+    def train(self, rows: Rows, codes: Ints) -> None:
+        """Learn a recorded log: private statistics, then steps on Poisson samples of it.
+
+        All three kinds of release see every reading, so they share the promise: `SCALE_SHARE` and
+        `STATISTICS_SHARE` of mu, and what is left to the steps.
+        """
+        if self.samples or self.number:
+            raise ValueError(f"expected a model that has learnt nothing, got {self.samples} samples")
+        if self.privacy.unit != "reading":
+            raise ValueError(
+                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps on "
+                "samples of the log hide one reading each"
+            )
+        plan = LogPlan.of(self.privacy, self.vector, len(rows))
+        spending = replace(self.spending(), mu=None)
+        if self.ledger is not None:
+            if self.ledger.recorded(0) is not None:
+                raise LedgerMismatchError("release 0: expected none, got one: begin a new ledger")
+            self.ledger.reserve(0, spending)
+        kernel, work = kernels(self.module), self.work.copy()
+        scales = np.zeros(2 * self.vector.features)
+        kernel.add_scale_rows(GRID, rows, self.low, self.high, scales)
+        scales = draw(scales, plan.scale_sigma).astype(np.float64)
+        self._standardise(scales, plan.scale_sigma, len(rows))
+        sums = np.zeros(self.vector.size)
+        kernel.add_private_rows(self.floats, rows, codes, *self._model_arrays(), work, sums)
+        statistics = self.vector.size - self.vector.gradients
+        sums = draw(sums[:statistics], plan.statistics_sigma).astype(np.float64)
+        self.series.take_statistics(sums, len(rows), plan.statistics_sigma / self.plan.sigma)
+        self._fit()
+        if self.vector.gradients and self.step:
+            self._take_steps(rows, codes, plan, work)
+        self.ints[at.SAMPLES], self.ints[self._number] = len(rows), 2
+        self.stopped = TRAINED
+        self._adopt()
+        if self.ledger is not None:
+            released = np.concatenate([scales, sums, np.rint(self.series.gradient)])
+            self.ledger.record(0, released.astype(np.int64))
+
+    def _take_steps(self, rows: Rows, codes: Ints, plan: LogPlan, work: Floats) -> None:
+        """Take noisy gradient steps; the model is the mean of those of the second half."""
+        kernel, mean = kernels(self.module), np.zeros(self.vector.gradients)
+        for step in range(plan.steps):
+            chosen = bernoulli(plan.rate, len(rows))
+            sums = np.zeros(self.vector.gradients)
+            kernel.add_gradient_rows(
+                self.floats, rows[chosen], codes[chosen], *self._model_arrays(), work, sums
+            )
+            sums = draw(sums, plan.step_sigma).astype(np.float64)
+            self.series.gradient = self.series.gradient + sums * plan.gain(len(rows), self.step)
+            if 2 * step >= plan.steps:
+                mean += self.series.gradient / (plan.steps - plan.steps // 2)
+            self._fit()
+        self.series.gradient = mean
+        self._fit()
 
     @property
     def scale(self) -> Floats:
@@ -337,6 +396,7 @@ class PrivateEngine:
             "number": self.number,
             "position": int(self.ints[self._position]),
             "taken": int(self.ints[self._taken]),
+            "trained": int(self.stopped == TRAINED),
         }
         return {name: array.copy() for name, array in arrays.items()}, counters
 
@@ -350,6 +410,7 @@ class PrivateEngine:
         self.ints[self._position] = counters["position"]
         self.ints[self._taken] = counters["taken"]
         self.ints[at.SAMPLES] = counters["samples"]
+        self.stopped = TRAINED if counters["trained"] else None
         self._set_length()
         if self.number > 1:
             self._fit()

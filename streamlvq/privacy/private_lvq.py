@@ -45,6 +45,7 @@ class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     number: int  # of the next release
     position: int  # readings in the rows
     taken: int  # readings of the current batch
+    trained: int  # 1 after a recorded log
 
 
 @dataclass(eq=False, repr=False)
@@ -202,6 +203,45 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             )
         return super().column_names(width, names)
 
+    # --- recorded logs ---------------------------------------------------------------------------
+
+    @exclusive
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 1,
+        seed: int | None = None,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Learn a recorded log: private statistics, then 200 noisy steps on random samples of it.
+
+        The whole promise is spent on the log, and nothing is learnt afterwards. The number of
+        readings is public.
+
+        Parameters
+        ----------
+        X
+            A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
+        y
+            Labels, one per row.
+        epochs
+            Accepted as other models do: the number of steps is fixed.
+        seed
+            Accepted as other models do: samples and noise come from the operating system.
+        features
+            Names of an array's columns.
+        progress
+            Accepted as other models do.
+
+        """
+        check_range("PrivateLVQ", "epochs", epochs, 1, whole=True)
+        engine, rows, codes = self._admit_samples(X, y, features)
+        engine.train(np.ascontiguousarray(rows), codes)
+        self._classes_changed(engine)
+
     # --- releases --------------------------------------------------------------------------------
 
     def use_ledger(self, ledger: ReleaseLedger) -> None:
@@ -297,6 +337,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_total(sum(math.prod(shape) for shape, _ in tables.values()), limits)
         check_between("samples", sizes.samples, 0, MAX_SAMPLES)
         check_between("number", sizes.number, 0, MAX_SAMPLES)
+        check_between("trained", sizes.trained, 0, 1)
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
         check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
         check_tables(arrays, tables)

@@ -72,6 +72,12 @@ class ReleaseSeries:
         self.decoder = self._decay * self.decoder + value
         self.gradient = forget * self.gradient + value
 
+    def take_statistics(self, released: Floats, readings: int, noise: float) -> None:
+        """Begin with the sums over a recorded log, whose noise is so many times that of a release."""
+        self.products = released / readings
+        self.squares = np.array([1.0, (noise / readings) ** 2])
+        self.remembered = np.array([float(readings)])
+
     def running_sums(self) -> Floats:
         """Return the vector of the readings remembered, statistics first."""
         means = self.products / self.squares[0]
