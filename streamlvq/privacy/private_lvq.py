@@ -18,6 +18,7 @@ from streamlvq.estimator import (
     StateLimits,
     check_between,
     check_ours,
+    exclusive,
     parameters_of,
 )
 from streamlvq.models import GMLVQ, LGMLVQ
