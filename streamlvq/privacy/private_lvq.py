@@ -302,6 +302,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             "remembered": (1,),
             "decoder": (BUFFERS, vector.gradients),
             "gradient": (vector.gradients,),
+            "smooth": (vector.gradients,),
             "centre": (d,),
             "inverse": (d,),
         }
@@ -342,7 +343,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
         check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
         check_tables(arrays, tables)
-        for name in ("sums", "encoder", "products", "decoder", "gradient", "centre"):
+        for name in ("sums", "encoder", "products", "decoder", "gradient", "smooth", "centre"):
             check_numbers(arrays, name, -1e300, 1e300)
         check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
         check_numbers(arrays, "codes", 0, vector.classes - 1)

@@ -14,6 +14,7 @@ from streamlvq.privacy.factor import ToeplitzFactor
 from streamlvq.privacy.noise import integer_gaussian
 
 KEY_WORDS = 4  # of 64 bits
+SMOOTHED_READINGS = 1024.0  # over which running sums of gradients are averaged
 
 
 class ReleaseSeries:
@@ -25,7 +26,8 @@ class ReleaseSeries:
     The first numbers of a vector are statistics, of which the mean per reading is wanted. If readings
     had a constant mean m, release t would be `a_t m` plus noise, with `a = C b` for the lengths b of
     batches: least squares gives m with up to a third less noise than the last running sum has. Of the
-    others, the gradients, running sums are wanted: `S = A C^-1 (C x + z)`.
+    others, the gradients, running sums are wanted: `S = A C^-1 (C x + z)`. Half of their noise is that of
+    the last few releases, so the mean over the last `SMOOTHED_READINGS` is taken.
 
     Both forget: a running sum by `forget` a batch. A release looks back half as far as a running
     sum, so the squares are forgotten such that they look back the other half.
@@ -53,6 +55,7 @@ class ReleaseSeries:
         self.remembered = np.zeros(1)  # readings
         self.decoder = np.zeros((buffers, gradients))
         self.gradient = np.zeros(gradients)
+        self.smooth = np.zeros(gradients)  # mean of the last running sums
 
     def encode(self, vector: Floats) -> Floats:
         """Return `rint(C x)` for the next vector, secret."""
@@ -71,6 +74,8 @@ class ReleaseSeries:
         value = released[self._split :] - self._weight @ self.decoder
         self.decoder = self._decay * self.decoder + value
         self.gradient = forget * self.gradient + value
+        share = min(1.0, readings / SMOOTHED_READINGS)
+        self.smooth = self.smooth + share * (self.gradient - self.smooth)
 
     def take_statistics(self, released: Floats, readings: int, noise: float) -> None:
         """Begin with the sums over a recorded log, whose noise is so many times that of a release."""
@@ -81,7 +86,7 @@ class ReleaseSeries:
     def running_sums(self) -> Floats:
         """Return the vector of the readings remembered, statistics first."""
         means = self.products / self.squares[0]
-        return np.concatenate([means * self.remembered[0], self.gradient])
+        return np.concatenate([means * self.remembered[0], self.smooth])
 
     @property
     def amplification(self) -> float:
@@ -89,7 +94,7 @@ class ReleaseSeries:
         deviation = float(np.sqrt(self.squares[1]) / self.squares[0])
         return deviation * float(self.remembered[0])
 
-    PUBLIC = ("products", "squares", "lengths", "remembered", "decoder", "gradient")
+    PUBLIC = ("products", "squares", "lengths", "remembered", "decoder", "gradient", "smooth")
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays of a state, which are this object's own."""
