@@ -64,7 +64,7 @@ class NoisePlan:
         mu = gaussian_mu(privacy.epsilon, privacy.delta)
         length = privacy.longest
         # A unit may lie partly in the first release, which counts like readings of one batch. The
-        # norm of the parts is at most that of the whole, except where more than one batch is needed.
+        # norm of the parts is at most that of the whole, unless more than one batch is needed.
         apart = 1.0 if length <= max(privacy.batch, warmup) else math.sqrt(2.0)
         norm = apart * unit_norm(factor, length, privacy.batch, warmup)
         rounding = rounding_allowance(vector.size, releases)

@@ -320,11 +320,13 @@ class PrivateEngine:
         `STATISTICS_SHARE` of mu, and what is left to the steps.
         """
         if self.samples or self.number:
-            raise ValueError(f"expected a model that has learnt nothing, got {self.samples} samples")
+            raise ValueError(
+                f"expected a model that has learnt nothing, got {self.samples} samples"
+            )
         if self.privacy.unit != "reading":
             raise ValueError(
-                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps on "
-                "samples of the log hide one reading each"
+                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps "
+                "on samples of the log hide one reading each"
             )
         plan = LogPlan.of(self.privacy, self.vector, len(rows))
         spending = replace(self.spending(), mu=None)
