@@ -111,8 +111,8 @@ class ReleaseSeries:
         return {name: getattr(self, name) for name in ("encoder", "remainder", *self.PUBLIC)}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Take over the arrays of a state."""
-        for name in self.arrays():
+        """Take over the arrays of a state; empty ones are left out."""
+        for name in self.arrays().keys() & arrays.keys():
             setattr(self, name, arrays[name].copy())
 
 
