@@ -82,16 +82,20 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     Examples
     --------
 
-    >>> from river import datasets
-    >>> import streamlvq
+    >>> import numpy as np
     >>> from streamlvq.privacy import Privacy, PrivateLVQ
 
-    >>> X, y = streamlvq.synth.blobs(12_000, 4, 3)
-    >>> privacy = Privacy(1.0, bounds={f"f{k}": (-6, 6) for k in range(4)}, classes=[0, 1, 2])
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.integers(3, size=12_000)
+    >>> X = rng.normal(size=(12_000, 3)) + 3 * np.eye(3)[y]
+
+    >>> privacy = Privacy(1.0, bounds={name: (-4, 8) for name in "abc"}, classes=[0, 1, 2])
     >>> model = PrivateLVQ(privacy)
-    >>> model.learn_array(X[:10_000], y[:10_000], [f"f{k}" for k in range(4)])
-    >>> (model.predict_array(X[10_000:]) == y[10_000:]).mean()
+    >>> model.learn_array(X[:10_000], y[:10_000])
+    >>> float((model.predict_array(X[10_000:]) == y[10_000:]).mean())
     0.9
+    >>> model.releases, type(model.released_model()).__name__
+    (23, 'GMLVQ')
 
     """
 

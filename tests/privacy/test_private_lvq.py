@@ -556,7 +556,7 @@ def test_released_statistics_are_plausible_however_noisy() -> None:
     bounds = dict.fromkeys(FEATURES, (-6, 6))
     for _ in range(10):
         model = PrivateLVQ(Privacy(0.5, bounds=bounds, classes=CLASSES, warmup=64, scale_batch=2))
-        X, y = readings(66)
+        X, _ = readings(66)
         model.learn_array(X, ["ok"] * 66)
         snapshot = Snapshot.of(model.released_model(), readings=False)
         assert all(count >= 0 for count in snapshot.counts.values())
@@ -575,7 +575,7 @@ def test_a_recorded_log(metric: str) -> None:
     X, y = readings(1500)
     model.train(X[:1000], y[:1000])
     assert np.mean(model.predict_array(X[1000:]) == y[1000:]) > 0.9
-    assert model.samples == 1000 and [*ledger.series.values()][0].mu is None
+    assert model.samples == 1000 and next(iter(ledger.series.values())).mu is None
     twin = Snapshot.from_bytes(Snapshot.of(model).to_bytes()).classifier()
     assert np.array_equal(twin.predict_proba_array(X), model.predict_proba_array(X))
     released = model.released_model()
