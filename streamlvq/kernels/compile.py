@@ -215,6 +215,8 @@ MODULES = (
     "prototypes",
     "forest",
     "bins",
+    "private",
+    "clipped",
 )
 
 
