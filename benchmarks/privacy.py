@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import Table, show
+from privacy_aggregate import aggregate
+from privacy_attack_paper import attack_paper
+from privacy_leakage import leakage
 from privacy_published import paper, public, published, rates
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
@@ -20,12 +23,18 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "published": published,
     "paper": paper,
     "public": public,
+    "aggregate": aggregate,
+    "leakage": leakage,
+    "attack_paper": attack_paper,
 }
 SMALL: dict[str, dict[str, Any]] = {
     "rates": {"data": ["segment"]},
     "published": {"data": ["segment"], "repeats": 1},
     "paper": {"data": ["segment"], "repeats": 1},
     "public": {"models": ["GLVQ"], "repeats": 1},
+    "aggregate": {"seeds": 1, "per_class": [3000]},
+    "leakage": {"seeds": 40},
+    "attack_paper": {"steps": 1000},
 }
 OPTIONS = ("data", "models", "epsilons", "repeats", "seeds")
 
