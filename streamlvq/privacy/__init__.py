@@ -7,6 +7,7 @@ account of what was released.
 from streamlvq.privacy.aggregate import sample_and_aggregate
 from streamlvq.privacy.noise import integer_gaussian
 from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.private_lvq import PrivateLVQ
 from streamlvq.privacy.published import DPGLVQ, DPGMLVQ
 from streamlvq.privacy.releases import (
     LedgerExhaustedError,
@@ -23,6 +24,7 @@ __all__ = [
     "LedgerMismatchError",
     "MemoryLedger",
     "Privacy",
+    "PrivateLVQ",
     "ReleaseLedger",
     "Spending",
     "integer_gaussian",
