@@ -147,10 +147,11 @@ def public_set(name: str) -> Prepared:
     if name == "mnist":
         tiles = X.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(len(X), -1)
         return Prepared(tiles.astype(np.float64), y, dict.fromkeys(range(49), (0.0, 1.0)))
-    # Features of HAR are in [-1, 1] by definition.
-    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1], COMPONENTS)))[0]
-    bound = 3.0  # of a projection; the root of the number of features is never nearly reached
-    return Prepared(X @ basis, y, dict.fromkeys(range(COMPONENTS), (-bound, bound)))
+    # Features are in [-1, 1] by definition; the bound is three deviations of independent ones.
+    basis = np.random.default_rng(0).normal(size=(X.shape[1], COMPONENTS))
+    basis /= np.linalg.norm(basis, axis=0)
+    bounds = dict.fromkeys(range(COMPONENTS), (-np.sqrt(3.0), np.sqrt(3.0)))
+    return Prepared(np.clip(X, -1, 1) @ basis, y, bounds)
 
 
 # --- one training ---------------------------------------------------------------------------------
