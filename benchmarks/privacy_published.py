@@ -32,7 +32,14 @@ SEARCHED = (0.25, 0.75, 2.5)  # values of epsilon
 GRID: tuple[Rates, ...] = tuple(itertools.product((0.05, 0.1, 0.2), (0.02, 0.035, 0.05)))
 SETS = ("mnist", "uci_har", "segment")
 MODELS = ("GLVQ", "GMLVQ")
-RATES: dict[Key, Rates] = {}
+RATES: dict[Key, Rates] = {
+    ("mnist", "GLVQ"): (0.1, 0.0),
+    ("mnist", "GMLVQ"): (0.1, 0.05),
+    ("uci_har", "GLVQ"): (0.1, 0.0),
+    ("uci_har", "GMLVQ"): (0.1, 0.05),
+    ("segment", "GLVQ"): (0.1, 0.0),
+    ("segment", "GMLVQ"): (0.05, 0.02),
+}
 
 EPSILONS = (0.25, 0.75, 1.0, 1.5, 2.5, 5.0)
 Cell = tuple[float, float]

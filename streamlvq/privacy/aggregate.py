@@ -124,7 +124,7 @@ def glvq_prototypes(
     known = np.ascontiguousarray(w[present])
     numbers = np.searchsorted(present, y)
     rows, omega = np.arange(len(X)), np.empty((0, X.shape[1]))
-    sums, none = np.empty(known.shape, np.int64), np.empty(omega.shape, np.int64)
+    sums, none = np.empty_like(known), np.empty_like(omega)
     scratch = gradient_scratch(known, omega)
     X = np.ascontiguousarray(X)
     for _ in range(epochs):

@@ -255,7 +255,7 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         """Take noisy steps on Poisson-sampled batches."""
         omega = self._omega.copy()
         scratch = gradient_scratch(w, omega)
-        sums, omega_sums = np.empty(w.shape, np.int64), np.empty(omega.shape, np.int64)
+        sums, omega_sums = np.empty_like(w), np.empty_like(omega)
         chance = _Chance(self.sampling)
         unit = GRID * max(1.0, self.sampling * size)  # of a mean over a batch
         for _ in range(self.steps):
@@ -450,7 +450,7 @@ def class_numbers(classes: Sequence[Label], y: Iterable[Label], count: int) -> I
 def gradient_scratch(w: Floats, omega: Floats) -> Floats:
     """Return the scratch that `clipped_sums` needs."""
     m = len(omega)
-    return np.empty((len(w) + 3) * m + 2 * w.shape[1])
+    return np.empty((len(w) + 3) * m + 4 * w.shape[1])
 
 
 # --- randomness -----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def seeded(seed: int) -> Any:
 
 def sums(X, y, w, omega, clip: float, grid: float = float(GRID)):
     """What the kernel returns for all rows."""
-    found = np.full(w.shape, 7, np.int64), np.full(omega.shape, 7, np.int64)
+    found = np.full(w.shape, 7.0), np.full(omega.shape, 7.0)
     scratch = np.full_like(gradient_scratch(w, omega), np.nan)
     rows = np.arange(len(X))
     kernels("clipped").clipped_sums(X, y, rows, w, omega, clip, grid, *found, scratch)
