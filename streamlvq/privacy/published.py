@@ -356,7 +356,7 @@ class DPGMLVQ(DPGLVQ):
         sampling: float = 0.01,
         epochs: float = 50,
         learning_rate: float = 0.1,
-        metric_rate: float = 0.02,
+        metric_rate: float = 0.05,
         initial_share: float = 0.2,
         accounting: str = "proved",
     ) -> None:
