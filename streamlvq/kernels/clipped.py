@@ -13,7 +13,7 @@ import numpy as np
 
 from streamlvq.kernels.compile import kernel
 
-SAFETY = 1.0 - 2.0**-30  # rounding errors of the norm are far smaller
+SAFETY = 1.0 - 1e-9  # norms stay below their limit in spite of rounding
 LARGEST = 1e150  # whose square is a number
 
 
