@@ -17,8 +17,15 @@ from privacy_aggregate import aggregate
 from privacy_attack_paper import attack_paper
 from privacy_leakage import leakage
 from privacy_published import paper, public, published, rates
+from privacy_stream import cost, forever, local, log, often, stream
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
+    "stream": stream,
+    "local": local,
+    "log": log,
+    "forever": forever,
+    "often": often,
+    "cost": cost,
     "rates": rates,
     "published": published,
     "paper": paper,
@@ -28,6 +35,12 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "attack_paper": attack_paper,
 }
 SMALL: dict[str, dict[str, Any]] = {
+    "stream": {"data": ["digits", "letter"], "seeds": 1},
+    "local": {"data": ["letter"], "seeds": 1},
+    "log": {"data": ["digits"], "seeds": 1},
+    "forever": {"data": ["digits"], "seeds": 1},
+    "often": {"seeds": 1},
+    "cost": {"data": ["digits"]},
     "rates": {"data": ["segment"]},
     "published": {"data": ["segment"], "repeats": 1},
     "paper": {"data": ["segment"], "repeats": 1},
