@@ -16,11 +16,13 @@ from common import Table, show
 from privacy_aggregate import aggregate
 from privacy_attack_paper import attack_paper
 from privacy_leakage import leakage
+from privacy_plain import plain
 from privacy_published import paper, public, published, rates
 from privacy_stream import cost, forever, local, log, often, stream
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "stream": stream,
+    "plain": plain,
     "local": local,
     "log": log,
     "forever": forever,
@@ -36,6 +38,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
 }
 SMALL: dict[str, dict[str, Any]] = {
     "stream": {"data": ["digits", "letter"], "seeds": 1},
+    "plain": {"data": ["digits"], "seeds": 1},
     "local": {"data": ["letter"], "seeds": 1},
     "log": {"data": ["digits"], "seeds": 1},
     "forever": {"data": ["digits"], "seeds": 1},
