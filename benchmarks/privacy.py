@@ -15,14 +15,14 @@ from typing import Any
 from common import Table, show
 from privacy_aggregate import aggregate
 from privacy_attack_paper import attack_paper
+from privacy_curve import curve
 from privacy_leakage import leakage
-from privacy_plain import plain
 from privacy_published import paper, public, published, rates
 from privacy_stream import cost, forever, local, log, often, stream
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "stream": stream,
-    "plain": plain,
+    "curve": curve,
     "local": local,
     "log": log,
     "forever": forever,
@@ -38,7 +38,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
 }
 SMALL: dict[str, dict[str, Any]] = {
     "stream": {"data": ["digits", "letter"], "seeds": 1},
-    "plain": {"data": ["digits"], "seeds": 1},
+    "curve": {"data": ["digits"], "seeds": 1},
     "local": {"data": ["letter"], "seeds": 1},
     "log": {"data": ["digits"], "seeds": 1},
     "forever": {"data": ["digits"], "seeds": 1},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,27 +110,29 @@ def test_the_guarantee_of_the_published_aggregation() -> None:
 
 
 PAGE = """
-| set | epsilon | PrivateLVQ | asked | softmax |
-| --- | ---: | ---: | ---: | ---: |
-| digits | 0.5 | 0.891 (0.0042) |  | 0.813 (0.0100) |
-| digits | 1 | 0.920 (0.0042) | 0.91 | 0.880 (0.0100) |
-| letter | 1 | 0.712 (0.0042) | 0.7 | 0.562 (0.0100) |
+| set, model | 0.5 | 1 | without privacy |
+| --- | ---: | ---: | ---: |
+| digits, PrivateLVQ | 0.891 | .920 | 0.961 |
+| digits, private softmax | 0.813 | 0.880 | |
+| letter, PrivateLVQ | 0.656 | 0.712 | .80 |
+| letter, private softmax | 0.458 | 0.562 | |
 
-| set | without privacy |
-| --- | ---: |
-| digits | 0.961 |
-| letter | .80 |
+Text.
 """
 
 
-def test_the_picture_reads_tables(tmp_path) -> None:
-    digits, letter = privacy_picture.read_curves(PAGE)
-    assert digits == ("digits", [0.5, 1.0], [0.891, 0.92], [0.813, 0.88], 0.961)
-    assert letter == ("letter", [1.0], [0.712], [0.562], 0.8)
-    privacy_picture.draw([digits, letter], tmp_path / "privacy.png")
+def test_the_picture_reads_its_table(tmp_path: Path) -> None:
+    epsilons, found = privacy_picture.read_table(PAGE)
+    assert epsilons == [0.5, 1.0]
+    assert found["digits"].models["PrivateLVQ"] == [0.891, 0.92]
+    assert found["letter"] == (
+        {"PrivateLVQ": [0.656, 0.712], "private softmax": [0.458, 0.562]},
+        0.8,
+    )
+    privacy_picture.draw(epsilons, found, tmp_path / "privacy.png")
     assert (tmp_path / "privacy.png").stat().st_size > 5000
     with pytest.raises(ValueError, match="expected a table that starts with"):
-        privacy_picture.read_curves("nothing")
+        privacy_picture.read_table("nothing")
 
 
 def test_small_settings_are_options_of_their_studies() -> None:
