@@ -1,7 +1,7 @@
 """What a node may publish without showing fewer than k readings of a class.
 
-Two publications one reading apart tell that reading: counts times means, subtracted. So the parts of
-a model change from one publication to the next only if enough is new:
+Two publications one reading apart tell that reading: counts times means, subtracted. So the parts
+of a model change from one publication to the next only if enough is new:
 
 - a class (count, means, spreads, prototypes and their own metrics): at least k new readings of it;
 - a pair of classes: one of them has so many, and the other as well or none at all;
@@ -70,15 +70,18 @@ def next_publication(
     >>> from river import datasets
     >>> import streamlvq
     >>> from streamlvq.fleet.held_back import next_publication
+    >>> def counts(publication):
+    ...     state = publication.state
+    ...     return dict(zip(state.extra["classes"], state.arrays["class_count"].tolist()))
     >>> model = streamlvq.GLVQ()
-    >>> readings = list(datasets.ImageSegments().take(120))
+    >>> readings = list(datasets.ImageSegments().take(205))
     >>> for x, y in readings[:100]:
     ...     model.learn_one(x, y)
     >>> first = next_publication(None, model.state(readings=False), k=10)
     >>> for x, y in readings[100:]:
     ...     model.learn_one(x, y)
     >>> second = next_publication(first.state, model.state(readings=False), k=10)
-    >>> first.state.arrays["class_count"].tolist(), second.state.arrays["class_count"].tolist()
+    >>> counts(first)["path"], counts(second)["path"]
 
     """
     now = members_of(current)

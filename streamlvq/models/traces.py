@@ -31,8 +31,9 @@ START_SQUARES = 0.5
 METRIC_START_SQUARES = 10.0
 CLASS_REACH = 3.0  # standard deviations from a class mean to which its readings are taken to reach
 PEAK_STEP = 2.0**0.5  # to which largest deviations are rounded; by it GLVQ decides as before
-READINGS = ("buffer_x", "buffer_y", "buffer_margin", "buffer_weight", "buffer_right")
-READINGS += ("buffer_wrong", "class_low", "class_high")
+READINGS = frozenset(
+    "buffer_x buffer_y buffer_margin buffer_weight buffer_right buffer_wrong class_low class_high".split()
+)
 
 
 def shared_sizes(model: LVQClassifier, sizes: StateSizes) -> StateSizes:

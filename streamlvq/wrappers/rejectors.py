@@ -89,6 +89,7 @@ documented_rejector = functools.partial(
 class Rejector(ClassifierWrapper, abc.ABC):
     """Base class of the rejectors; subclasses define the certainty of a decision."""
 
+    keeps_readings: ClassVar[bool] = True  # certainties and scores of single readings
     _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all others adapt
     _certainty: ClassVar[str] = "PROBABILITY"  # name of the constant in the batch kernel
 
