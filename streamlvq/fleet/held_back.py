@@ -29,7 +29,7 @@ from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models import LVQCommittee
 from streamlvq.models.engine import ARRAY_SECTIONS, ModelSpec
-from streamlvq.models.traces import inverse_scales, reach, rounded_peaks
+from streamlvq.models.traces import inverse_scales, reach, rounded_peaks, scales_count
 from streamlvq.models.validation import MIN_CAPACITY, NAMES, StateSizes, all_sizes, shape_of
 
 ALONE_TIMES = 3  # k readings are new before a class no longer waits for the others
@@ -74,14 +74,17 @@ def next_publication(
     ...     state = publication.state
     ...     return dict(zip(state.extra["classes"], state.arrays["class_count"].tolist()))
     >>> model = streamlvq.GLVQ()
-    >>> readings = list(datasets.ImageSegments().take(205))
+    >>> readings = list(datasets.ImageSegments().take(150))
     >>> for x, y in readings[:100]:
     ...     model.learn_one(x, y)
     >>> first = next_publication(None, model.state(readings=False), k=10)
     >>> for x, y in readings[100:]:
     ...     model.learn_one(x, y)
     >>> second = next_publication(first.state, model.state(readings=False), k=10)
-    >>> counts(first)["path"], counts(second)["path"]
+    >>> counts(first)["path"], counts(second)["path"]  # of others, 1 to 9 readings are new
+    (15, 15)
+    >>> "sky" in counts(first), counts(second)["sky"]
+    (False, 16)
 
     """
     now = members_of(current)
@@ -247,10 +250,10 @@ class _Source:
         given = self.arrays["omega"][number]
         omega = np.zeros((spec.rows(self.width), self.width))
         omega[: len(given), self._columns] = given
-        if not spec.standardize:
+        former, used = self.wide("inverse"), inverse > 0.0
+        if not spec.standardize or np.array_equal(former, inverse):
             return omega
-        used = inverse > 0.0
-        omega *= np.where(used, self.wide("inverse") / np.where(used, inverse, 1.0), 0.0)
+        omega *= np.where(used, former / np.where(used, inverse, 1.0), 0.0)
         norm = float(np.linalg.norm(omega))
         return omega / norm if norm > 0.0 else spec.start_metric(self.width)
 
@@ -371,7 +374,7 @@ def _scales(
     middle = (weight * mean).sum(axis=0) / known
     variance = (weight * (arrays["class_variance"] + (mean - middle) ** 2)).sum(axis=0) / known
     found = {"mean": middle, "variance": variance, "weight": total, "still": np.zeros(len(total))}
-    if spec.kind == at.EUCLIDEAN:
+    if scales_count(spec):
         former = np.sqrt(shared.wide("variance"))
         moving = former > 0.0
         ratio = np.where(moving, shared.wide("peak") / np.where(moving, former, 1.0), 0.0)

@@ -286,12 +286,13 @@ def _put_together(
     model: NodeModel, parts: dict[str, EstimatorState], fitted: Floats | None
 ) -> EstimatorState:
     """Wrap the models of a node into the committee and transform that they came from."""
-    # As a node would share it: it is the same again after it was built.
+    # As a node would share it: so it is the same again after it was built.
+    state: EstimatorState
     if model.committee is None:
-        state = estimator_class(parts[""].kind).shared_state(parts[""])
+        state = estimator_class(parts[""].kind).shared_state(parts[""], same_norms=False)
     else:
         committee = replace(model.committee, arrays={"fitted": np.asarray(fitted)}, parts=parts)
-        state = shared_state(committee)
+        state = shared_state(committee, same_norms=False)
     if model.transform is None:
         return state
     return replace(model.transform, parts={"classifier": state})

@@ -790,8 +790,11 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
             model._check_engine(sizes, state.arrays, limits)
 
     @classmethod
-    def shared_state(cls, state: EstimatorState) -> EstimatorState:
-        """Return a state as `state(readings=False)` gives it; the same if it is one already."""
+    def shared_state(cls, state: EstimatorState, *, same_norms: bool = True) -> EstimatorState:
+        """Return a state as `state(readings=False)` gives it; the same if it is one already.
+
+        `same_norms`: norms of metrics do not change; False for sums over nodes, which have others.
+        """
         return cls.from_state(state).state(readings=False)
 
     @classmethod
@@ -1016,12 +1019,12 @@ class LVQClassifier(CompiledClassifier[Engine]):
                 factors[code] = self.class_weight.get(label, 1.0)
 
     @classmethod
-    def shared_state(cls, state: EstimatorState) -> EstimatorState:
+    def shared_state(cls, state: EstimatorState, *, same_norms: bool = True) -> EstimatorState:
         """Return a state as `state(readings=False)` gives it, without building the model."""
         model, sizes = cls._from_names(state)
         if sizes is None:
             return state
-        arrays, sizes = without_traces(model, sizes, state.arrays)
+        arrays, sizes = without_traces(model, sizes, state.arrays, same_norms=same_norms)
         return replace(
             state, arrays=arrays, extra={**state.extra, "sizes": msgspec.structs.asdict(sizes)}
         )

@@ -654,14 +654,14 @@ def _blank_member(name: str, blank: EstimatorState) -> Any:
     return cls.from_blank(blank)
 
 
-def shared_state(state: EstimatorState) -> EstimatorState:
+def shared_state(state: EstimatorState, *, same_norms: bool = True) -> EstimatorState:
     """Return a committee's state as `state(readings=False)` gives it.
 
     It has the members only that nodes of a fleet share, and the weights that its core pool has
-    fitted for them alone. Raises `SnapshotError` if no member can be shared.
+    fitted for them alone. `same_norms` as for its members. Raises `SnapshotError` if no member can be shared.
     """
     kept = {
-        name: estimator_class(part.kind).shared_state(part)
+        name: estimator_class(part.kind).shared_state(part, same_norms=same_norms)
         for name, part in state.parts.items()
         if estimator_class(part.kind).shareable
     }

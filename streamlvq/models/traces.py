@@ -19,7 +19,7 @@ import numpy as np
 from streamlvq.arrays import Array, Floats
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
-from streamlvq.models.engine import ModelSpec, first_random
+from streamlvq.models.engine import ARRAY_SECTIONS, ModelSpec, first_random
 
 if TYPE_CHECKING:
     from streamlvq.models.base import LVQClassifier
@@ -31,9 +31,7 @@ START_SQUARES = 0.5
 METRIC_START_SQUARES = 10.0
 CLASS_REACH = 3.0  # standard deviations from a class mean to which its readings are taken to reach
 PEAK_STEP = 2.0**0.5  # to which largest deviations are rounded; by it GLVQ decides as before
-READINGS = frozenset(
-    "buffer_x buffer_y buffer_margin buffer_weight buffer_right buffer_wrong class_low class_high".split()
-)
+READINGS = ("class_low", "class_high", *(name for name in ARRAY_SECTIONS if "buffer" in name))
 
 
 def shared_sizes(model: LVQClassifier, sizes: StateSizes) -> StateSizes:
@@ -43,16 +41,22 @@ def shared_sizes(model: LVQClassifier, sizes: StateSizes) -> StateSizes:
 
 
 def shared_arrays(
-    model: LVQClassifier, spec: ModelSpec, sizes: StateSizes, arrays: Mapping[str, Array]
+    model: LVQClassifier,
+    spec: ModelSpec,
+    sizes: StateSizes,
+    arrays: Mapping[str, Array],
+    *,
+    same_norms: bool = True,
 ) -> dict[str, Array]:
     """Return the arrays of a model without what single readings leave in them.
 
-    Doing it again changes nothing.
+    Doing it again changes nothing. `same_norms`: norms of metrics do not change, though their
+    scales do; otherwise they would tell the scales. For sums over nodes that is of no concern.
     """
     shared = {name: array.copy() for name, array in arrays.items() if name not in READINGS}
     settings = model._parameters()
     if "mean" in shared:
-        _restart_scales(shared, spec, settings[at.SCALE_FLOOR], sizes.prototypes)
+        _restart_scales(shared, spec, settings[at.SCALE_FLOOR], sizes.prototypes, same_norms)
     shared["calibration"][at.CURVATURE] = power_of_two(shared["calibration"][at.CURVATURE])
     if "platt" in shared:
         _round_sigmoids(shared["platt"])
@@ -96,27 +100,31 @@ def _round_sigmoids(platt: Array) -> None:
 
 
 def _restart_scales(
-    arrays: dict[str, Array], spec: ModelSpec, floor: float, prototypes: int
+    arrays: dict[str, Array], spec: ModelSpec, floor: float, prototypes: int, same_norms: bool
 ) -> None:
     """Replace largest deviations, each of a single reading, and scales with them.
 
     Learnt metrics follow the scales, so that distances stay in proportion, and prototypes and
-    classes show what deviations there are. In Euclidean models scales are the metric: there the
-    largest deviation is rounded.
+    classes show what deviations there are. Where scales are the metric, or the length of distances
+    counts, the largest deviation is rounded.
     """
-    euclidean = spec.kind == at.EUCLIDEAN
-    arrays["peak"] = rounded_peaks(arrays) if euclidean else reach(arrays, prototypes)
+    arrays["peak"] = rounded_peaks(arrays) if scales_count(spec) else reach(arrays, prototypes)
     before, arrays["inverse"] = arrays["inverse"], inverse_scales(arrays, spec, floor)
     usable = (before > 0.0) & (arrays["inverse"] > 0.0)
     ratio = np.where(usable, before / np.where(usable, arrays["inverse"], 1.0), 1.0)
     if "omega" not in arrays or (ratio == 1.0).all():
         return
-    omega = arrays["omega"]
+    omega = arrays["omega"][: used_metrics(spec, prototypes)]
     norm = np.linalg.norm(omega, axis=(1, 2), keepdims=True)
-    moved = omega * ratio
-    size = np.linalg.norm(moved, axis=(1, 2), keepdims=True)
-    used = used_metrics(spec, prototypes)
-    omega[:used] = (moved * (norm / np.where(size > 0.0, size, 1.0)))[:used]
+    omega *= ratio
+    if same_norms:
+        size = np.linalg.norm(omega, axis=(1, 2), keepdims=True)
+        omega *= norm / np.where(size > 0.0, size, 1.0)
+
+
+def scales_count(spec: ModelSpec) -> bool:
+    """Return whether decisions depend on the scales of features, whatever the metric is."""
+    return spec.kind == at.EUCLIDEAN or spec.rule == at.RULE_RSLVQ
 
 
 def rounded_peaks(arrays: Mapping[str, Array]) -> Floats:

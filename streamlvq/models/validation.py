@@ -184,11 +184,12 @@ def _check(
 
 
 def without_traces(
-    model: LVQClassifier, sizes: StateSizes, arrays: Mapping[str, Array]
+    model: LVQClassifier, sizes: StateSizes, arrays: Mapping[str, Array], *, same_norms: bool
 ) -> tuple[dict[str, Array], StateSizes]:
     """Return arrays and sizes of a state as `save_engine` gives them without `readings`."""
     spec = _derived_spec(model, sizes.seed)
-    return shared_arrays(model, spec, sizes, arrays), shared_sizes(model, sizes)
+    shared = shared_arrays(model, spec, sizes, arrays, same_norms=same_norms)
+    return shared, shared_sizes(model, sizes)
 
 
 def check_engine(
