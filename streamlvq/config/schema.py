@@ -61,7 +61,7 @@ SECTION_DESCRIPTIONS = {
     ),
     "shard": "One of several daemons that share the devices of one topic tree.",
     "fleet": (
-        "Several nodes that share what they have learnt, but no readings: each publishes its "
+        "Several nodes that share what they have learnt, not their readings: each publishes its "
         "model and decides with what all of them know. Leave this section out to work alone."
     ),
     "logging": ("What the daemon logs to standard error."),
