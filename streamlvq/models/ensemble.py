@@ -177,9 +177,9 @@ class NodeEnsemble(ArrayClassifier):
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Return a copy of all models and where they are; an ensemble has no readings of its own."""
+        """Return a copy of all models, with or without their `readings`, and where they are."""
         parts = {
-            f"node{k}": model.state(readings=False, limits=limits)
+            f"node{k}": model.state(readings=readings, limits=limits)
             for k, model in enumerate(self.models)
         }
         arrays = {"gains": np.array(self.gains), "shifts": np.array(self.shifts)}

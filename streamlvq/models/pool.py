@@ -548,13 +548,13 @@ class PoolClassifier(ArrayClassifier):
         Parameters
         ----------
         readings
-            Include the readings that the local model keeps for rehearsal.
+            Include the readings that models keep for rehearsal, and what single ones leave.
         limits
             Limits that `from_state` will use.
 
         """
         parts = {
-            f"candidate{k}": model.state(readings=False, limits=limits)
+            f"candidate{k}": model.state(readings=readings, limits=limits)
             for k, model in enumerate(self.candidates.values())
         }
         if self.local is not None:
