@@ -177,9 +177,9 @@ class NodeEnsemble(ArrayClassifier):
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Return a copy of all models, with or without their `readings`, and where they are."""
+        """Return a copy of all models as they travel, and where they are; `readings` or not."""
         parts = {
-            f"node{k}": model.state(readings=readings, limits=limits)
+            f"node{k}": model.state(readings=False, limits=limits)
             for k, model in enumerate(self.models)
         }
         arrays = {"gains": np.array(self.gains), "shifts": np.array(self.shifts)}

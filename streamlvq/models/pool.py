@@ -548,13 +548,14 @@ class PoolClassifier(ArrayClassifier):
         Parameters
         ----------
         readings
-            Include the readings that models keep for rehearsal, and what single ones leave.
+            Include the readings that the local model keeps for rehearsal. Candidates are as they
+            travel in any case.
         limits
             Limits that `from_state` will use.
 
         """
         parts = {
-            f"candidate{k}": model.state(readings=readings, limits=limits)
+            f"candidate{k}": model.state(readings=False, limits=limits)
             for k, model in enumerate(self.candidates.values())
         }
         if self.local is not None:
