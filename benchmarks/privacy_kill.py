@@ -3,9 +3,9 @@
     python benchmarks/privacy_kill.py
     python benchmarks/privacy_kill.py --kills 5
 
-The process reserves a release, draws its noise, records it, and only then writes it to a file, which
-stands for publishing it. After each kill the next process goes on where the ledger ends. No release
-may be published that the ledger does not have, and none in two versions.
+The process reserves a release, draws its noise, records it, and only then writes it to a file,
+which stands for publishing it. After each kill the next process goes on where the ledger ends. No
+release may be published that the ledger does not have, and none in two versions.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     1 byte      a line feed, so that no record ends in zeros
 
 The first record says what was promised and where the chain goes on. Then come reservations, which
-say what releases will spend and are written before their noise is drawn, and what each release said,
-written before it is used. What was reserved is spent, whether a release followed or not. The digest
-of the last record is the head: it stands for everything before it.
+say what releases will spend and are written before their noise is drawn, and what each release
+said, written before it is used. What was reserved is spent, whether a release followed or not. The
+digest of the last record is the head: it stands for everything before it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import secrets
 import struct
@@ -119,7 +120,7 @@ class Account(NamedTuple):
 
     def total(self, name: Literal["epsilon", "delta"]) -> float:
         """Return what all series cost together; each costs what it costs once."""
-        return sum(getattr(each, name) for each in self.series)
+        return math.fsum(getattr(each, name) for each in self.series)
 
 
 class Content(NamedTuple):
@@ -362,8 +363,8 @@ class Ledger:
         """Write what a release will spend; its noise may be drawn when this returns.
 
         The next few are reserved with it: a series costs what it costs once, and waiting for the
-        disk is what a release costs most. Raises `LedgerExhaustedError` if that is more than was promised, `LedgerError` if it cannot
-        be written; either way nothing has changed.
+        disk is what a release costs most. Raises `LedgerExhaustedError` if that is more than was
+        promised, `LedgerError` if it cannot be written; either way nothing has changed.
         """
         if number != self.releases:
             raise ValueError(f"expected release {self.releases} to come next, got {number}")
@@ -495,10 +496,9 @@ def _locked(path: Path) -> int:
         file = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, LEDGER_MODE)
     except OSError as error:
         raise _unwritable(path, error) from error
-    if fcntl is None:
-        return file
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(file)
         raise LedgerError(
