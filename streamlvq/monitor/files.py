@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from streamlvq.snapshot import (
     write_atomically,
 )
 from streamlvq.text import number
+
+if TYPE_CHECKING:
+    from streamlvq.privacy import ReleaseLedger
 
 T = TypeVar("T")
 
@@ -44,13 +47,16 @@ def load_start_model(config: Config) -> Snapshot | None:
 
 
 def restore_newest(
-    config: Config, files: SnapshotFiles, start: Snapshot | None
+    config: Config,
+    files: SnapshotFiles,
+    start: Snapshot | None,
+    ledger: ReleaseLedger | None = None,
 ) -> tuple[Monitor, int, Path] | None:
     """Restore a monitor from the newest usable checkpoint of a state folder.
 
     Return it with its position in the journal and its file; None if there is no usable one.
     """
-    return _newest(files, lambda data: Monitor.restore(config, data, start))
+    return _newest(files, lambda data: Monitor.restore(config, data, start, ledger))
 
 
 def load_monitor(config: Config, path: str | Path | None = None) -> Monitor:

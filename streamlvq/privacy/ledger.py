@@ -55,7 +55,6 @@ _END = b"\n"
 _HEAD_BYTES = _HEAD.size + _CHECKSUM.size
 _TAIL_BYTES = DIGEST_BYTES + len(_END)
 _BASE, _RESERVED, _RELEASED = 1, 2, 3  # kinds of records
-_WIDTHS = (1, 2, 4, 8)  # bytes of a number in a release
 _LIMITED: tuple[Literal["epsilon", "delta"], ...] = ("epsilon", "delta")
 ROUNDING = 1e-9  # relative, of sums
 _ADVICE = (
@@ -148,17 +147,6 @@ def _body(record: bytes) -> bytes:
 
 def _digest(record: bytes) -> bytes:
     return record[-_TAIL_BYTES:-1]
-
-
-def _pack_vector(values: Ints) -> bytes:
-    """Return whole numbers in as few bytes each as the largest needs, after that width."""
-    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)) - 1)
-    width = next(n for n in _WIDTHS if largest < 2 ** (8 * n - 1))
-    return bytes([width]) + values.astype(f"<i{width}").tobytes()
-
-
-def _unpack_vector(body: bytes) -> Ints:
-    return np.frombuffer(body[1:], f"<i{body[0]}").astype(np.int64)
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -344,7 +332,7 @@ class Ledger:
         """
         entry = self._released(number)
         if entry is not None:
-            return _unpack_vector(_body(self._read(entry)))
+            return np.frombuffer(_body(self._read(entry)), "<i8").astype(np.int64)
         if number >= self.releases:
             return None
         raise LedgerError(
@@ -385,7 +373,7 @@ class Ledger:
         """Write what a release says; it may be used when this returns."""
         if number != self.releases or number >= self._account.reserved:
             raise ValueError(f"expected a release that is reserved and comes next, got {number}")
-        self._append(_RELEASED, number, _pack_vector(released))
+        self._append(_RELEASED, number, released.astype("<i8").tobytes())
         if self.keep is not None:
             self.forget(self.releases - self.keep)
 
