@@ -6,6 +6,7 @@ account of what was released.
 
 from streamlvq.privacy.noise import integer_gaussian
 from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.private_lvq import PrivateLVQ
 from streamlvq.privacy.releases import (
     LedgerExhaustedError,
     LedgerMismatchError,
@@ -19,6 +20,7 @@ __all__ = [
     "LedgerMismatchError",
     "MemoryLedger",
     "Privacy",
+    "PrivateLVQ",
     "ReleaseLedger",
     "Spending",
     "integer_gaussian",

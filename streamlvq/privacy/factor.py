@@ -73,7 +73,9 @@ class ToeplitzFactor:
     ) -> ToeplitzFactor:
         """Return the factor whose running sums have the least noise for one promise."""
         if not 0.0 < forget <= 1.0:
-            raise ValueError(f"expected to forget with a factor above 0 and up to 1, got {forget!r}")
+            raise ValueError(
+                f"expected to forget with a factor above 0 and up to 1, got {forget!r}"
+            )
         if forget == 1.0 and math.isinf(releases):
             raise ValueError("expected a number of releases for sums that forget nothing, got none")
         return _fitted(float(forget), float(releases), buffers)

@@ -201,9 +201,7 @@ def _refusal(parameter: str | None, message: str) -> ParameterError:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _checked_bounds(bounds: Any) -> dict[Hashable, tuple[float, float]]:
@@ -218,7 +216,9 @@ def _checked_bounds(bounds: Any) -> dict[Hashable, tuple[float, float]]:
         good = isinstance(pair, Iterable) and not isinstance(pair, str)
         values = list(pair) if good else []
         if len(values) != 2 or not all(map(_is_number, values)) or not values[0] < values[1]:
-            raise _refusal("bounds", f"expected (low, high) with low < high for {name!r}, got {pair!r}")
+            raise _refusal(
+                "bounds", f"expected (low, high) with low < high for {name!r}, got {pair!r}"
+            )
         if max(map(abs, values)) > 1e50:
             raise _refusal("bounds", f"expected numbers up to 1e50 for {name!r}, got {pair!r}")
         checked[name] = (float(values[0]), float(values[1]))
