@@ -55,10 +55,7 @@ def build_classifier(config: Config, model: Any = None) -> Any:
     5000
 
     """
-    if model is None:
-        classifier = build_model(config.model, privacy=config.privacy)
-    else:
-        classifier = model
+    classifier = build_model(config.model, privacy=config.privacy) if model is None else model
     if config.integrator is not None:
         classifier = _build_integrator(classifier, config)
     if config.rejector is not None:

@@ -26,7 +26,7 @@ def model(config: Config) -> Iterator[Problem]:
     if section.type != PRIVATE_MODEL:
         yield _wrong(
             "model.type",
-            f"expected {PRIVATE_MODEL} with privacy, got {section.type}, which keeps single readings",
+            f"expected {PRIVATE_MODEL} with privacy, got {section.type}, which keeps readings",
         )
     if section.per != "all":
         yield _wrong(
@@ -62,8 +62,8 @@ def names(config: Config) -> Iterator[Problem]:
     if not features:
         yield _wrong(
             "readings.features",
-            f"expected the features of privacy.bounds ({', '.join(public)}): which fields come must "
-            "not decide what is learnt",
+            f"expected the features of privacy.bounds ({', '.join(public)}): which fields come "
+            "must not decide what is learnt",
         )
     elif surplus := [name for name in features if name not in public]:
         yield _wrong(
@@ -74,8 +74,8 @@ def names(config: Config) -> Iterator[Problem]:
     elif missing := [name for name in public if name not in features]:
         yield _wrong(
             "privacy.bounds",
-            f"expected features of readings.{key} ({', '.join(features)}), got {missing[0]!r}, which "
-            "no reading has",
+            f"expected features of readings.{key} ({', '.join(features)}), got {missing[0]!r}, "
+            "which no reading has",
         )
     if len(privacy.classes) > config.model.max_classes:
         yield _wrong(
@@ -108,8 +108,8 @@ def wrappers(config: Config) -> Iterator[Problem]:
     if rejector.novelty_rate is not None:
         yield _wrong(
             "rejector.novelty_rate",
-            f"expected null with privacy, got {rejector.novelty_rate:g}: how new a reading is would "
-            "be measured by stored ones",
+            f"expected null with privacy, got {rejector.novelty_rate:g}: how new a reading is "
+            "would be measured by stored ones",
         )
 
 
@@ -123,8 +123,8 @@ def state(config: Config) -> Iterator[Problem]:
     if section.journal == "never" or unsure:
         yield _wrong(
             "state.journal",
-            f"expected always with privacy, got {section.journal}: after a crash, releases are taken "
-            "from the ledger and belong to the readings in the journal",
+            f"expected always with privacy, got {section.journal}: after a crash, releases are "
+            "taken from the ledger and belong to the readings in the journal",
         )
     if not section.sync:
         yield _wrong(

@@ -1,8 +1,8 @@
 """Publications of a node under differential privacy: releases, and nothing else.
 
-What others get of such a node is made of the releases in its ledger, at times that the clock and the
-number of releases decide. Each publication says what is guaranteed and how far the ledger is, so
-that the node and everyone else notice a ledger that was put back.
+What others get of such a node is made of the releases in its ledger, at times that the clock and
+the number of releases decide. Each publication says what is guaranteed and how far the ledger is,
+so that the node and everyone else notice a ledger that was put back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from streamlvq.privacy import LedgerExhaustedError, PrivateLVQ
 from streamlvq.privacy.ledger import Ledger
 from streamlvq.snapshot import Snapshot, capture
 from streamlvq.snapshot.statement import MAX_EARLIER, PUT_BACK, PrivacyStatement, SuccessionError
-
 
 FIRST_MODEL = 2  # releases that a first model is made of
 

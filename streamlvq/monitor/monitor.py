@@ -384,12 +384,17 @@ class Monitor:
 
     def compile(self) -> None:
         """Compile the kernels, so that the first reading does not have to wait."""
+        names: tuple[str, ...] = ("a", "b")
         rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.5, 1.2], [1.1, 1.9]])  # valid for any transform
         times: list[float | None] = [0.0, 1.0, 2.0, 3.0]
         labels: list[Label | None] = ["x", "y", None, "x"]
+        if (privacy := self.config.privacy) is not None:
+            names, rows = tuple(privacy.bounds), np.zeros((4, len(privacy.bounds)))
+            labels = [*privacy.classes[:2], None, privacy.classes[0]]
+            kernels("private").load("add_scale_rows", "add_private_rows")
         blank, numbers = [""] * 4, [0] * 4
         readings = Readings(
-            ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
+            names, rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
         Pipeline(build_full_classifier(self.config)).step(readings, [False] * 4)
         if self.config.rejector is not None:  # what only some readings need

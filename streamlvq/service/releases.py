@@ -1,4 +1,4 @@
-"""Ledger of a daemon: opened with the state folder, patient with the disk, checked after a start."""
+"""Ledger of a daemon: opened with its state folder, patient with the disk, checked at the start."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class PatientLedger:
         if made > ledger.releases:
             raise OtherLedgerError(
                 f"expected a ledger of at least {made} releases, which the state has, got "
-                f"{ledger.releases} in {ledger.path}: an older ledger was put back, and noise that was "
-                "used would be drawn again. Put back the newest one"
+                f"{ledger.releases} in {ledger.path}: an older ledger was put back, and noise "
+                "that was used would be drawn again. Put back the newest one"
             )
         raise OtherLedgerError(
             f"expected a state of {ledger.releases} releases, which {ledger.path} has, got one of "
-            f"{made}: the readings of the others are not in the journal, and would be released twice. "
-            "Put back the snapshots and journal of this folder, or set state.folder to another folder "
-            "to begin afresh with readings that were never learnt"
+            f"{made}: the readings of the others are not in the journal, and would be released "
+            "twice. Put back the snapshots and journal of this folder, or set state.folder to "
+            "another folder to begin afresh with readings that were never learnt"
         )
 
     def note_snapshot(self, position: int, monitor: Monitor) -> None:

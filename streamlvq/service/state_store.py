@@ -306,7 +306,9 @@ class StateStore:
         if not self.files.paths():
             self.health.unsaved = True
             if not self.save(monitor):
-                raise FolderError(f"expected to save the private model, got: {self.health.snapshot}")
+                raise FolderError(
+                    f"expected to save the private model, got: {self.health.snapshot}"
+                )
 
     def record_decoding(self, config: Config) -> None:
         """Record that messages from now on are decoded with this configuration."""

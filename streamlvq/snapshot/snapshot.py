@@ -28,8 +28,8 @@ from streamlvq.models.vectorizer import name_order
 from streamlvq.records import Prototype
 from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
 from streamlvq.snapshot.files import read, write_atomically
-from streamlvq.snapshot.statement import PrivacyStatement
 from streamlvq.snapshot.state import COMMITTEE, Meta, capture, check, from_arrays, to_arrays
+from streamlvq.snapshot.statement import PrivacyStatement
 from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.base import innermost_model
 
