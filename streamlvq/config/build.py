@@ -84,7 +84,10 @@ def build_model(
     section: ModelSection, path: KeyPath = ("model",), privacy: PrivacySection | None = None
 ) -> Any:
     """Build the bare model of a section; raise `ConfigError`."""
-    if section.type == PRIVATE_MODEL and privacy is not None:
+    if section.type == PRIVATE_MODEL:
+        if privacy is None:
+            expected = "expected a section 'privacy:' too: it says what is promised"
+            raise _error((*path, "type"), expected)
         return _build_private(section, privacy, path)
     if section.type not in MODELS:
         known = ", ".join(MODELS)

@@ -18,10 +18,6 @@ def model(config: Config) -> Iterator[Problem]:
     """Check that the model is a private one that starts from nothing."""
     section, privacy = config.model, config.privacy
     if privacy is None:
-        if section.type == PRIVATE_MODEL:
-            yield _wrong(
-                "model.type", "expected a section 'privacy:' too: it says what is promised"
-            )
         return
     if section.type != PRIVATE_MODEL:
         yield _wrong(

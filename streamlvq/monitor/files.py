@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from streamlvq.config import Config
+from streamlvq.errors import NotLearntYetError
 from streamlvq.monitor.monitor import Monitor
+from streamlvq.monitor.private import is_private, public_model
 from streamlvq.snapshot import (
     TRUSTED_MAX_BYTES,
     Snapshot,
@@ -25,6 +27,7 @@ from streamlvq.snapshot import (
     write_atomically,
 )
 from streamlvq.text import number
+from streamlvq.wrappers.base import innermost_model
 
 if TYPE_CHECKING:
     from streamlvq.privacy import ReleaseLedger
@@ -103,7 +106,7 @@ def load_snapshots(path: str | Path, node: str | None = None) -> list[Snapshot]:
             return [_renamed(Snapshot.from_bytes(data), node)]
         name = node or path.resolve().stem
         return [
-            Snapshot.of(classifier, node=f"{name}/{group}" if group else name)
+            Snapshot.of(public_model(classifier), node=f"{name}/{group}" if group else name)
             for group, classifier in _models(data).items()
         ]
     except SnapshotError as error:
@@ -149,10 +152,22 @@ def _described(models: Mapping[str, Any], width: int | None) -> str:
     if not models:
         return "nothing has been learnt yet"
     texts = [
-        _text(Snapshot.of(classifier), width, owner=group or "all devices")
+        _model_text(classifier, width, owner=group or "all devices")
         for group, classifier in models.items()
     ]
     return "\n\n".join(texts)
+
+
+def _model_text(classifier: Any, width: int | None, owner: str) -> str:
+    if not is_private(classifier):
+        return _text(Snapshot.of(classifier), width, owner)
+    model = innermost_model(classifier)
+    counts = f"{number(model.samples)} labelled readings, {number(model.releases)} releases"
+    try:
+        released = Snapshot.of(model.released_model())
+    except NotLearntYetError:
+        return f"PrivateLVQ of {owner}\n{counts}: too few for a model"
+    return f"PrivateLVQ of {owner}\n{counts}; released:\n\n{inspect_text(released, width=width)}"
 
 
 def _text(snapshot: Snapshot, width: int | None, owner: str | None = None) -> str:

@@ -164,6 +164,41 @@ def read_ledger(path: str | Path) -> Content:
     return _parsed(data, path)
 
 
+def describe(path: str | Path) -> str:
+    """Return what a ledger says, in words.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "privacy.ledger"
+    >>> with Ledger(path, {"epsilon": 1.0, "delta": 1e-5}) as ledger:
+    ...     for number in range(2):
+    ...         ledger.reserve(number, Spending("ab", 1.0, 1e-5, "reading"))
+    ...         ledger.record(number, np.array([3, 5]))
+    >>> print(describe(path))
+    ledger      ...
+    promised    epsilon 1, delta 1e-05
+    spent       epsilon 1, delta 1e-05 for each reading
+    releases    2, of which the vectors from 0 on are kept; 16 reserved
+    head        ...
+
+    """
+    content = read_ledger(path)
+    base, account = content.base, content.account
+    promised = [f"{name} {base.promise[name]:g}" for name in _LIMITED if name in base.promise]
+    spent = [f"{name} {account.total(name):g}" for name in _LIMITED]
+    units = " and ".join(dict.fromkeys(each.unit for each in account.series))
+    kept = f"of which the vectors from {base.releases} on are kept; {account.reserved} reserved"
+    rows = {
+        "ledger": f"{base.identity} in {path}",
+        "promised": ", ".join(promised) or "no limit",
+        "spent": f"{', '.join(spent)} for each {units}" if units else "nothing yet",
+        "releases": f"{account.releases}, {kept}" if account.releases else "none yet",
+        "head": content.head.hex(),
+    }
+    return "\n".join(f"{name:<12}{text}" for name, text in rows.items())
+
+
 def _parsed(data: bytes, path: str | Path) -> Content:
     written = len(data.rstrip(b"\0"))
     first = _record(data, 0, written, b"", path)
