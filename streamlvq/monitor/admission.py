@@ -139,6 +139,8 @@ class Admission:
             return False
         features: set[Hashable] = set(readings.features)
         labels = set(readings.labels) - {None}
+        if self.config.privacy is not None and not labels <= set(self.config.privacy.classes):
+            return False
         if len(groups) == 1 or not labels:
             return all(self._knows(group, features, labels, len(readings)) for group in groups)
         by_group: dict[str, set[Label | None]] = {group: set() for group in groups}

@@ -312,7 +312,6 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             "codes": (MAX_ROWS,),
             "key": (KEY_WORDS,),
             "chain": (KEY_WORDS,),
-            "started": (1,),
         }
         tables |= {name: (shape, np.int64) for name, shape in integers.items()}
         return tables

@@ -322,6 +322,8 @@ class StateStore:
         if found is not None:
             monitor, position, path = found
             log.info("restored %s", path.name, extra={"position": position})
+            if self.ledger is not None:
+                self.ledger.note_snapshot(position, monitor)
             then = self.history.config_at(position, config)
             first = then if position < self.journal.next else config
             return MessageProcessor(Decoder(first), monitor), position
