@@ -37,7 +37,7 @@ SECTION_DESCRIPTIONS = {
     "model": "The model that learns and decides.",
     "privacy": (
         "Learn under differential privacy: everything that other nodes get is made of noisy "
-        "releases, of which docs/privacy.md says what they guarantee. Needs model.type: PrivateLVQ "
+        "releases, with a guarantee. Needs model.type: PrivateLVQ "
         "and lists of features and classes that are public. Leave this section out for none."
     ),
     "admission": (

@@ -15,7 +15,7 @@ import msgspec
 from streamlvq.config import Config
 from streamlvq.errors import NotLearntYetError
 from streamlvq.monitor.monitor import Monitor
-from streamlvq.monitor.private import is_private, public_model
+from streamlvq.monitor.private import is_private, public_snapshot
 from streamlvq.snapshot import (
     TRUSTED_MAX_BYTES,
     Snapshot,
@@ -106,7 +106,7 @@ def load_snapshots(path: str | Path, node: str | None = None) -> list[Snapshot]:
             return [_renamed(Snapshot.from_bytes(data), node)]
         name = node or path.resolve().stem
         return [
-            Snapshot.of(public_model(classifier), node=f"{name}/{group}" if group else name)
+            public_snapshot(classifier, f"{name}/{group}" if group else name)
             for group, classifier in _models(data).items()
         ]
     except SnapshotError as error:
@@ -164,7 +164,7 @@ def _model_text(classifier: Any, width: int | None, owner: str) -> str:
     model = innermost_model(classifier)
     counts = f"{number(model.samples)} labelled readings, {number(model.releases)} releases"
     try:
-        released = Snapshot.of(model.released_model())
+        released = public_snapshot(model)
     except NotLearntYetError:
         return f"PrivateLVQ of {owner}\n{counts}: too few for a model"
     return f"PrivateLVQ of {owner}\n{counts}; released:\n\n{inspect_text(released, width=width)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamlvq.config.schema import PRIVATE_MODEL
+from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.base import innermost_model
 
 
@@ -13,9 +14,11 @@ def is_private(classifier: Any) -> bool:
     return type(innermost_model(classifier)).__name__ == PRIVATE_MODEL
 
 
-def public_model(classifier: Any) -> Any:
-    """Return the released model of a private classifier, and any other classifier as it is.
+def public_snapshot(classifier: Any, node: str = "n1") -> Snapshot:
+    """Return a snapshot of what a private classifier has released, and all of any other.
 
     Raises `NotLearntYetError` for a private model before its first release.
     """
-    return innermost_model(classifier).released_model() if is_private(classifier) else classifier
+    if is_private(classifier):
+        return Snapshot.of(innermost_model(classifier).released_model(), node, readings=False)
+    return Snapshot.of(classifier, node)

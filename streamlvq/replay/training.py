@@ -18,7 +18,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import ALL_DEVICES, Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.late_labels import LabelMatcher
-from streamlvq.monitor.private import public_model
+from streamlvq.monitor.private import public_snapshot
 from streamlvq.replay.report import Report, explain_empty, feature_lines, note_lines, refused_lines
 from streamlvq.replay.run import Bar, LogBatch, LogReader, ReplayRun
 from streamlvq.replay.statistics import Statistics
@@ -66,7 +66,7 @@ class Trained:
 
         Of a private model it holds what was released.
         """
-        return Snapshot.of(public_model(self.monitor.models()[""]), node=node)
+        return public_snapshot(self.monitor.models()[""], node)
 
     def summary(self) -> str:
         """Return the result as text."""
