@@ -320,11 +320,13 @@ class PrivateEngine:
         `STATISTICS_SHARE` of mu, and what is left to the steps.
         """
         if self.samples or self.number:
-            raise ValueError(f"expected a model that has learnt nothing, got {self.samples} samples")
+            raise ValueError(
+                f"expected a model that has learnt nothing, got {self.samples} samples"
+            )
         if self.privacy.unit != "reading":
             raise ValueError(
-                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps on "
-                "samples of the log hide one reading each"
+                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps "
+                "on samples of the log hide one reading each"
             )
         plan = LogPlan.of(self.privacy, self.vector, len(rows))
         spending = replace(self.spending(), mu=None)
@@ -349,7 +351,7 @@ class PrivateEngine:
         self.stopped = TRAINED
         self._adopt()
         if self.ledger is not None:
-            released = np.concatenate([scales, sums, np.rint(self.series.gradient)])
+            released = np.concatenate([scales, sums, np.rint(self.series.smooth)])
             self.ledger.record(0, released.astype(np.int64))
 
     def _take_steps(self, rows: Rows, codes: Ints, plan: LogPlan, work: Floats) -> None:
@@ -362,11 +364,11 @@ class PrivateEngine:
                 self.floats, rows[chosen], codes[chosen], *self._model_arrays(), work, sums
             )
             sums = draw(sums, plan.step_sigma).astype(np.float64)
-            self.series.gradient = self.series.gradient + sums * plan.gain(len(rows), self.step)
+            self.series.smooth = self.series.smooth + sums * plan.gain(len(rows))
             if 2 * step >= plan.steps:
-                mean += self.series.gradient / (plan.steps - plan.steps // 2)
+                mean += self.series.smooth / (plan.steps - plan.steps // 2)
             self._fit()
-        self.series.gradient = mean
+        self.series.smooth = mean
         self._fit()
 
     @property

@@ -53,13 +53,13 @@ class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     """LVQ whose model is made of differentially private releases alone.
 
-    A first batch gives the scale of each feature, a silent warm-up the first model, and from then on
-    each batch of readings one release: class sums, counts, second moments and a clipped gradient as
-    one vector, with one sensitivity and noise correlated over time. With a half-life the promise
+    A first batch gives the scale of each feature, a silent warm-up the first model, and from then
+    on each batch of readings one release: class sums, counts, second moments and a clipped gradient
+    as one vector, with one sensitivity and noise correlated over time. With a half-life the promise
     holds for ever. Prototypes, metrics and probabilities are made of releases, so the model itself
-    may be known to everybody: share `released_model()`. The *state* holds the current batch and is as
-    secret as the readings: for checkpoints only, and for one model at a time (two copies that go on
-    learning would each release the same readings).
+    may be known to everybody: share `released_model()`. The *state* holds the current batch and is
+    as secret as the readings: for checkpoints only, and for one model at a time (two copies that go
+    on learning would each release the same readings).
 
     Parameters
     ----------
@@ -161,7 +161,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         unknown = [name for name in names if name not in self._promise.bounds]
         if unknown:
             raise ValueError(
-                f"feature: expected one of the public features {list(self.features)}, got {unknown[0]!r}"
+                f"feature: expected one of the public features {list(self.features)}, "
+                f"got {unknown[0]!r}"
             )
         if self._engine is None:
             self._engine = self._new_engine(len(self.features))
@@ -194,7 +195,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             self._classes_changed(self._engine)
 
     def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
-        """Return the feature names of an array's columns: `names` if given, else the public ones."""
+        """Return the names of an array's columns: `names` if given, else the public features."""
         if names is None and self._column_names is None and width == len(self.features):
             return list(self.features)
         if names is None and self._column_names is None:
@@ -296,12 +297,14 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             "rows": (MAX_ROWS, d),
             "sums": (size if sizes.number else 2 * d,),
             "encoder": (BUFFERS, size),
+            "remainder": (BUFFERS, size),
             "products": (size - vector.gradients,),
             "squares": (2,),
             "lengths": (BUFFERS,),
             "remembered": (1,),
             "decoder": (BUFFERS, vector.gradients),
             "gradient": (vector.gradients,),
+            "smooth": (vector.gradients,),
             "centre": (d,),
             "inverse": (d,),
         }
@@ -321,8 +324,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     ) -> tuple[dict[str, Array], PrivateSizes]:
         if not readings:
             raise SnapshotError(
-                "expected a model whose state can leave out readings, got a PrivateLVQ: its state is "
-                "secret; share released_model(), and save the state with readings=True at home"
+                "expected a model whose state can leave out readings, got a PrivateLVQ: its state "
+                "is secret; share released_model(), and save the state with readings=True at home"
             )
         arrays, counters = engine.save()
         sizes = PrivateSizes(**counters)
@@ -341,7 +344,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
         check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
         check_tables(arrays, tables)
-        for name in ("sums", "encoder", "products", "decoder", "gradient", "centre"):
+        sums = ("sums", "encoder", "remainder", "products", "decoder", "gradient", "smooth")
+        for name in (*sums, "centre"):
             check_numbers(arrays, name, -1e300, 1e300)
         check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
         check_numbers(arrays, "codes", 0, vector.classes - 1)
