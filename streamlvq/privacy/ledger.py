@@ -56,7 +56,7 @@ _HEAD_BYTES = _HEAD.size + _CHECKSUM.size
 _TAIL_BYTES = DIGEST_BYTES + len(_END)
 _BASE, _RESERVED, _RELEASED = 1, 2, 3  # kinds of records
 _LIMITED: tuple[Literal["epsilon", "delta"], ...] = ("epsilon", "delta")
-ROUNDING = 1e-9  # relative, of sums
+SUM_ROUNDING = 1e-9  # relative, of sums
 _ADVICE = (
     "Put back the file as it was last; without it nobody knows what was released, so to begin "
     "afresh use another folder, and readings that were never learnt"
@@ -397,7 +397,7 @@ class Ledger:
         after = self._account.with_reservation(reservation)
         for name in _LIMITED:
             limit, total = self.promise.get(name), after.total(name)
-            if limit is not None and total > limit * (1.0 + ROUNDING):
+            if limit is not None and total > limit * (1.0 + SUM_ROUNDING):
                 raise LedgerExhaustedError(
                     f"expected a total of at most {name} {limit:g}, got {total:g}: everything that "
                     f"the ledger {self.path} allows was released"

@@ -20,7 +20,8 @@ from streamlvq.privacy.ledger import LEDGER_FILE, Ledger, LedgerError
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 30.0
+LEDGER_RETRY_SECONDS = 0.1  # after the first failure; then twice as long each
+LEDGER_RETRY_MAX_SECONDS = 30.0
 
 
 class OtherLedgerError(StreamLVQError):
@@ -85,7 +86,7 @@ class PatientLedger:
         self.ledger.forget(min(self._covered.values(), default=0))
 
     def _insist(self, write: Callable[[], T]) -> T:
-        wait = FIRST_RETRY_SECONDS
+        wait = LEDGER_RETRY_SECONDS
         while True:
             try:
                 done = write()
@@ -94,7 +95,7 @@ class PatientLedger:
                 log.error("%s; nothing is learnt until it works", error)
                 if not self.pause(wait):
                     raise
-                wait = min(2.0 * wait, LAST_RETRY_SECONDS)
+                wait = min(2.0 * wait, LEDGER_RETRY_MAX_SECONDS)
             else:
                 self.problem = None
                 return done
