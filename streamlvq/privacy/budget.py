@@ -95,9 +95,9 @@ class NoisePlan:
             )
 
 
-SCALE_SHARE, STATISTICS_SHARE = 0.25, 0.6  # of the mu of a recorded log
+SCALE_SHARE, STATISTICS_SHARE = 0.15, 0.7  # of the mu of a recorded log
 STEPS = 200
-LOG_BATCH = 256.0  # readings of a stream that a step moves prototypes like
+LOG_BATCH = 128.0  # readings of a stream that a step moves prototypes like
 LOG_RATE = 0.1  # share of the log in a step
 
 

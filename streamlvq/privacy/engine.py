@@ -348,6 +348,7 @@ class PrivateEngine:
         if self.vector.gradients and self.step:
             self._take_steps(rows, codes, plan, work)
         self.ints[at.SAMPLES], self.ints[self._number] = len(rows), 2
+        self.sums = np.zeros(self.vector.size)
         self.stopped = TRAINED
         self._adopt()
         if self.ledger is not None:
@@ -400,7 +401,7 @@ class PrivateEngine:
             "taken": int(self.ints[self._taken]),
             "trained": int(self.stopped == TRAINED),
         }
-        return {name: array.copy() for name, array in arrays.items()}, counters
+        return {name: array.copy() for name, array in arrays.items() if array.size}, counters
 
     def restore(self, arrays: Mapping[str, Array], counters: Mapping[str, int]) -> None:
         """Take over arrays and counters that were saved; they have been checked."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import msgspec
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from streamlvq.arrays import Array, Label, Reading, Rows
 from streamlvq.errors import NotLearntYetError, ParameterError, SnapshotError
 from streamlvq.estimator import (
+    DEFAULT_LIMITS,
     EstimatorState,
     StateLimits,
     check_between,
@@ -113,6 +114,10 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         self._sparse_readings = None
         self._codes = {label: code for code, label in enumerate(self._promise.classes)}
         self._ledger: ReleaseLedger | None = None
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"privacy": {"epsilon": 1.0, "bounds": {"x": [0.0, 1.0]}, "classes": [False, True]}}
 
     @property
     def _promise(self) -> Privacy:
@@ -288,6 +293,16 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         parameters = {**parameters_of(self), "privacy": self._promise.as_mapping()}
         return EstimatorState(type(self).__name__, parameters)
 
+    @exclusive
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of everything, secrets too; `readings=False` is refused once it has any."""
+        state = super().state(readings=readings, limits=limits)
+        if self._engine is not None:
+            return state
+        return replace(state, extra={**state.extra, "features": []})  # none is in use yet
+
     def _tables(self, sizes: PrivateSizes) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Return shape and type of each array of a state."""
         vector = self._vector()
@@ -311,11 +326,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         tables: dict[str, tuple[tuple[int, ...], Any]] = {
             name: (shape, np.float64) for name, shape in shapes.items()
         }
-        integers = {
-            "codes": (MAX_ROWS,),
-            "key": (KEY_WORDS,),
-            "chain": (KEY_WORDS,),
-        }
+        integers = {"codes": (MAX_ROWS,), "key": (KEY_WORDS,), "chain": (KEY_WORDS,)}
         tables |= {name: (shape, np.int64) for name, shape in integers.items()}
         return tables
 

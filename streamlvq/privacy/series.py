@@ -20,8 +20,8 @@ SMOOTHED_READINGS = 1024.0  # over which running sums of gradients are averaged
 class ReleaseSeries:
     """Releases `rint(C x)_t + noise` of vectors x, and what they say about means and sums.
 
-    The encoder's buffers hold sums of readings and are secret. What is decoded comes from
-    releases alone: all of it, and whatever is made of it, may be known to everybody. Noise is not kept.
+    The encoder's buffers hold sums of readings and are secret. What is decoded comes from releases
+    alone: it, and whatever is made of it, may be known to everybody. Noise is not kept.
 
     The first numbers of a vector are statistics, of which the mean per reading is wanted. If
     readings had a constant mean m, release t would be `a_t m` plus noise, with `a = C b` for the
@@ -88,7 +88,7 @@ class ReleaseSeries:
         self.smooth = self.smooth + share * (self.gradient - self.smooth)
 
     def take_statistics(self, released: Floats, readings: int, noise: float) -> None:
-        """Begin with the sums over a recorded log, whose noise is so many times that of a release."""
+        """Begin with sums over a log, whose noise is so many times that of a release."""
         self.products = released / readings
         self.squares = np.array([1.0, (noise / readings) ** 2])
         self.remembered = np.array([float(readings)])
@@ -111,8 +111,8 @@ class ReleaseSeries:
         return {name: getattr(self, name) for name in ("encoder", "remainder", *self.PUBLIC)}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Take over the arrays of a state."""
-        for name in self.arrays():
+        """Take over the arrays of a state; empty ones are left out."""
+        for name in self.arrays().keys() & arrays.keys():
             setattr(self, name, arrays[name].copy())
 
 
