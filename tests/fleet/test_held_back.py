@@ -236,6 +236,22 @@ def test_what_a_backup_has_forgotten_is_not_published_again(make: Any) -> None:
     assert class_of(third.state, 0)[0] == 45  # type: ignore[index]
 
 
+def test_another_half_life_is_no_new_beginning() -> None:
+    model, stream = streamlvq.GLVQ(), Stream()
+    stream.teach(model, *[0, 1] * 50)
+    first = publish(model, None)
+    model.mutate({"half_life": 20.0})
+    stream.teach(model, 0)
+    second = publish(model, first)
+    assert first is not None
+    assert second is not None
+    assert class_of(second.state, 0) == class_of(first.state, 0)
+    stream.teach(model, *[0, 1] * 30)
+    third = publish(model, second)
+    assert third is not None
+    assert class_of(third.state, 0)[0] == 81  # type: ignore[index]
+
+
 def test_new_features_and_other_models() -> None:
     model, stream = streamlvq.LGMLVQ(), Stream()
     stream.teach(model, *[0, 1] * 20)
