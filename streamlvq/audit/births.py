@@ -121,7 +121,7 @@ def _measure(step: Step, truth: Truth) -> tuple[int, int, float, list[Reconstruc
         place = step.after.arrays["w"][p]
         found = step.reconstruction(label, place, None)
         sensor = np.array([found.values.get(truth.features[k], np.nan) for k in columns])
-        apart = np.nansum(((truth.rows[np.ix_(own, columns)] - sensor) / unit) ** 2, axis=1)
+        apart = np.nansum(((truth.rows[own][:, columns] - sensor) / unit) ** 2, axis=1)
         nearest = int(own[int(np.argmin(apart))])
         near, count, chance = near + (nearest == born_on), count + 1, chance + 1.0 / len(own)
         if nearest == born_on:

@@ -84,7 +84,7 @@ def _shadows(
     certainty = np.empty(member.shape)
     for k in progress_bar(range(SHADOW_MODELS), "membership", progress):
         model = make()
-        own = np.flatnonzero(member[k])
+        own = np.flatnonzero(member[k]).tolist()
         model.learn_array(rows[own], [labels[n] for n in own], features=features)
         certainty[k] = _certainty(model, rows, labels, features)
     return certainty, member

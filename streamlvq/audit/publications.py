@@ -74,7 +74,7 @@ class Truth:
         if not len(among) or not columns:
             return found
         names = [self.features[k] for k in columns]
-        rows = self.rows[np.ix_(among, columns)]
+        rows = self.rows[among][:, columns]
         unit = np.array([spreads.get(name, 1.0) or 1.0 for name in names])
         values = np.array([found.values[name] for name in names])
         apart = np.abs(rows - values) / unit

@@ -20,14 +20,17 @@ from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.events import Readings
 from streamlvq.fleet.participant import FLEET_FOLDER
 from streamlvq.fleet.publication import Schedule
+from streamlvq.models import LVQCommittee
+from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_snapshots
 from streamlvq.registry import ATTACKS
 from streamlvq.replay.run import LogReader
 from streamlvq.replay.training import with_late_labels
 from streamlvq.snapshot import Snapshot, SnapshotFiles
-from streamlvq.synth import Machine
+from streamlvq.synth import FEATURES, Machine
 from streamlvq.text import plural
+from streamlvq.wrappers.base import innermost_model
 
 MAX_READINGS = 20_000  # of a log that is audited, unless told otherwise
 MAX_PUBLICATIONS = 1_000
@@ -80,8 +83,9 @@ def audit_snapshots(
     >>> report = audit_snapshots(published[-2:], attacks=["counts-and-means"])
     >>> report["counts-and-means"].verdict.value
     'exact'
-    >>> report["counts-and-means"].shown[0].values  # the 60th reading
-    {'heat': 63.0, 'rms': 5.9, 'load': 4.0}
+    >>> found = report["counts-and-means"].shown[0].values  # the 60th reading
+    >>> round(found["heat"], 9), round(found["rms"], 9), round(found["load"], 9)
+    (63.0, 5.9, 4.0)
 
     """
     given = list(snapshots)
@@ -218,14 +222,12 @@ def audit_config(
     progress: bool | None = False,
 ) -> AuditReport:
     """Attack what a configuration would publish of a simulated machine's readings."""
-    rows, states, times = [], [], []
-    for x, state, about in Machine(seed=seed).take(SIMULATED_READINGS):
-        rows.append(x)
-        states.append(state)
-        times.append(about["t"])
-    features = tuple(rows[0])
-    table = np.array([[x.get(name, np.nan) for name in features] for x in rows])
-    readings = [Readings.of(features, table, labels=states, times=times)]
+    samples = Machine(seed=seed).take(SIMULATED_READINGS)
+    readings = [
+        Readings.of(
+            FEATURES, samples.rows, labels=list(samples.states), times=samples.times.tolist()
+        )
+    ]
     return audit_readings(
         readings,
         config,
@@ -340,12 +342,13 @@ def _singly(readings: Sequence[Readings]) -> Iterator[Readings]:
 
 def _births(classifier: Any) -> dict[str, list[int]]:
     """Return on which labelled reading each prototype was born, by member of a committee."""
-    own = Snapshot.of(classifier, readings=True)
-    found = {}
-    for member, model in published_models(own).items():
-        born = model.arrays.get("born", np.empty(0))[: model.prototypes]
-        found[member] = [round(each) for each in born.tolist()]
-    return found
+    model = innermost_model(classifier)
+    members = model.parts if isinstance(model, LVQCommittee) else {"": model}
+    return {
+        name: [round(each) for each in one.engine.state["born"][: len(one.prototypes())].tolist()]
+        for name, one in members.items()
+        if isinstance(one, LVQClassifier) and one.engine is not None
+    }
 
 
 # --- files ----------------------------------------------------------------------------------------

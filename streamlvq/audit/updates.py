@@ -383,8 +383,8 @@ class GradientLines(_UpdateAttack):
     """
 
     needs = (
-        "needs two prototypes that moved along known lines, in at least 3 features; matrix metrics, "
-        "and adaptive steps without published mean squares, hide them"
+        "needs two prototypes that moved along known lines, in at least 3 features; matrix "
+        "metrics, and adaptive steps without published mean squares, hide them"
     )
 
     def _recover(self, step: Step) -> tuple[bool, list[Met]]:
