@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 # What not every program needs: modules, and classes with the modules that they are in.
-_MODULES = ("coupling", "fusion", "metrics", "plot", "robustness", "synth")
+_MODULES = ("coupling", "fusion", "metrics", "plot", "privacy", "robustness", "synth")
 _CLASSES = {"Monitor": "monitor", "Snapshot": "snapshot", "fuse": "fusion"}
 
 

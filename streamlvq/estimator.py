@@ -198,6 +198,13 @@ def served_classes() -> Mapping[str, type[Any]]:
     return MappingProxyType(found)
 
 
+@functools.cache
+def private_classes() -> Mapping[str, type[Any]]:
+    """Return the classifiers that need a `Privacy`, by name; their states are secret."""
+    module = importlib.import_module("streamlvq.privacy.private_lvq")
+    return MappingProxyType({"PrivateLVQ": module.PrivateLVQ})
+
+
 def estimator_class(kind: str) -> type[Any]:
     """Return the model or wrapper of this name; raises `SnapshotError` if there is none."""
     if kind in MODELS:
@@ -207,7 +214,9 @@ def estimator_class(kind: str) -> type[Any]:
         return wrapper_classes()[kind]
     if kind in served_classes():
         return served_classes()[kind]
-    known = ", ".join([*MODELS, *wrapper_classes(), *served_classes()])
+    if kind in private_classes():
+        return private_classes()[kind]
+    known = ", ".join([*MODELS, *wrapper_classes(), *served_classes(), *private_classes()])
     raise SnapshotError(f"expected one of {known}, got {kind[:80]!r}")
 
 
@@ -216,6 +225,7 @@ def is_ours(estimator: Any) -> bool:
     # `type`, because `isinstance` sees through pipelines
     name = type(estimator).__name__
     known = name in MODELS or name in wrapper_classes() or name in served_classes()
+    known = known or name in private_classes()
     return known and type(estimator) is estimator_class(name)
 
 

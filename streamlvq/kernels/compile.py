@@ -215,6 +215,7 @@ MODULES = (
     "prototypes",
     "forest",
     "bins",
+    "private",
 )
 
 

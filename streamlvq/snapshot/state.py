@@ -24,6 +24,8 @@ from streamlvq.estimator import (
     check_between,
     check_distinct,
     check_ours,
+    estimator_class,
+    private_classes,
     served_classes,
     without_numpy,
     wrapper_classes,
@@ -43,8 +45,8 @@ _EXPECTED_VALUE = "expected text, a whole or other number, a bool or None"
 
 
 def model_names() -> list[str]:
-    """Return the names of all registered models that are not committees."""
-    return [name for name in MODELS if name != COMMITTEE]
+    """Return the names of all models that are not committees."""
+    return [*(name for name in MODELS if name != COMMITTEE), *private_classes()]
 
 
 class BlankMeta(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,7 +127,7 @@ def check(state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Any
     """
     if state.kind not in model_names():
         return build_estimator(state, limits=limits)
-    MODELS[state.kind].check_state(state, limits=limits)
+    estimator_class(state.kind).check_state(state, limits=limits)
     return None
 
 

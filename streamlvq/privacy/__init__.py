@@ -1,0 +1,27 @@
+"""Learning under differential privacy.
+
+`Privacy` says what is promised, `PrivateLVQ` learns a stream under it, and a `ReleaseLedger` keeps
+account of what was released.
+"""
+
+from streamlvq.privacy.noise import integer_gaussian
+from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.private_lvq import PrivateLVQ
+from streamlvq.privacy.releases import (
+    LedgerExhaustedError,
+    LedgerMismatchError,
+    MemoryLedger,
+    ReleaseLedger,
+    Spending,
+)
+
+__all__ = [
+    "LedgerExhaustedError",
+    "LedgerMismatchError",
+    "MemoryLedger",
+    "Privacy",
+    "PrivateLVQ",
+    "ReleaseLedger",
+    "Spending",
+    "integer_gaussian",
+]

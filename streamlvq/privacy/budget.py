@@ -1,0 +1,115 @@
+"""How much noise a promise needs, and where it cannot be kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from streamlvq.errors import ParameterError
+from streamlvq.privacy.accountant import gaussian_mu
+from streamlvq.privacy.factor import ToeplitzFactor
+from streamlvq.privacy.noise import MAX_SIGMA, rounding_allowance
+from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.vector import COUNT_WEIGHT, GRID, BatchVector
+
+MAX_RELEASES = 2**24  # 136 years of one batch of 256 readings every 256 seconds
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """Noise of the releases that one model makes, in units of the grid.
+
+    Parameters
+    ----------
+    factor
+        How noise is correlated over the releases after the first.
+    mu
+        What all releases cost together, as a Gaussian trade-off.
+    scale_sigma
+        Noise of the first release, which tells the scale of each feature.
+    sigma
+        Noise of each number of each release after it.
+    warmup
+        Labelled readings of the second release.
+    releases
+        Largest number of releases after the first.
+
+    """
+
+    factor: ToeplitzFactor
+    mu: float
+    scale_sigma: float
+    sigma: float
+    warmup: int
+    releases: int
+
+    @classmethod
+    def of(cls, privacy: Privacy, vector: BatchVector) -> NoisePlan:
+        """Plan the noise for a promise; raises `ParameterError` if it cannot be kept."""
+        warmup, releases = _schedule(privacy)
+        memory = math.inf if privacy.half_life is not None else float(releases)
+        factor = ToeplitzFactor.fitted(privacy.forget, memory)
+        return cls.with_factor(privacy, vector, factor, warmup, releases)
+
+    @classmethod
+    def with_factor(
+        cls,
+        privacy: Privacy,
+        vector: BatchVector,
+        factor: ToeplitzFactor,
+        warmup: int,
+        releases: int,
+    ) -> NoisePlan:
+        """Plan the noise for the factor in fact used."""
+        mu = gaussian_mu(privacy.epsilon, privacy.delta)
+        length = privacy.longest
+        # A unit may lie partly in the first release, which counts like readings of one batch. The
+        # norm of the parts is at most that of the whole, except where more than one batch is needed.
+        apart = 1.0 if length <= max(privacy.batch, warmup) else math.sqrt(2.0)
+        norm = apart * unit_norm(factor, length, privacy.batch, warmup)
+        rounding = rounding_allowance(vector.size, releases)
+        sigma = (vector.sensitivity * GRID * norm + rounding) / mu
+        plan = cls(factor, mu, apart * length * GRID / mu, sigma, warmup, releases)
+        if sigma > MAX_SIGMA:
+            raise ParameterError(
+                "Privacy",
+                "epsilon" if length == 1 else "segment",
+                f"expected a promise with noise up to {MAX_SIGMA / GRID:g}, got {sigma / GRID:g}",
+            )
+        plan._check_useful(privacy, vector)
+        return plan
+
+    def _check_useful(self, privacy: Privacy, vector: BatchVector) -> None:
+        """Refuse a unit that only noise could hide which drowns all that is remembered."""
+        counts = self.sigma / GRID * self.factor.error() / self.factor.norm() / COUNT_WEIGHT
+        remembered = self.warmup + privacy.batch * self.releases
+        if privacy.half_life is not None:
+            remembered = min(remembered, self.warmup + int(privacy.batch / (1.0 - privacy.forget)))
+        if counts * vector.classes > remembered:
+            raise ParameterError(
+                "Privacy",
+                "epsilon" if privacy.longest == 1 else "segment",
+                f"expected noise on the count of a class below {remembered / vector.classes:.3g} "
+                f"(a class's share of the {remembered} readings remembered), got {counts:.3g}: "
+                "protect a smaller unit, remember longer, or raise epsilon",
+            )
+
+
+def unit_norm(factor: ToeplitzFactor, length: int, batch: int, warmup: int) -> float:
+    """Return the norm of what `length` readings of one unit change, wherever batches cut them.
+
+    As long as one batch can hold them all, that is the worst place for them: norms add up.
+    """
+    if length <= max(batch, warmup):
+        return length * factor.norm()
+    first = warmup * factor.norm()
+    return min(length * factor.norm(), first + factor.norm_of_run(length - warmup, batch))
+
+
+def _schedule(privacy: Privacy) -> tuple[int, int]:
+    """Return the readings of the warm-up and the number of releases with and after it."""
+    if privacy.horizon is None:
+        return privacy.warmup, MAX_RELEASES
+    total = privacy.horizon * privacy.batch
+    warmup = min(privacy.warmup, max(privacy.batch, total // 2))
+    return warmup, 1 + (total - warmup) // privacy.batch

@@ -1,0 +1,364 @@
+"""`PrivateEngine`: batches of readings, their releases, and the model made of releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamlvq.arrays import Array, Floats, Ints, Rows
+from streamlvq.kernels import kernels
+from streamlvq.kernels import layout as at
+from streamlvq.models.tables import TableKernel
+from streamlvq.privacy.budget import NoisePlan
+from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.released import ReleasedModel, fit_model
+from streamlvq.privacy.releases import (
+    LedgerExhaustedError,
+    LedgerMismatchError,
+    ReleaseLedger,
+    Spending,
+)
+from streamlvq.privacy.series import BatchSeal, ReleaseSeries, draw
+from streamlvq.privacy.vector import (
+    COUNT_WEIGHT,
+    GRADIENT_WEIGHT,
+    GRID,
+    SECOND_WEIGHT,
+    SUM_WEIGHT,
+    BatchVector,
+)
+
+MAX_ROWS = 256  # readings kept before they are added up
+SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
+
+
+class PrivateEngine:
+    """Secret sums of the current batch, and what releases have said so far.
+
+    Parameters
+    ----------
+    privacy
+        The promise.
+    vector
+        What a batch says.
+    plan
+        Noise of the releases.
+    step
+        How far the mean gradient of a batch moves prototypes.
+
+    """
+
+    module: ClassVar[str] = "private"
+    learn_kernel = TableKernel("learn")
+    predict_kernel = TableKernel("predict")
+    _predict_rows_kernel = TableKernel("predict", "_rows")
+
+    def __init__(self, privacy: Privacy, vector: BatchVector, plan: NoisePlan, step: float) -> None:
+        self.privacy, self.vector, self.plan, self.step = privacy, vector, plan, step
+        at_private = kernels(self.module)
+        d, n = vector.features, vector.classes
+        self.floats = np.zeros(at_private.PRIVATE_NUMBERS)
+        self.ints = np.zeros(at_private.PRIVATE_HEADER, np.int64)
+        self.ints[at.N_FEATURES] = d
+        self._position, self._length = at_private.POSITION, at_private.LENGTH
+        self._taken, self._number = at_private.TAKEN, at_private.NUMBER
+        self.floats[: at_private.SHARPNESS + 1] = (
+            vector.radius,
+            vector.clip,
+            GRID,
+            SUM_WEIGHT,
+            COUNT_WEIGHT,
+            SECOND_WEIGHT,
+            GRADIENT_WEIGHT,
+            SHARPNESS,
+        )
+        low, high = np.array([privacy.bounds[name] for name in privacy.features]).T
+        self.low, self.high = np.ascontiguousarray(low), np.ascontiguousarray(high)
+        self.rows, self.codes = np.zeros((MAX_ROWS, d)), np.zeros(MAX_ROWS, np.int64)
+        self.sums = np.zeros(2 * d)
+        self.seal, self.series = BatchSeal(), ReleaseSeries(plan.factor, vector.size)
+        self.remembered = np.zeros(1)
+        self.centre, self.inverse = (low + high) / 2.0, 2.0 / (high - low)
+        self.missing = np.zeros((n, d))
+        metrics = n if vector.local else 1
+        self.metrics = np.broadcast_to(np.eye(d), (metrics, d, d)).copy()
+        self.prototypes, self.offset = np.zeros((0, d)), np.zeros(n)
+        self.model: ReleasedModel | None = None
+        self.ledger: ReleaseLedger | None = None
+        self.stopped: str | None = None  # why nothing is learnt any more
+        self._set_length()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Make room for a reading and its result, and keep direct references for the hot path."""
+        d, n = self.vector.features, self.vector.classes
+        self.buffer = bytearray(8 * (5 * d + 3 * n))
+        self.work: Floats = np.frombuffer(self.buffer, np.float64)
+        self.probabilities = self.work[d : d + n]
+        self.memory = (
+            self.floats,
+            self.ints,
+            self.work,
+            self.rows,
+            self.codes,
+            *self._model_arrays(),
+        )
+
+    def _model_arrays(self) -> tuple[Array, ...]:
+        feature_arrays = (self.low, self.high, self.centre, self.inverse, self.missing)
+        return (*feature_arrays, self.metrics, self.prototypes, self.offset)
+
+    # --- sizes -----------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """Number of the next release."""
+        return int(self.ints[self._number])
+
+    @property
+    def known(self) -> int:
+        """Number of classes learnt: none before the first model, then all."""
+        return len(self.prototypes)
+
+    @property
+    def samples(self) -> int:
+        """Number of labelled samples learnt."""
+        return int(self.ints[at.SAMPLES])
+
+    @property
+    def class_capacity(self) -> int:
+        """Number of classes that the arrays have room for."""
+        return self.vector.classes
+
+    def add_features(self, count: int) -> None:
+        """Raise: features are public and never change."""
+        raise ValueError(f"expected the public features, got {count} more")
+
+    def count_as_zero(self, first: int) -> None:
+        """Do nothing: no features are added."""
+
+    def make_room_for_classes(self, count: int) -> None:
+        """Raise unless there is room: classes are public and never change."""
+        if count > self.vector.classes:
+            raise ValueError(f"expected {self.vector.classes} public classes, got {count}")
+
+    def classes_changed(self) -> None:
+        """Do nothing: probabilities always have all classes."""
+
+    def weigh(self, weight: float) -> None:
+        """Raise unless a reading counts once, which is what the noise hides."""
+        if weight != 1.0:
+            raise ValueError(
+                f"expected readings of weight 1, which the noise can hide, got {weight}"
+            )
+
+    # --- learning --------------------------------------------------------------------------------
+
+    def learn(self, c: int) -> int:
+        """Learn the reading in `buffer`; release the batch if this completes it."""
+        status: int = self.learn_kernel(*self.memory, c)
+        if status != at.NEEDS_SLOT:
+            return status
+        self._learn_last(self.work[: self.vector.features].copy(), c)
+        return at.DONE
+
+    def observe(self) -> int:
+        """Return a status as `learn` does; a reading without a label teaches nothing."""
+        bad = np.flatnonzero(np.abs(self.work[: self.vector.features]) > at.LARGEST_VALUE)
+        return int(bad[0]) + 1 if len(bad) else at.DONE
+
+    def learn_rows(
+        self,
+        rows: Rows,
+        classes: Ints,
+        before: Rows | None = None,
+        weights: Floats | None = None,
+    ) -> None:
+        """Learn rows in order; they must be free of infinities."""
+        if weights is not None and not np.all(weights == 1.0):
+            self.weigh(float(weights[weights != 1.0][0]))
+        done = 0
+        while done < len(rows):
+            position, taken = int(self.ints[self._position]), int(self.ints[self._taken])
+            room = min(MAX_ROWS - position, int(self.ints[self._length]) - taken)
+            part = slice(done, min(done + room, len(rows)))
+            if before is not None and before.size and self.known:
+                before[part, : self.known] = self.predict_rows(rows[part])
+            done = part.stop
+            plain = done - part.start - (done - part.start == room)
+            self.rows[position : position + plain] = rows[part.start : part.start + plain]
+            self.codes[position : position + plain] = classes[part.start : part.start + plain]
+            for which in (self._position, self._taken, at.SAMPLES):
+                self.ints[which] += plain
+            if plain < done - part.start:
+                self._learn_last(rows[done - 1], int(classes[done - 1]))
+
+    def predict_rows(self, rows: Rows) -> Rows:
+        """Return class probabilities, one row per reading."""
+        out = np.empty((len(rows), self.vector.classes))
+        self._predict_rows_kernel(*self.memory, np.ascontiguousarray(rows), out)
+        return out[:, : self.known]
+
+    def _learn_last(self, reading: Floats, c: int) -> None:
+        """Learn a reading that fills the rows or the batch; if that fails, it is not learnt."""
+        position, taken = int(self.ints[self._position]), int(self.ints[self._taken]) + 1
+        self.rows[position], self.codes[position] = reading, c
+        rows, codes = self.rows[: position + 1], self.codes[: position + 1]
+        sums = self._added(rows, codes)
+        chain = self.seal.extended(rows.tobytes(), codes.tobytes())
+        whole = taken >= self.ints[self._length]
+        if whole:
+            self._release(sums, chain)
+        else:
+            self.sums, self.seal.chain = sums, chain
+        self.rows[...], self.codes[...] = 0.0, 0
+        self.ints[self._position] = 0
+        self.ints[self._taken] = 0 if whole else taken
+        self.ints[at.SAMPLES] += 1
+
+    def _added(self, rows: Rows, codes: Ints) -> Floats:
+        sums, kernel = self.sums.copy(), kernels(self.module)
+        if self.number == 0:
+            kernel.add_scale_rows(GRID, rows, self.low, self.high, sums)
+        else:
+            arrays = self._model_arrays()
+            kernel.add_private_rows(self.floats, rows, codes, *arrays, self.work.copy(), sums)
+        return sums
+
+    # --- releases --------------------------------------------------------------------------------
+
+    def _release(self, vector: Floats, chain: Ints) -> None:
+        """Release the batch that the vector says, and go on to the next."""
+        if self.stopped is None and self.number > self.plan.releases:
+            self.stopped = f"expected at most {self.plan.releases + 1} releases, got one more"
+        if self.stopped is None:
+            try:
+                released = self._released(vector, self.seal.of_release(self.number, chain))
+            except LedgerExhaustedError as error:
+                self.stopped = str(error)
+            else:
+                (self._take_scales if self.number == 0 else self._take_sums)(vector, released)
+                self.ints[self._number] += 1
+        self.seal.chain = chain
+        self.sums = np.zeros(2 * self.vector.features if self.number == 0 else self.vector.size)
+        self._set_length()
+        self._adopt()
+
+    def _set_length(self) -> None:
+        lengths = (self.privacy.scale_batch, self.plan.warmup, self.privacy.batch)
+        self.ints[self._length] = lengths[min(self.number, 2)]
+
+    def _released(self, vector: Floats, seal: int) -> Ints:
+        """Return what this release says: what was recorded for it, else drawn now."""
+        number, first = self.number, self.number == 0
+        found = None if self.ledger is None else self.ledger.recorded(number)
+        if found is not None:
+            if len(found) != len(vector) + 1 or int(found[-1]) != seal:
+                raise LedgerMismatchError(
+                    f"release {number}: expected the readings that it was made of, got others: the "
+                    "model is older than the ledger and readings between them are lost; begin anew"
+                )
+            return found[:-1]
+        encoded = vector if first else self.series.encode(vector)
+        if self.ledger is not None:
+            self.ledger.reserve(number, self.spending())
+        released = draw(encoded, self.plan.scale_sigma if first else self.plan.sigma)
+        if self.ledger is not None:
+            self.ledger.record(number, np.append(released, seal))
+        return released
+
+    def spending(self) -> Spending:
+        """Return what all releases of this model cost together."""
+        privacy = self.privacy
+        length = privacy.longest
+        unit = privacy.unit if length == 1 else f"{privacy.unit} of {length}"
+        return Spending(self.seal.name, privacy.epsilon, privacy.delta, unit, self.plan.mu)
+
+    def _take_scales(self, vector: Floats, released: Ints) -> None:
+        """Standardise by the mean and deviation of each feature that the first release says."""
+        d = self.vector.features
+        unit = math.sqrt(2.0 * d) / GRID / self.privacy.scale_batch
+        noise = self.plan.scale_sigma * unit
+        mean = np.clip(released[:d] * unit, -1.0, 1.0)
+        variance = np.maximum(released[d:] * unit - mean**2, noise)
+        half = (self.high - self.low) / 2.0
+        self.centre = (self.low + self.high) / 2.0 + half * mean
+        self.inverse = 1.0 / (half * np.sqrt(np.minimum(variance, 1.0)))
+
+    def _take_sums(self, vector: Floats, released: Ints) -> None:
+        self.series.accept(vector, released)
+        readings = self.plan.warmup if self.number == 1 else self.privacy.batch
+        self.remembered = self.series.factor.forget * self.remembered + readings
+        self._fit()
+
+    def _fit(self) -> None:
+        noise = self.plan.sigma / GRID * self.series.amplification
+        self.model = fit_model(
+            self.vector.unpack(self.series.totals),
+            noise,
+            float(self.remembered[0]),
+            self.vector.radius,
+            self.step / self.privacy.batch,
+            self.vector.local,
+        )
+        self.metrics = np.ascontiguousarray(self.model.metrics)
+        self.prototypes, self.offset = self.model.prototypes, self.model.offset
+        self.missing = np.ascontiguousarray(self.model.means)
+
+    @property
+    def scale(self) -> Floats:
+        """Deviation of each feature, in sensor units, as released."""
+        scale: Floats = 1.0 / self.inverse
+        return scale
+
+    # --- states ----------------------------------------------------------------------------------
+
+    def save(self) -> tuple[dict[str, Array], dict[str, int]]:
+        """Return copies of all arrays and counters from which the engine can be rebuilt."""
+        factor = np.array([self.plan.factor.decay, self.plan.factor.weight])
+        arrays = {
+            "factor": factor,
+            "rows": self.rows,
+            "codes": self.codes,
+            "sums": self.sums,
+            "key": self.seal.key,
+            "chain": self.seal.chain,
+            "remembered": self.remembered,
+            "centre": self.centre,
+            "inverse": self.inverse,
+            **self.series.arrays(),
+        }
+        counters = {
+            "samples": self.samples,
+            "number": self.number,
+            "position": int(self.ints[self._position]),
+            "taken": int(self.ints[self._taken]),
+        }
+        return {name: array.copy() for name, array in arrays.items()}, counters
+
+    def restore(self, arrays: Mapping[str, Array], counters: Mapping[str, int]) -> None:
+        """Take over arrays and counters that were saved; they have been checked."""
+        for name in ("rows", "codes", "sums", "remembered", "centre", "inverse"):
+            setattr(self, name, arrays[name].copy())
+        self.seal.key, self.seal.chain = arrays["key"].copy(), arrays["chain"].copy()
+        self.series.restore(arrays)
+        self.ints[self._number] = counters["number"]
+        self.ints[self._position] = counters["position"]
+        self.ints[self._taken] = counters["taken"]
+        self.ints[at.SAMPLES] = counters["samples"]
+        self._set_length()
+        if self.number > 1:
+            self._fit()
+        self._adopt()
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("buffer", "work", "memory")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._adopt()

@@ -1,0 +1,348 @@
+"""`PrivateLVQ`: a classifier of streams whose releases are differentially private."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from streamlvq.arrays import Array, Label, Reading, Rows
+from streamlvq.errors import NotLearntYetError, ParameterError, SnapshotError
+from streamlvq.estimator import (
+    EstimatorState,
+    StateLimits,
+    check_between,
+    check_ours,
+    parameters_of,
+)
+from streamlvq.models import GMLVQ, LGMLVQ
+from streamlvq.models.base import CompiledClassifier
+from streamlvq.models.parameters import ABSENT_VALUES, check_choice, check_range
+from streamlvq.models.tables import check_numbers, check_tables, check_total
+from streamlvq.models.validation import MAX_SAMPLES
+from streamlvq.models.vectorizer import Vectorizer
+from streamlvq.privacy.budget import NoisePlan
+from streamlvq.privacy.engine import MAX_ROWS, PrivateEngine
+from streamlvq.privacy.factor import BUFFERS, ToeplitzFactor
+from streamlvq.privacy.privacy import Privacy
+from streamlvq.privacy.released import public_state
+from streamlvq.privacy.releases import ReleaseLedger, Spending
+from streamlvq.privacy.series import KEY_WORDS
+from streamlvq.privacy.vector import BatchVector
+
+METRICS = ("shared", "local")
+
+
+class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Counters of a private model that do not follow from parameters and arrays."""
+
+    samples: int
+    number: int  # of the next release
+    position: int  # readings in the rows
+    taken: int  # readings of the current batch
+
+
+@dataclass(eq=False, repr=False)
+class PrivateLVQ(CompiledClassifier[PrivateEngine]):
+    """LVQ whose model is made of differentially private releases alone.
+
+    A first batch gives the scale of each feature, a silent warm-up the first model, and from then on
+    each batch of readings one release: class sums, counts, second moments and a clipped gradient as
+    one vector, with one sensitivity and noise correlated over time. With a half-life the promise
+    holds for ever. Prototypes, metrics and probabilities are made of releases, so the model itself
+    may be known to everybody: share `released_model()`. The *state* holds the current batch and is as
+    secret as the readings: for checkpoints only, and for one model at a time (two copies that go on
+    learning would each release the same readings).
+
+    Parameters
+    ----------
+    privacy
+        What is promised; a `Privacy` or a mapping with its fields.
+    metric
+        `"shared"` by all classes, or `"local"`: one for each class, which needs an epsilon of about
+        4 or 40 000 readings.
+    step
+        How far the mean gradient of a batch moves the prototypes.
+    radius
+        Largest norm of a standardised reading, in roots of the number of features.
+    clip
+        Largest norm of a gradient.
+    absent
+        What a feature means that a reading does not mention: `"missing"` or `"zero"`. A missing
+        value counts as the mean that was released for its class.
+
+    Examples
+    --------
+
+    >>> from river import datasets
+    >>> import streamlvq
+    >>> from streamlvq.privacy import Privacy, PrivateLVQ
+
+    >>> X, y = streamlvq.synth.blobs(12_000, 4, 3)
+    >>> privacy = Privacy(1.0, bounds={f"f{k}": (-6, 6) for k in range(4)}, classes=[0, 1, 2])
+    >>> model = PrivateLVQ(privacy)
+    >>> model.learn_array(X[:10_000], y[:10_000], [f"f{k}" for k in range(4)])
+    >>> (model.predict_array(X[10_000:]) == y[10_000:]).mean()
+    0.9
+
+    """
+
+    _sizes = PrivateSizes
+    shareable: ClassVar[bool] = False  # its state; `released_model()` is
+
+    privacy: Privacy | Mapping[str, Any]
+    metric: str = "shared"
+    step: float = 1.0
+    radius: float = 1.2
+    clip: float = 1.0
+    absent: str = "missing"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.privacy, Mapping):
+            self.privacy = Privacy.from_mapping(self.privacy)
+        super().__post_init__()
+        features = self._promise.features
+        self._vectorizer = Vectorizer(features, ABSENT_VALUES[self.absent])
+        self._sparse_readings = None
+        self._codes = {label: code for code, label in enumerate(self._promise.classes)}
+        self._ledger: ReleaseLedger | None = None
+
+    @property
+    def _promise(self) -> Privacy:
+        return cast(Privacy, self.privacy)
+
+    def _check(self) -> None:
+        if not isinstance(self.privacy, Privacy):
+            raise ParameterError(
+                "PrivateLVQ", "privacy", f"expected a Privacy or a mapping, got {self.privacy!r}"
+            )
+        check_choice("PrivateLVQ", "metric", self.metric, METRICS)
+        check_choice("PrivateLVQ", "absent", self.absent, tuple(ABSENT_VALUES))
+        check_range("PrivateLVQ", "step", self.step, 0, 1e6)
+        for name in ("radius", "clip"):
+            check_range("PrivateLVQ", name, getattr(self, name), 1e-6, 1e6)
+        NoisePlan.of(self.privacy, self._vector())
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return set()
+
+    def _apply_parameters(self) -> None:
+        """Do nothing: no parameter may change."""
+
+    def _vector(self) -> BatchVector:
+        d = len(self._promise.features)
+        return BatchVector(
+            features=d,
+            classes=len(self._promise.classes),
+            local=self.metric == "local",
+            radius=self.radius * math.sqrt(d),
+            clip=self.clip,
+        )
+
+    def _new_engine(self, features: int) -> PrivateEngine:
+        vector = self._vector()
+        engine = PrivateEngine(
+            self._promise, vector, NoisePlan.of(self._promise, vector), self.step
+        )
+        engine.ledger = self._ledger
+        return engine
+
+    # --- public features and classes -------------------------------------------------------------
+
+    def _admit(self, names: Sequence[Hashable]) -> PrivateEngine:
+        unknown = [name for name in names if name not in self._promise.bounds]
+        if unknown:
+            raise ValueError(
+                f"feature: expected one of the public features {list(self.features)}, got {unknown[0]!r}"
+            )
+        if self._engine is None:
+            self._engine = self._new_engine(len(self.features))
+        return self._engine
+
+    def _learn_new_class(self, x: Reading, y: Label) -> None:
+        raise self._unknown_class(y)
+
+    def _unknown_class(self, y: Label) -> ValueError:
+        return ValueError(
+            f"label: expected one of the public classes {list(self._promise.classes)}, got {y!r}"
+        )
+
+    def _admit_samples(
+        self, X: Any, y: Any, features: Sequence[Hashable] | None
+    ) -> tuple[PrivateEngine, Rows, npt.NDArray[np.int64]]:
+        for label in y.tolist() if hasattr(y, "tolist") else list(y):
+            if label not in self._codes:
+                raise self._unknown_class(label)
+        return super()._admit_samples(X, y, features)
+
+    def _classes_changed(self, engine: PrivateEngine) -> None:
+        self._labels = list(self._promise.classes) if engine.known else []
+        self._by_label = None
+
+    def learn_one(self, x: Reading, y: Label, w: float = 1.0) -> None:
+        """Learn a labelled reading; a weight can only be 1, or 0 for a reading that is ignored."""
+        super().learn_one(x, y, w)
+        if not self._labels and self._engine is not None and self._engine.known:
+            self._classes_changed(self._engine)
+
+    def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
+        """Return the feature names of an array's columns: `names` if given, else the public ones."""
+        if names is None and self._column_names is None and width == len(self.features):
+            return list(self.features)
+        if names is None and self._column_names is None:
+            raise ValueError(
+                f"expected {len(self.features)} columns, in the order of `features`, got {width}; "
+                "name them with features=[...]"
+            )
+        return super().column_names(width, names)
+
+    # --- releases --------------------------------------------------------------------------------
+
+    def use_ledger(self, ledger: ReleaseLedger) -> None:
+        """Keep account of releases in a ledger, and take from it what was released before."""
+        self._ledger = ledger
+        if self._engine is not None:
+            self._engine.ledger = ledger
+
+    @property
+    def releases(self) -> int:
+        """Number of releases made so far."""
+        return 0 if self._engine is None else self._engine.number
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why nothing is released any more; None while there is something left to spend."""
+        return None if self._engine is None else self._engine.stopped
+
+    def spending(self) -> Spending:
+        """Return what all releases of this model cost together."""
+        return self._admit(()).spending()
+
+    def released_model(self) -> GMLVQ | LGMLVQ:
+        """Return an ordinary model made of releases only: for snapshots, fusion and publication.
+
+        Raises `NotLearntYetError` before the first model.
+        """
+        engine = self._engine
+        if engine is None or engine.model is None:
+            raise NotLearntYetError("expected a model with a release, got one before its first")
+        state = public_state(
+            engine.model, engine.centre, engine.scale, self.features, self._promise.classes
+        )
+        kind = LGMLVQ if self.metric == "local" else GMLVQ
+        return kind.from_state(state)
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def blank_state(self) -> EstimatorState:
+        """Return the state of an untrained model with these parameters."""
+        check_ours(self)
+        parameters = {**parameters_of(self), "privacy": self._promise.as_mapping()}
+        return EstimatorState(type(self).__name__, parameters)
+
+    def _tables(self, sizes: PrivateSizes) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Return shape and type of each array of a state."""
+        vector = self._vector()
+        d, size = vector.features, vector.size
+        shapes: dict[str, tuple[int, ...]] = {
+            "factor": (2, BUFFERS),
+            "rows": (MAX_ROWS, d),
+            "sums": (size if sizes.number else 2 * d,),
+            "encoder": (BUFFERS, size),
+            "decoder": (BUFFERS, size),
+            "totals": (size,),
+            "impulse": (BUFFERS,),
+            "response": (2,),
+            "remembered": (1,),
+            "centre": (d,),
+            "inverse": (d,),
+        }
+        tables: dict[str, tuple[tuple[int, ...], Any]] = {
+            name: (shape, np.float64) for name, shape in shapes.items()
+        }
+        integers = {
+            "codes": (MAX_ROWS,),
+            "key": (KEY_WORDS,),
+            "chain": (KEY_WORDS,),
+            "started": (1,),
+        }
+        tables |= {name: (shape, np.int64) for name, shape in integers.items()}
+        return tables
+
+    def _save_engine(
+        self, engine: PrivateEngine, readings: bool, limits: StateLimits
+    ) -> tuple[dict[str, Array], PrivateSizes]:
+        if not readings:
+            raise SnapshotError(
+                "expected a model whose state can leave out readings, got a PrivateLVQ: its state is "
+                "secret; share released_model(), and save the state with readings=True at home"
+            )
+        arrays, counters = engine.save()
+        sizes = PrivateSizes(**counters)
+        self._check_engine(sizes, arrays, limits)
+        return arrays, sizes
+
+    def _check_engine(
+        self, sizes: PrivateSizes, arrays: Mapping[str, Array], limits: StateLimits
+    ) -> object:
+        vector = self._vector()
+        tables = self._tables(sizes)
+        check_total(sum(math.prod(shape) for shape, _ in tables.values()), limits)
+        check_between("samples", sizes.samples, 0, MAX_SAMPLES)
+        check_between("number", sizes.number, 0, MAX_SAMPLES)
+        check_between("position", sizes.position, 0, MAX_ROWS - 1)
+        check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
+        check_tables(arrays, tables)
+        for name in ("sums", "encoder", "decoder", "totals", "impulse", "response", "centre"):
+            check_numbers(arrays, name, -1e300, 1e300)
+        check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
+        check_numbers(arrays, "codes", 0, vector.classes - 1)
+        check_numbers(arrays, "started", 0, 1)
+        check_numbers(arrays, "remembered", 0.0, 1e300)
+        check_numbers(arrays, "inverse", 1e-300, 1e300)
+        check_numbers({"factor": arrays["factor"][0]}, "factor", 0.0, 1.0)
+        check_numbers({"factor": arrays["factor"][1]}, "factor", 0.0, 1.0)
+        return vector
+
+    def _restore_engine(
+        self, sizes: PrivateSizes, arrays: Mapping[str, Array], limits: StateLimits
+    ) -> PrivateEngine:
+        self._check_engine(sizes, arrays, limits)
+        vector = self._vector()
+        planned = NoisePlan.of(self._promise, vector)
+        factor = ToeplitzFactor(
+            planned.factor.forget,
+            planned.factor.releases,
+            tuple(arrays["factor"][0].tolist()),
+            tuple(arrays["factor"][1].tolist()),
+        )
+        plan = NoisePlan.with_factor(
+            self._promise, vector, factor, planned.warmup, planned.releases
+        )
+        engine = PrivateEngine(self._promise, vector, plan, self.step)
+        engine.restore(arrays, msgspec.structs.asdict(sizes))
+        return engine
+
+    @classmethod
+    def _from_names(cls, state: EstimatorState) -> tuple[Self, Any]:
+        model, sizes = super()._from_names(state)
+        promise = model._promise
+        if sizes is None:
+            return model, sizes
+        if tuple(state.extra["features"]) != promise.features:
+            raise SnapshotError(
+                f"features: expected those of the promise, got {str(state.extra['features'])[:80]}"
+            )
+        known = list(promise.classes) if sizes.number > 1 else []
+        if list(state.extra["classes"]) != known:
+            raise SnapshotError(
+                f"classes: expected {str(known)[:80]}, got {str(state.extra['classes'])[:80]}"
+            )
+        model._codes = {label: code for code, label in enumerate(promise.classes)}
+        return model, sizes
