@@ -9,6 +9,7 @@ from typing import Any
 
 from streamlvq.audit.findings import Finding
 from streamlvq.audit.publications import Step, Truth
+from streamlvq.privacy import PrivateLVQ
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Case:
         Builds the model that was audited, untrained; None if no model can be trained here.
     stored
         Readings that the given files hold as they are.
+    private
+        Builds the private model that was audited, untrained; None if there is none.
     seed
         Seed of what attacks draw.
     progress
@@ -33,6 +36,7 @@ class Case:
     truth: Truth | None = None
     make: Callable[[], Any] | None = None
     stored: int = 0
+    private: Callable[[], PrivateLVQ] | None = None
     seed: int = 0
     progress: bool | None = False
 

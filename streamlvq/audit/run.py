@@ -93,7 +93,7 @@ def audit_snapshots(
         raise AuditError("expected at least one snapshot, got none")
     stored = sum(stored_readings(each.estimator_state()) for each in given)
     make = None if truth is None else _maker(given[0])
-    case = Case(truth, make, stored, seed, progress)
+    case = Case(truth, make, stored=stored, seed=seed, progress=progress)
     chosen = _new_attacks(case, attacks)
     for step in _steps(_in_order(given)):
         for attack in chosen.values():
@@ -256,7 +256,7 @@ def audit_readings(
     features = tuple(dict.fromkeys(name for one in readings for name in one.features))
     truth = Truth(features)
     make = _config_maker(config)
-    case = Case(truth, make, 0, seed, progress)
+    case = Case(truth, make, seed=seed, progress=progress)
     chosen = _new_attacks(case, attacks)
     node = _Publisher(config, every, _have_times(readings))
     count = 0
