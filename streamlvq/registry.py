@@ -317,5 +317,17 @@ ATTACKS: Registry[Any] = Registry(
             "streamlvq.audit.membership:LikelihoodRatio",
             "who took part, by likelihood ratio",
         ),
+        "two-worlds": (
+            "streamlvq.audit.mechanism:TwoWorlds",
+            "a private mechanism with and without one reading",
+        ),
+        "one-run": (
+            "streamlvq.audit.mechanism:OneRun",
+            "many canaries in one run of a private mechanism",
+        ),
+        "noise-scale": (
+            "streamlvq.audit.mechanism:NoiseScale",
+            "whether private noise is as large as promised",
+        ),
     },
 )

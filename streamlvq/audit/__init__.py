@@ -1,9 +1,9 @@
 """An audit that attacks us: what an outsider learns from what nodes publish.
 
-`audit_snapshots`, `audit_log` and `audit_config` run every attack of the registry `ATTACKS` and
-return an `AuditReport`. An attack says what it assumes, and "does not apply" where it cannot be
-tried; where it can tell that a reconstruction is right (two lines that meet, a variance that
-agrees), only such readings count.
+`audit_snapshots`, `audit_log`, `audit_config` and `audit_private` run the attacks of the registry
+`ATTACKS` and return an `AuditReport`. An attack says what it assumes, and "does not apply" where it
+cannot be tried; where it can tell that a reconstruction is right (two lines that meet, a variance
+that agrees), only such readings count.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from streamlvq.audit.publications import Step, Truth
 from streamlvq.audit.run import (
     audit_config,
     audit_log,
+    audit_private,
     audit_readings,
     audit_snapshots,
     load_publications,
@@ -32,6 +33,7 @@ __all__ = [
     "Verdict",
     "audit_config",
     "audit_log",
+    "audit_private",
     "audit_readings",
     "audit_snapshots",
     "load_publications",

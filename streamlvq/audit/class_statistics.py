@@ -36,6 +36,8 @@ class CountsAndMeans(Attack):
     The variance has to agree with it, so an outsider knows that it is right.
     """
 
+    each = 1  # readings that one reconstruction stands for
+
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._found: list[Reconstruction] = []
@@ -55,7 +57,7 @@ class CountsAndMeans(Attack):
             self._readings += max(0, change.new)
             self._fewest = min(change.new, self._fewest or change.new)
             found = self._recover(step, change)
-            recovered += sum(one.is_exact for one in found)
+            recovered += self.each * sum(one.is_exact for one in found)
             self._found = list(best_first([*self._found, *found]))
         self._exact += recovered
         self._rounds[recovered > 0] += 1
@@ -97,14 +99,15 @@ class PairFromSpread(CountsAndMeans):
     Which of the two values of a feature belongs to which reading stays open.
     """
 
+    each = 2
+
     def _recover(self, step: Step, change: ClassChange) -> list[Reconstruction]:
         if change.new != 2:
             return []
         pair = two_readings(change, step.forget)
         if pair is None:
             return []
-        found = step.reconstruction(change.label, pair[0], self.case.truth, other=pair[1])
-        return [found, found]  # both readings have their values in it
+        return [step.reconstruction(change.label, pair[0], self.case.truth, other=pair[1])]
 
 
 def single_reading(change: ClassChange) -> Floats | None:

@@ -100,7 +100,7 @@ class Trials:
     def extreme_readings(self, count: int) -> tuple[Rows, Ints]:
         """Return readings in corners of the bounds, of any class: their vectors are longest."""
         corner = self.random.integers(0, 2, (count, len(self.low)))
-        codes = self.random.integers(0, self.classes, count)
+        codes: Ints = self.random.integers(0, self.classes, count)
         rows: Rows = np.where(corner == 1, self.high, self.low)
         return rows, codes
 

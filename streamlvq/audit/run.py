@@ -24,6 +24,7 @@ from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_snapshots
+from streamlvq.privacy import PrivateLVQ
 from streamlvq.registry import ATTACKS
 from streamlvq.replay.run import LogReader
 from streamlvq.replay.training import with_late_labels
@@ -349,6 +350,43 @@ def _births(classifier: Any) -> dict[str, list[int]]:
         for name, one in members.items()
         if isinstance(one, LVQClassifier) and one.engine is not None
     }
+
+
+# --- private models ---------------------------------------------------------------------------
+
+
+def audit_private(
+    make: Callable[[], PrivateLVQ],
+    *,
+    attacks: Collection[str] | None = None,
+    seed: int = 0,
+    progress: bool | None = False,
+) -> AuditReport:
+    """Run a private mechanism, canaries included, and test whether it keeps its promise.
+
+    Nothing of the model's own readings is used: it learns made-up ones within its bounds.
+
+    Parameters
+    ----------
+    make
+        Builds the model, untrained.
+    attacks, seed, progress
+        As in `audit_snapshots`.
+
+    Examples
+    --------
+
+    >>> from streamlvq.audit import audit_private
+    >>> from streamlvq.privacy import Privacy, PrivateLVQ
+
+    >>> promise = Privacy(4.0, bounds={"rms": (0, 2), "heat": (0, 120)}, classes=["ok", "worn"])
+    >>> report = audit_private(lambda: PrivateLVQ(promise), attacks=["noise-scale"])
+    >>> report["noise-scale"].verdict.value
+    'nothing'
+
+    """
+    chosen = _new_attacks(Case(private=make, seed=seed, progress=progress), attacks)
+    return _report("the mechanism of a private model", chosen)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -39,22 +39,25 @@ def audit_text(report: AuditReport) -> str:
     table = [["attack", "outsider learns"]]
     table += [[each.attack, each.verdict.value] for each in report.findings]
     blocks = [[report.subject], aligned(table, left=2)]
-    blocks += [_finding(each) for each in report.findings]
+    blocks += [_finding(each) for each in report.succeeded]
+    blocks.append([_brief(each) for each in report.findings if not each.verdict.succeeded])
     blocks += [[f"note: {note}"] for note in report.notes]
     count = len(report.succeeded)
     blocks.append(
         [f"{plural(count, 'attack')} succeeded" if count else "no attack that applies succeeded"]
     )
-    return "\n\n".join("\n".join(block) for block in blocks)
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _brief(finding: Finding) -> str:
+    return wrapped(f"{finding.attack}: {finding.measure}")
 
 
 def _finding(finding: Finding) -> list[str]:
     lines = [f"{finding.attack}: {finding.summary}", wrapped(f"  {finding.measure}")]
-    if finding.verdict.succeeded:
-        for one in finding.shown[:SHOWN_READINGS]:
-            lines += [f"  {line}" for line in reading_lines(one)]
-        lines.append(wrapped(f"  change: {finding.advice}"))
-    return lines
+    for one in finding.shown[:SHOWN_READINGS]:
+        lines += [f"  {line}" for line in reading_lines(one)]
+    return [*lines, wrapped(f"  change: {finding.advice}")]
 
 
 def reading_lines(one: Reconstruction) -> list[str]:
