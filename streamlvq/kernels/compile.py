@@ -216,6 +216,7 @@ MODULES = (
     "forest",
     "bins",
     "private",
+    "clipped",
 )
 
 

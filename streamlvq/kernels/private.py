@@ -67,16 +67,16 @@ def squared_distance(a, b):
 
 
 @helper
-def distances(metrics, prototypes, offset, u, point, out):
+def distances(metrics, prototypes, u, point, out):
     """Store the distance of each class; `point` is room for a projected reading."""
     if metrics.shape[0] == 1:
         whitened(metrics[0], u, point)
         for c in range(out.shape[0]):
-            out[c] = squared_distance(point, prototypes[c]) + offset[c]
+            out[c] = squared_distance(point, prototypes[c])
     else:
         for c in range(out.shape[0]):
             whitened(metrics[c], u, point)
-            out[c] = squared_distance(point, prototypes[c]) + offset[c]
+            out[c] = squared_distance(point, prototypes[c])
 
 
 @helper
@@ -127,7 +127,7 @@ def add_gradient(floats, point, prototypes, p, c, out):
 
 
 MODEL = "float64[::1], float64[::1], float64[::1], float64[::1], float64[:, ::1]"
-METRIC = "float64[:, :, ::1], float64[:, ::1], float64[::1]"
+METRIC = "float64[:, :, ::1], float64[:, ::1]"
 STORE = "float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1]"
 PRIVATE_ARRAYS = f"{STORE}, {MODEL}, {METRIC}"
 
@@ -146,7 +146,6 @@ def add_private_rows(
     missing,
     metrics,
     prototypes,
-    offset,
     work,
     out,
 ):
@@ -168,9 +167,27 @@ def add_private_rows(
         factor = SAFETY * grid * floats[SECOND_WEIGHT] / (radius * radius)
         add_moments(u, factor, out[second : second + packed])
         if not local and prototypes.shape[0] > 0:
-            distances(metrics, prototypes, offset, u, point, distance)
+            distances(metrics, prototypes, u, point, distance)
             to_posterior(distance, floats[SHARPNESS], p)
             add_gradient(floats, point, prototypes, p, c, out[n * d + n + packed :])
+
+
+@kernel(
+    f"void(float64[::1], float64[:, ::1], int64[::1], {MODEL}, {METRIC}, float64[::1], float64[::1])"
+)
+def add_gradient_rows(
+    floats, rows, codes, low, high, centre, inverse, missing, metrics, prototypes, work, out
+):
+    """Add the gradients of labelled readings to `out`."""
+    d, n = rows.shape[1], missing.shape[0]
+    u, point = work[:d], work[d : 2 * d]
+    p, distance = work[2 * d : 2 * d + n], work[2 * d + n : 2 * d + 2 * n]
+    for k in range(rows.shape[0]):
+        c = codes[k]
+        standardised(rows[k], low, high, centre, inverse, floats[RADIUS], missing[c], u)
+        distances(metrics, prototypes, u, point, distance)
+        to_posterior(distance, floats[SHARPNESS], p)
+        add_gradient(floats, point, prototypes, p, c, out)
 
 
 @kernel("void(float64, float64[:, ::1], float64[::1], float64[::1], float64[::1])")
@@ -205,7 +222,6 @@ def learn_private(
     missing,
     metrics,
     prototypes,
-    offset,
     c,
 ):
     """Keep a labelled reading, unless the rows or the batch would be full: NEEDS_SLOT."""
@@ -224,7 +240,7 @@ def learn_private(
 
 
 @helper
-def decide(floats, x, work, low, high, centre, inverse, metrics, prototypes, offset, p):
+def decide(floats, x, work, low, high, centre, inverse, metrics, prototypes, p):
     """Store the probability of each class; all are alike before the first model."""
     d, n = centre.shape[0], p.shape[0]
     if prototypes.shape[0] == 0:
@@ -233,7 +249,7 @@ def decide(floats, x, work, low, high, centre, inverse, metrics, prototypes, off
     zero, u, point, distance = work[:d], work[d:], work[2 * d :], work[3 * d :]
     zero[:] = 0.0
     standardised(x, low, high, centre, inverse, floats[RADIUS], zero, u[:d])
-    distances(metrics, prototypes, offset, u[:d], point[:d], distance[:n])
+    distances(metrics, prototypes, u[:d], point[:d], distance[:n])
     to_posterior(distance[:n], floats[SHARPNESS], p)
 
 
@@ -251,7 +267,6 @@ def predict_private(
     missing,
     metrics,
     prototypes,
-    offset,
 ):
     """Compute the probabilities of the reading in `work`; return a status."""
     d, n = ints[at.N_FEATURES], missing.shape[0]
@@ -267,8 +282,7 @@ def predict_private(
             inverse,
             metrics,
             prototypes,
-            offset,
-            work[d : d + n],
+                    work[d : d + n],
         )
     return infinite
 
@@ -287,7 +301,6 @@ def predict_private_rows(
     missing,
     metrics,
     prototypes,
-    offset,
     readings,
     out,
 ):
@@ -304,6 +317,5 @@ def predict_private_rows(
             inverse,
             metrics,
             prototypes,
-            offset,
-            out[k],
+                    out[k],
         )

@@ -4,9 +4,11 @@
 account of what was released.
 """
 
+from streamlvq.privacy.aggregate import sample_and_aggregate
 from streamlvq.privacy.noise import integer_gaussian
 from streamlvq.privacy.privacy import Privacy
 from streamlvq.privacy.private_lvq import PrivateLVQ
+from streamlvq.privacy.published import DPGLVQ, DPGMLVQ
 from streamlvq.privacy.releases import (
     LedgerExhaustedError,
     LedgerMismatchError,
@@ -16,6 +18,8 @@ from streamlvq.privacy.releases import (
 )
 
 __all__ = [
+    "DPGLVQ",
+    "DPGMLVQ",
     "LedgerExhaustedError",
     "LedgerMismatchError",
     "MemoryLedger",
@@ -24,4 +28,5 @@ __all__ = [
     "ReleaseLedger",
     "Spending",
     "integer_gaussian",
+    "sample_and_aggregate",
 ]

@@ -107,6 +107,15 @@ def gaussian_curve(mu: float) -> Floats:
     return np.asarray(_at_least_zero("mu", mu) ** 2 / 2 * ORDERS, dtype=np.float64)
 
 
+def pure_curve(epsilon: float) -> Floats:
+    """Return bounds of the Renyi divergences at `ORDERS` of a mechanism without delta.
+
+    They are those of Bun and Steinke (2016), proposition 3.3, at most epsilon itself.
+    """
+    _at_least_zero("epsilon", epsilon)
+    return np.asarray(np.minimum(epsilon**2 / 2 * ORDERS, epsilon), dtype=np.float64)
+
+
 def poisson_curve(sigma: float, rate: float, steps: int = 1) -> Floats:
     """Return the Renyi divergences at `ORDERS` of Gaussian steps on Poisson-sampled batches.
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from streamlvq.errors import ParameterError
-from streamlvq.privacy.accountant import gaussian_mu
+from streamlvq.privacy.accountant import compose_gaussian, gaussian_mu, poisson_sigma
 from streamlvq.privacy.factor import ToeplitzFactor
 from streamlvq.privacy.noise import MAX_SIGMA, rounding_allowance
 from streamlvq.privacy.privacy import Privacy
-from streamlvq.privacy.vector import COUNT_WEIGHT, GRID, BatchVector
+from streamlvq.privacy.vector import COUNT_WEIGHT, GRADIENT_WEIGHT, GRID, BatchVector
 
 MAX_RELEASES = 2**24  # 136 years of one batch of 256 readings every 256 seconds
 
@@ -47,7 +47,7 @@ class NoisePlan:
     def of(cls, privacy: Privacy, vector: BatchVector) -> NoisePlan:
         """Plan the noise for a promise; raises `ParameterError` if it cannot be kept."""
         warmup, releases = _schedule(privacy)
-        memory = math.inf if privacy.half_life is not None else float(releases)
+        memory = math.inf if privacy.horizon is None else float(releases)
         factor = ToeplitzFactor.fitted(privacy.forget, memory)
         return cls.with_factor(privacy, vector, factor, warmup, releases)
 
@@ -93,6 +93,54 @@ class NoisePlan:
                 f"(a class's share of the {remembered} readings remembered), got {counts:.3g}: "
                 "protect a smaller unit, remember longer, or raise epsilon",
             )
+
+
+SCALE_SHARE, STATISTICS_SHARE = 0.25, 0.6  # of the mu of a recorded log
+STEPS = 200
+LOG_GAIN = 1.0
+LOG_RATE = 0.1  # share of the log in a step
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """Noise of what is released of a recorded log, in units of the grid.
+
+    Parameters
+    ----------
+    scale_sigma, statistics_sigma, step_sigma
+        Noise of the features' scales, of class statistics, and of the gradient of each step.
+    rate
+        Probability of each reading to be part of a step.
+    steps
+        Number of steps.
+
+    """
+
+    scale_sigma: float
+    statistics_sigma: float
+    step_sigma: float
+    rate: float = LOG_RATE
+    steps: int = STEPS
+
+    @classmethod
+    def of(cls, privacy: Privacy, vector: BatchVector, readings: int) -> LogPlan:
+        """Plan the noise for a promise."""
+        mu = gaussian_mu(privacy.epsilon, privacy.delta)
+        others = compose_gaussian([SCALE_SHARE * mu, STATISTICS_SHARE * mu])
+        sigma = poisson_sigma(privacy.epsilon, privacy.delta, LOG_RATE, STEPS, mu=others)
+        return cls(
+            GRID / (SCALE_SHARE * mu),
+            vector.statistics_sensitivity * GRID / (STATISTICS_SHARE * mu),
+            GRADIENT_WEIGHT * GRID * sigma,
+        )
+
+    def gain(self, readings: int, step: float) -> float:
+        """Return what the sum of a step's gradients is multiplied with.
+
+        Such that all steps together move prototypes as far as a stream of so many readings would,
+        if `step` is that of the stream.
+        """
+        return LOG_GAIN / (self.rate * readings) * 256.0
 
 
 def unit_norm(factor: ToeplitzFactor, length: int, batch: int, warmup: int) -> float:

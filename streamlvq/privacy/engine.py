@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +13,10 @@ from streamlvq.arrays import Array, Floats, Ints, Rows
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.tables import TableKernel
-from streamlvq.privacy.budget import NoisePlan
+from streamlvq.privacy.budget import LogPlan, NoisePlan
+from streamlvq.privacy.noise import bernoulli
 from streamlvq.privacy.privacy import Privacy
-from streamlvq.privacy.released import ReleasedModel, fit_model
+from streamlvq.privacy.released import ReleasedModel, fit_model, fit_scales
 from streamlvq.privacy.releases import (
     LedgerExhaustedError,
     LedgerMismatchError,
@@ -31,7 +33,9 @@ from streamlvq.privacy.vector import (
     BatchVector,
 )
 
+TRAINED = "a model of a recorded log learns no more"
 MAX_ROWS = 256  # readings kept before they are added up
+MEAN_OF = 256.0  # readings whose mean gradient is a step
 SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
 
 
@@ -47,7 +51,7 @@ class PrivateEngine:
     plan
         Noise of the releases.
     step
-        How far the mean gradient of a batch moves prototypes.
+        How far the mean gradient of 256 readings moves prototypes.
 
     """
 
@@ -79,13 +83,14 @@ class PrivateEngine:
         self.low, self.high = np.ascontiguousarray(low), np.ascontiguousarray(high)
         self.rows, self.codes = np.zeros((MAX_ROWS, d)), np.zeros(MAX_ROWS, np.int64)
         self.sums = np.zeros(2 * d)
-        self.seal, self.series = BatchSeal(), ReleaseSeries(plan.factor, vector.size)
-        self.remembered = np.zeros(1)
+        self.seal = BatchSeal()
+        statistics = vector.size - vector.gradients
+        self.series = ReleaseSeries(plan.factor, statistics, vector.gradients)
         self.centre, self.inverse = (low + high) / 2.0, 2.0 / (high - low)
         self.missing = np.zeros((n, d))
         metrics = n if vector.local else 1
         self.metrics = np.broadcast_to(np.eye(d), (metrics, d, d)).copy()
-        self.prototypes, self.offset = np.zeros((0, d)), np.zeros(n)
+        self.prototypes = np.zeros((0, d))
         self.model: ReleasedModel | None = None
         self.ledger: ReleaseLedger | None = None
         self.stopped: str | None = None  # why nothing is learnt any more
@@ -109,7 +114,7 @@ class PrivateEngine:
 
     def _model_arrays(self) -> tuple[Array, ...]:
         feature_arrays = (self.low, self.high, self.centre, self.inverse, self.missing)
-        return (*feature_arrays, self.metrics, self.prototypes, self.offset)
+        return (*feature_arrays, self.metrics, self.prototypes)
 
     # --- sizes -----------------------------------------------------------------------------------
 
@@ -240,7 +245,7 @@ class PrivateEngine:
             except LedgerExhaustedError as error:
                 self.stopped = str(error)
             else:
-                (self._take_scales if self.number == 0 else self._take_sums)(vector, released)
+                self._take(vector, released)
                 self.ints[self._number] += 1
         self.seal.chain = chain
         self.sums = np.zeros(2 * self.vector.features if self.number == 0 else self.vector.size)
@@ -250,6 +255,13 @@ class PrivateEngine:
     def _set_length(self) -> None:
         lengths = (self.privacy.scale_batch, self.plan.warmup, self.privacy.batch)
         self.ints[self._length] = lengths[min(self.number, 2)]
+
+    def _take(self, vector: Floats, released: Ints) -> None:
+        if self.number == 0:
+            self._standardise(released, self.plan.scale_sigma, self.privacy.scale_batch)
+        else:
+            self.series.accept(vector, released, int(self.ints[self._length]))
+            self._fit()
 
     def _released(self, vector: Floats, seal: int) -> Ints:
         """Return what this release says: what was recorded for it, else drawn now."""
@@ -277,36 +289,85 @@ class PrivateEngine:
         unit = privacy.unit if length == 1 else f"{privacy.unit} of {length}"
         return Spending(self.seal.name, privacy.epsilon, privacy.delta, unit, self.plan.mu)
 
-    def _take_scales(self, vector: Floats, released: Ints) -> None:
-        """Standardise by the mean and deviation of each feature that the first release says."""
-        d = self.vector.features
-        unit = math.sqrt(2.0 * d) / GRID / self.privacy.scale_batch
-        noise = self.plan.scale_sigma * unit
-        mean = np.clip(released[:d] * unit, -1.0, 1.0)
-        variance = np.maximum(released[d:] * unit - mean**2, noise)
-        half = (self.high - self.low) / 2.0
+    def _standardise(self, released: Array, sigma: float, readings: int) -> None:
+        """Standardise by the mean and deviation of each feature that a release says."""
+        d, half = self.vector.features, (self.high - self.low) / 2.0
+        unit = math.sqrt(2.0 * d) / GRID / readings
+        mean, deviation = fit_scales(released[:d] * unit, released[d:] * unit, sigma * unit)
         self.centre = (self.low + self.high) / 2.0 + half * mean
-        self.inverse = 1.0 / (half * np.sqrt(np.minimum(variance, 1.0)))
-
-    def _take_sums(self, vector: Floats, released: Ints) -> None:
-        self.series.accept(vector, released)
-        readings = self.plan.warmup if self.number == 1 else self.privacy.batch
-        self.remembered = self.series.factor.forget * self.remembered + readings
-        self._fit()
+        self.inverse = 1.0 / (half * deviation)
 
     def _fit(self) -> None:
-        noise = self.plan.sigma / GRID * self.series.amplification
+        series = self.series
         self.model = fit_model(
-            self.vector.unpack(self.series.totals),
-            noise,
-            float(self.remembered[0]),
+            self.vector.unpack(series.running_sums()),
+            self.plan.sigma / GRID * series.amplification,
+            float(series.remembered[0]),
             self.vector.radius,
-            self.step / self.privacy.batch,
+            self.step / MEAN_OF,
             self.vector.local,
         )
         self.metrics = np.ascontiguousarray(self.model.metrics)
-        self.prototypes, self.offset = self.model.prototypes, self.model.offset
+        self.prototypes = self.model.prototypes
         self.missing = np.ascontiguousarray(self.model.means)
+
+    # --- recorded logs ---------------------------------------------------------------------------
+
+    def train(self, rows: Rows, codes: Ints) -> None:
+        """Learn a recorded log: private statistics, then steps on Poisson samples of it.
+
+        All three kinds of release see every reading, so they share the promise: `SCALE_SHARE` and
+        `STATISTICS_SHARE` of mu, and what is left to the steps.
+        """
+        if self.samples or self.number:
+            raise ValueError(f"expected a model that has learnt nothing, got {self.samples} samples")
+        if self.privacy.unit != "reading":
+            raise ValueError(
+                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps on "
+                "samples of the log hide one reading each"
+            )
+        plan = LogPlan.of(self.privacy, self.vector, len(rows))
+        spending = replace(self.spending(), mu=None)
+        if self.ledger is not None:
+            if self.ledger.recorded(0) is not None:
+                raise LedgerMismatchError("release 0: expected none, got one: begin a new ledger")
+            self.ledger.reserve(0, spending)
+        kernel, work = kernels(self.module), self.work.copy()
+        scales = np.zeros(2 * self.vector.features)
+        kernel.add_scale_rows(GRID, rows, self.low, self.high, scales)
+        scales = draw(scales, plan.scale_sigma).astype(np.float64)
+        self._standardise(scales, plan.scale_sigma, len(rows))
+        sums = np.zeros(self.vector.size)
+        kernel.add_private_rows(self.floats, rows, codes, *self._model_arrays(), work, sums)
+        statistics = self.vector.size - self.vector.gradients
+        sums = draw(sums[:statistics], plan.statistics_sigma).astype(np.float64)
+        self.series.take_statistics(sums, len(rows), plan.statistics_sigma / self.plan.sigma)
+        self._fit()
+        if self.vector.gradients and self.step:
+            self._take_steps(rows, codes, plan, work)
+        self.ints[at.SAMPLES], self.ints[self._number] = len(rows), 2
+        self.stopped = TRAINED
+        self._adopt()
+        if self.ledger is not None:
+            released = np.concatenate([scales, sums, np.rint(self.series.gradient)])
+            self.ledger.record(0, released.astype(np.int64))
+
+    def _take_steps(self, rows: Rows, codes: Ints, plan: LogPlan, work: Floats) -> None:
+        """Take noisy gradient steps; the model is the mean of those of the second half."""
+        kernel, mean = kernels(self.module), np.zeros(self.vector.gradients)
+        for step in range(plan.steps):
+            chosen = bernoulli(plan.rate, len(rows))
+            sums = np.zeros(self.vector.gradients)
+            kernel.add_gradient_rows(
+                self.floats, rows[chosen], codes[chosen], *self._model_arrays(), work, sums
+            )
+            sums = draw(sums, plan.step_sigma).astype(np.float64)
+            self.series.gradient = self.series.gradient + sums * plan.gain(len(rows), self.step)
+            if 2 * step >= plan.steps:
+                mean += self.series.gradient / (plan.steps - plan.steps // 2)
+            self._fit()
+        self.series.gradient = mean
+        self._fit()
 
     @property
     def scale(self) -> Floats:
@@ -326,7 +387,6 @@ class PrivateEngine:
             "sums": self.sums,
             "key": self.seal.key,
             "chain": self.seal.chain,
-            "remembered": self.remembered,
             "centre": self.centre,
             "inverse": self.inverse,
             **self.series.arrays(),
@@ -336,12 +396,13 @@ class PrivateEngine:
             "number": self.number,
             "position": int(self.ints[self._position]),
             "taken": int(self.ints[self._taken]),
+            "trained": int(self.stopped == TRAINED),
         }
         return {name: array.copy() for name, array in arrays.items()}, counters
 
     def restore(self, arrays: Mapping[str, Array], counters: Mapping[str, int]) -> None:
         """Take over arrays and counters that were saved; they have been checked."""
-        for name in ("rows", "codes", "sums", "remembered", "centre", "inverse"):
+        for name in ("rows", "codes", "sums", "centre", "inverse"):
             setattr(self, name, arrays[name].copy())
         self.seal.key, self.seal.chain = arrays["key"].copy(), arrays["chain"].copy()
         self.series.restore(arrays)
@@ -349,6 +410,7 @@ class PrivateEngine:
         self.ints[self._position] = counters["position"]
         self.ints[self._taken] = counters["taken"]
         self.ints[at.SAMPLES] = counters["samples"]
+        self.stopped = TRAINED if counters["trained"] else None
         self._set_length()
         if self.number > 1:
             self._fit()

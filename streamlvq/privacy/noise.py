@@ -23,7 +23,7 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 from scipy.special import ndtri
 
-from streamlvq.arrays import Floats, Ints
+from streamlvq.arrays import Bools, Floats, Ints
 
 BYTES_PER_NUMBER = 16  # a sign and 127 bits
 FLOAT_ERROR = 2.0**-44  # of `ndtri`, relative; its float results err by about 2**-51
@@ -47,6 +47,12 @@ def integer_gaussian(sigma: float, count: int) -> Ints:
     if not 0.0 < sigma <= MAX_SIGMA:
         raise ValueError(f"expected a sigma above 0 and up to 2**40, got {sigma!r}")
     return gaussian_of_bits(sigma, os.urandom(BYTES_PER_NUMBER * count))
+
+
+def bernoulli(rate: float, count: int) -> Bools:
+    """Draw which of so many things are chosen, each with a probability, from `os.urandom`."""
+    words = np.frombuffer(os.urandom(8 * count), np.dtype("<u8"))
+    return words < np.uint64(math.floor(min(rate, 1.0 - 2.0**-53) * 2.0**64))
 
 
 def gaussian_of_bits(sigma: float, bits: bytes) -> Ints:

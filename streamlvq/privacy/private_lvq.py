@@ -18,6 +18,7 @@ from streamlvq.estimator import (
     StateLimits,
     check_between,
     check_ours,
+    exclusive,
     parameters_of,
 )
 from streamlvq.models import GMLVQ, LGMLVQ
@@ -45,6 +46,7 @@ class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     number: int  # of the next release
     position: int  # readings in the rows
     taken: int  # readings of the current batch
+    trained: int  # 1 after a recorded log
 
 
 @dataclass(eq=False, repr=False)
@@ -67,7 +69,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         `"shared"` by all classes, or `"local"`: one for each class, which needs an epsilon of about
         4 or 40 000 readings.
     step
-        How far the mean gradient of a batch moves the prototypes.
+        How far the mean gradient of 256 readings moves the prototypes.
     radius
         Largest norm of a standardised reading, in roots of the number of features.
     clip
@@ -97,8 +99,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
 
     privacy: Privacy | Mapping[str, Any]
     metric: str = "shared"
-    step: float = 1.0
-    radius: float = 1.2
+    step: float = 3.0
+    radius: float = 1.0
     clip: float = 1.0
     absent: str = "missing"
 
@@ -202,6 +204,45 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             )
         return super().column_names(width, names)
 
+    # --- recorded logs ---------------------------------------------------------------------------
+
+    @exclusive
+    def train(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epochs: int = 1,
+        seed: int | None = None,
+        features: Sequence[Hashable] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Learn a recorded log: private statistics, then 200 noisy steps on random samples of it.
+
+        The whole promise is spent on the log, and nothing is learnt afterwards. The number of
+        readings is public.
+
+        Parameters
+        ----------
+        X
+            A DataFrame, a list of dictionaries, or an array (name its columns with `features`).
+        y
+            Labels, one per row.
+        epochs
+            Accepted as other models do: the number of steps is fixed.
+        seed
+            Accepted as other models do: samples and noise come from the operating system.
+        features
+            Names of an array's columns.
+        progress
+            Accepted as other models do.
+
+        """
+        check_range("PrivateLVQ", "epochs", epochs, 1, whole=True)
+        engine, rows, codes = self._admit_samples(X, y, features)
+        engine.train(np.ascontiguousarray(rows), codes)
+        self._classes_changed(engine)
+
     # --- releases --------------------------------------------------------------------------------
 
     def use_ledger(self, ledger: ReleaseLedger) -> None:
@@ -255,11 +296,12 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             "rows": (MAX_ROWS, d),
             "sums": (size if sizes.number else 2 * d,),
             "encoder": (BUFFERS, size),
-            "decoder": (BUFFERS, size),
-            "totals": (size,),
-            "impulse": (BUFFERS,),
-            "response": (2,),
+            "products": (size - vector.gradients,),
+            "squares": (2,),
+            "lengths": (BUFFERS,),
             "remembered": (1,),
+            "decoder": (BUFFERS, vector.gradients),
+            "gradient": (vector.gradients,),
             "centre": (d,),
             "inverse": (d,),
         }
@@ -296,15 +338,16 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_total(sum(math.prod(shape) for shape, _ in tables.values()), limits)
         check_between("samples", sizes.samples, 0, MAX_SAMPLES)
         check_between("number", sizes.number, 0, MAX_SAMPLES)
+        check_between("trained", sizes.trained, 0, 1)
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
         check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
         check_tables(arrays, tables)
-        for name in ("sums", "encoder", "decoder", "totals", "impulse", "response", "centre"):
+        for name in ("sums", "encoder", "products", "decoder", "gradient", "centre"):
             check_numbers(arrays, name, -1e300, 1e300)
         check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
         check_numbers(arrays, "codes", 0, vector.classes - 1)
-        check_numbers(arrays, "started", 0, 1)
-        check_numbers(arrays, "remembered", 0.0, 1e300)
+        for name in ("squares", "lengths", "remembered"):
+            check_numbers(arrays, name, 0.0, 1e300)
         check_numbers(arrays, "inverse", 1e-300, 1e300)
         check_numbers({"factor": arrays["factor"][0]}, "factor", 0.0, 1.0)
         check_numbers({"factor": arrays["factor"][1]}, "factor", 0.0, 1.0)

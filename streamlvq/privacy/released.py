@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from streamlvq.privacy.vector import Sums
 
 LEAST_VARIANCE = 0.02  # of a standardised reading, along any direction
 LEAST_COUNT = 1.0
+OWN_SHARE = 0.75  # of a class's own covariance in its metric
+LEAST_SHARE = 0.1  # of the usual variance, that any feature has
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,9 @@ class ReleasedModel:
     means, variances
         Of each class.
     metrics
-        One for all classes or one for each: distance `|metric u - prototype|^2 + offset`.
+        One for all classes or one for each: distance `|metric u - prototype|^2`.
     prototypes
         Of each class, after its metric.
-    offset
-        Of the distance of each class.
 
     """
 
@@ -43,7 +44,20 @@ class ReleasedModel:
     variances: Rows
     metrics: Floats
     prototypes: Rows
-    offset: Floats
+
+
+def fit_scales(first: Floats, second: Floats, noise: float) -> tuple[Floats, Floats]:
+    """Return mean and deviation of each feature from noisy means of it and its square.
+
+    All between -1 and 1. Where noise hides how variances differ, they are drawn to their mean.
+    """
+    mean = np.clip(first, -1.0, 1.0)
+    variance = second - first**2 + noise**2
+    usual = max(float(variance.mean()), noise / math.sqrt(len(variance)))
+    doubt = noise**2 * (1.0 + 4.0 * float(np.mean(np.clip(first**2 - noise**2, 0.0, 1.0))))
+    kept = max(0.0, 1.0 - doubt / max(float(variance.var()), 1e-12))
+    shrunk = usual + kept * (variance - usual)
+    return mean, np.sqrt(np.clip(shrunk, usual * LEAST_SHARE, 1.0))
 
 
 def fit_model(
@@ -69,7 +83,7 @@ def fit_model(
     """
     counts = np.maximum(sums.counts, LEAST_COUNT)
     shares = counts / counts.sum()
-    means, uncertain, doubt = _shrunk_means(sums.sums, counts, shares, noise * radius)
+    means, uncertain = _shrunk_means(sums.sums, counts, shares, noise * radius)
     scatter = noise * radius**2
     outer = means[:, :, None] * means[:, None, :]
     if local:
@@ -77,28 +91,28 @@ def fit_model(
         within = total / readings - np.einsum("c,cij->ij", shares, outer)
         within = _positive(within, scatter * np.sqrt(len(counts)) / readings) + uncertain
         own = sums.moments / counts[:, None, None] - outer
-        metrics, offset = _local_metrics(own, within, scatter / counts, uncertain)
+        metrics = _local_metrics(own, within, scatter / counts, uncertain)
     else:
         within = sums.moments[0] / readings - np.einsum("c,cij->ij", shares, outer)
         within = _positive(within, scatter / readings) + uncertain
-        metrics, offset = _whitening(within)[None], np.zeros(len(counts))
+        metrics = _whitening(within)[None]
     prototypes = np.einsum(
         "cij,cj->ci", np.broadcast_to(metrics, (len(counts), *within.shape)), means
     )
     prototypes = prototypes + step * sums.gradient
     variances = np.broadcast_to(np.diag(within), means.shape).copy()
     return ReleasedModel(
-        counts, means, variances, metrics, np.ascontiguousarray(prototypes), offset
+        counts, means, variances, metrics, np.ascontiguousarray(prototypes)
     )
 
 
 def _shrunk_means(
     sums: Rows, counts: Floats, shares: Floats, noise: float
-) -> tuple[Rows, Floats, Floats]:
+) -> tuple[Rows, Floats]:
     """Return class means drawn to their centre where noise exceeds their spread.
 
-    By empirical Bayes in the principal directions of the means: also the covariance of what is left
-    uncertain, and the variance of the noise of each mean.
+    By empirical Bayes in the principal directions of the means; also the covariance of what is left
+    uncertain.
     """
     means = sums / np.maximum(counts, noise / 4.0)[:, None]
     variance = (noise / counts) ** 2
@@ -110,7 +124,7 @@ def _shrunk_means(
     kept = spread / (spread + variance[:, None] + 1e-12)
     shrunk = centre + (away @ directions * kept) @ directions.T
     left = spread * usual / (spread + usual + 1e-12)
-    return shrunk, (directions * left) @ directions.T, variance
+    return shrunk, (directions * left) @ directions.T
 
 
 def _positive(matrix: Floats, noise: float) -> Floats:
@@ -125,23 +139,26 @@ def _positive(matrix: Floats, noise: float) -> Floats:
 
 
 def _whitening(covariance: Floats) -> Floats:
-    """Return W with `W' W` the inverse of a covariance."""
+    """Return the symmetric W with `W W` the inverse of a covariance.
+
+    Symmetric, because a sum of gradients in whitened space needs axes that stay where they are.
+    """
     values, directions = np.linalg.eigh(covariance)
-    whitening: Floats = np.ascontiguousarray((directions / np.sqrt(values)).T)
+    whitening: Floats = np.ascontiguousarray((directions / np.sqrt(values)) @ directions.T)
     return whitening
 
 
-def _local_metrics(
-    own: Floats, within: Floats, noise: Floats, uncertain: Floats
-) -> tuple[Floats, Floats]:
-    """Return a whitening for each class, of its covariance drawn to the common one."""
-    metrics, offset = np.empty_like(own), np.empty(len(own))
+def _local_metrics(own: Floats, within: Floats, noise: Floats, uncertain: Floats) -> Floats:
+    """Return a whitening for each class, of its covariance drawn to the common one.
+
+    All of one norm, as metrics of LVQ are: how wide a class is does not speak against it.
+    """
+    metrics = np.empty_like(own)
     for c, matrix in enumerate(own):
         lifted = _positive(matrix, float(noise[c])) + uncertain
-        mixed = 0.5 * lifted + 0.5 * within
-        metrics[c] = _whitening(mixed)
-        offset[c] = -2.0 * np.linalg.slogdet(metrics[c])[1]
-    return metrics, offset
+        metrics[c] = _whitening(OWN_SHARE * lifted + (1.0 - OWN_SHARE) * within)
+    norms = np.linalg.norm(metrics, axis=(1, 2), keepdims=True)
+    return metrics * (norms.mean() / norms)
 
 
 # --- as a model that fusion knows ----------------------------------------------------------------

@@ -17,60 +17,83 @@ KEY_WORDS = 4  # of 64 bits
 
 
 class ReleaseSeries:
-    """Releases `rint(C x)_t + noise` of vectors x, and the running sums that they say.
+    """Releases `rint(C x)_t + noise` of vectors x, and what they say about means and sums.
 
-    The encoder's buffers hold sums of readings and are secret. The decoder sees releases alone:
-    everything of it, and whatever is made of it, may be known to everybody. Noise is not kept.
+    The encoder's buffers hold sums of readings and are secret. What is decoded comes from releases
+    alone: all of it, and whatever is made of it, may be known to everybody. Noise is not kept.
+
+    The first numbers of a vector are statistics, of which the mean per reading is wanted. If readings
+    had a constant mean m, release t would be `a_t m` plus noise, with `a = C b` for the lengths b of
+    batches: least squares gives m with up to a third less noise than the last running sum has. Of the
+    others, the gradients, running sums are wanted: `S = A C^-1 (C x + z)`.
+
+    Both forget: a running sum by `forget` a batch. A release looks back half as far as a running
+    sum, so the squares are forgotten such that they look back the other half.
 
     Parameters
     ----------
     factor
         C.
-    size
-        Numbers of a vector.
+    statistics, gradients
+        Numbers of a vector of each kind.
 
     """
 
-    def __init__(self, factor: ToeplitzFactor, size: int) -> None:
-        self.factor, self.size = factor, size
+    def __init__(self, factor: ToeplitzFactor, statistics: int, gradients: int) -> None:
+        self.factor = factor
         self._decay = np.array(factor.decay)[:, None]
         self._weight = np.array(factor.weight)
+        self._split = statistics
+        self._keep = factor.forget / (2.0 - factor.forget)  # of the squares
         buffers = len(factor.decay)
-        self.encoder = np.zeros((buffers, size))  # secret
-        self.decoder = np.zeros((buffers, size))
-        self.totals = np.zeros(size)
-        # The same decoder on the noise of the first release alone gives the noise of the sums.
-        self.impulse = np.zeros(buffers)
-        self.response = np.zeros(2)  # of the running sum, and the sum of its squares
-        self.started = np.zeros(1, np.int64)
+        self.encoder = np.zeros((buffers, statistics + gradients))  # secret
+        self.products = np.zeros(statistics)  # of a_t and release t
+        self.squares = np.zeros(2)  # of a_t, and of their variance
+        self.lengths = np.zeros(buffers)  # buffers of C on the lengths of batches
+        self.remembered = np.zeros(1)  # readings
+        self.decoder = np.zeros((buffers, gradients))
+        self.gradient = np.zeros(gradients)
 
     def encode(self, vector: Floats) -> Floats:
         """Return `rint(C x)` for the next vector, secret."""
         encoded: Floats = np.rint(vector + self._weight @ self.encoder)
         return encoded
 
-    def accept(self, vector: Floats, released: Ints) -> None:
+    def accept(self, vector: Floats, released: Ints, readings: int) -> None:
         """Go on to the next release: keep the vector in the encoder, decode what was released."""
         self.encoder = self._decay * self.encoder + vector
-        value = released - self._weight @ self.decoder
+        forget, keep = self.factor.forget, self._keep
+        expected = readings + float(self._weight @ self.lengths)
+        self.lengths = self._decay[:, 0] * self.lengths + readings
+        self.products = keep * self.products + expected * released[: self._split]
+        self.squares = np.array([keep, keep * keep]) * self.squares + expected**2
+        self.remembered = forget * self.remembered + readings
+        value = released[self._split :] - self._weight @ self.decoder
         self.decoder = self._decay * self.decoder + value
-        self.totals = self.factor.forget * self.totals + value
-        first = 0.0 if self.started[0] else 1.0
-        answer = first - float(self._weight @ self.impulse)
-        self.impulse = self._decay[:, 0] * self.impulse + answer
-        self.response[0] = self.factor.forget * self.response[0] + answer
-        self.response[1] += self.response[0] ** 2
-        self.started[0] = 1
+        self.gradient = forget * self.gradient + value
+
+    def take_statistics(self, released: Floats, readings: int, noise: float) -> None:
+        """Begin with the sums over a recorded log, whose noise is so many times that of a release."""
+        self.products = released / readings
+        self.squares = np.array([1.0, (noise / readings) ** 2])
+        self.remembered = np.array([float(readings)])
+
+    def running_sums(self) -> Floats:
+        """Return the vector of the readings remembered, statistics first."""
+        means = self.products / self.squares[0]
+        return np.concatenate([means * self.remembered[0], self.gradient])
 
     @property
     def amplification(self) -> float:
-        """Noise of the running sums in units of that of a release."""
-        return float(np.sqrt(self.response[1]))
+        """Noise of the sums of statistics, in units of that of a release."""
+        deviation = float(np.sqrt(self.squares[1]) / self.squares[0])
+        return deviation * float(self.remembered[0])
+
+    PUBLIC = ("products", "squares", "lengths", "remembered", "decoder", "gradient")
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays of a state, which are this object's own."""
-        names = ("encoder", "decoder", "totals", "impulse", "response", "started")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("encoder", *self.PUBLIC)}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take over the arrays of a state."""

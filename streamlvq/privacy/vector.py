@@ -71,6 +71,11 @@ class BatchVector:
         return math.sqrt(sum(weight * weight for weight in self.weights))
 
     @property
+    def statistics_sensitivity(self) -> float:
+        """Largest norm of what one reading adds to the vector without its gradient."""
+        return math.sqrt(SUM_WEIGHT**2 + COUNT_WEIGHT**2 + SECOND_WEIGHT**2)
+
+    @property
     def packed(self) -> int:
         """Numbers of one matrix of second moments."""
         return self.features * (self.features + 1) // 2
@@ -86,6 +91,11 @@ class BatchVector:
     def size(self) -> int:
         """Numbers of the whole vector."""
         return sum(self.sizes)
+
+    @property
+    def gradients(self) -> int:
+        """Numbers of the block of gradients, the last; the others are statistics."""
+        return 0 if self.local else self.classes * self.features
 
     def unpack(self, vector: Floats) -> Sums:
         """Return the sums that a vector in units of the grid means."""

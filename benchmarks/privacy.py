@@ -1,0 +1,60 @@
+"""All studies of privacy, with the figures to reach.
+
+python benchmarks/privacy.py                             # all of them, hours
+python benchmarks/privacy.py --studies published leakage --small
+python benchmarks/privacy.py --studies published --data mnist --models GMLVQ
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from common import Table, show
+from privacy_published import paper, public, published, rates
+
+STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
+    "rates": rates,
+    "published": published,
+    "paper": paper,
+    "public": public,
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "rates": {"data": ["segment"]},
+    "published": {"data": ["segment"], "repeats": 1},
+    "paper": {"data": ["segment"], "repeats": 1},
+    "public": {"models": ["GLVQ"], "repeats": 1},
+}
+OPTIONS = ("data", "models", "epsilons", "repeats", "seeds")
+
+
+def settings(study: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the command-line options that a study accepts."""
+    known = inspect.signature(STUDIES[study]).parameters
+    found = dict(SMALL.get(study, {})) if options.small else {}
+    for name in OPTIONS:
+        value = getattr(options, name)
+        if value is not None and name in known:
+            found[name] = value
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
+    parser.add_argument("--small", action="store_true", help="a first impression, in minutes")
+    parser.add_argument("--data", nargs="+", help="of the studies that go through data sets")
+    parser.add_argument("--models", nargs="+", help="of the studies that compare models")
+    parser.add_argument("--epsilons", nargs="+", type=float)
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    for study in options.studies:
+        show(STUDIES[study](**settings(study, options)), options.markdown)
+
+
+if __name__ == "__main__":
+    main()
