@@ -494,6 +494,12 @@ KEY_DESCRIPTIONS = {
         "Number of labelled readings that our model must have learnt before it is first published.",
         20,
     ),
+    "fleet.min_new_per_class": Description(
+        "Number of new labelled readings of a class without which our publications say the same "
+        "of it as before, or nothing: two publications one reading apart tell that reading. 1: "
+        "publish everything. This is no differential privacy, see docs/privacy.md.",
+        10,
+    ),
     "fleet.fuse_seconds": Description(
         "Seconds to wait for further changes when a model of the fleet has changed, before all "
         "are fused.",
@@ -710,6 +716,7 @@ class FleetSection(Section, kw_only=True, frozen=True):
     publish_after: Count = 200
     publish_pause_seconds: Seconds = 10.0
     min_samples: Count = 20
+    min_new_per_class: Count = 10
     fuse_seconds: Seconds = 2.0
     max_age_seconds: Seconds = 604_800.0
     max_snapshot_bytes: Annotated[int, Meta(ge=1024, le=67_108_864)] = 1_048_576

@@ -165,6 +165,10 @@ class Header:
         """Epoch and sequence; the later of two envelopes has the higher number."""
         return self.epoch, self.sequence
 
+    def speaks_of(self, payload: bytes) -> bool:
+        """Return whether this is the header of such a payload."""
+        return self.digest == hashlib.sha256(payload).digest()
+
     def to_bytes(self) -> bytes:
         """Return the canonical encoding of the header."""
         kind = KINDS.index(self.kind) + 1

@@ -13,8 +13,10 @@ from prometheus_client import CollectorRegistry
 
 from streamlvq.config import Config, FleetSection
 from streamlvq.connect import Message
+from streamlvq.estimator import TRUSTED_LIMITS
 from streamlvq.events import ALL_DEVICES
 from streamlvq.fleet.checks import introduction
+from streamlvq.fleet.held_back import next_publication
 from streamlvq.fleet.metrics import FleetMetrics
 from streamlvq.fleet.participant import FleetParticipant
 from streamlvq.fleet.pools import (
@@ -23,13 +25,13 @@ from streamlvq.fleet.pools import (
     capture_own,
     pool_of,
     served_bytes,
-    shared_bytes,
 )
 from streamlvq.fleet.publication import Schedule
 from streamlvq.fleet.roster import Member, Receipt
+from streamlvq.models.pool import PoolWeights
 from streamlvq.monitor import Monitor
 from streamlvq.role import Session
-from streamlvq.snapshot import Snapshot, SnapshotError
+from streamlvq.snapshot import Snapshot, SnapshotError, capture
 from streamlvq.wrappers.base import unwrap
 
 log = logging.getLogger(__name__)
@@ -169,7 +171,10 @@ class FleetNode(FleetParticipant):
             return
         try:
             pool = pool_of(monitor.serving(ALL_DEVICES)) if self._pools else None
-            payload = shared_bytes(local, self.name, None if pool is None else pool.fitted)
+            payload = self._next_payload(local, None if pool is None else pool.fitted)
+            if payload is None or self._is_known(payload):
+                self.schedule.held_back(now)
+                return
             data = self.writer.write(self.name, payload, time.time())
         except Exception as error:  # readings must go on in any case
             self.schedule.failed(now)
@@ -184,6 +189,39 @@ class FleetNode(FleetParticipant):
         self.link.publish([self._outgoing(self.name, data)])
         self.metrics.published.inc()
         log.info("published %d samples to the fleet in %d bytes", model.samples, len(data))
+
+    def _next_payload(self, local: Any, weights: PoolWeights | None) -> bytes | None:
+        """Return what to publish now, see `held_back`; None if no class has readings enough."""
+        state, k = capture(local, readings=False), self.section.min_new_per_class
+        if k == 1:  # everything is new enough
+            return Snapshot(state, self.name, readings=False, weights=weights).to_bytes()
+        published = self._published()
+        former = None if published is None else published.estimator_state()
+        found = next_publication(former, state, k)
+        if found is None:
+            return None
+        if not found.shares_new and published is not None:
+            weights = published.pool_weights
+        return Snapshot(found.state, self.name, readings=False, weights=weights).to_bytes()
+
+    def _published(self) -> Snapshot | None:
+        """Return what others know of us; None if nothing, or if that cannot be read any more."""
+        payload = self.writer.published(self.name)
+        if payload is None:
+            return None
+        try:
+            snapshot = Snapshot.from_bytes(payload, limits=TRUSTED_LIMITS)
+        except SnapshotError as error:
+            log.warning("the last publication cannot be used: %s", error)
+            return None
+        return snapshot.without_traces()
+
+    def _is_known(self, payload: bytes) -> bool:
+        """Return whether others have this already, and need not be reminded that we are here."""
+        last = self.writer.last_header(self.name)
+        if last is None or not self.schedule.is_known or not last.speaks_of(payload):
+            return False
+        return 0 <= time.time() - last.created < self.schedule.renewal_seconds
 
     # --- the model that decides ------------------------------------------------------------------
 
@@ -268,7 +306,14 @@ class FleetNode(FleetParticipant):
         self.metrics.due_at = None if wait is None else now + wait
         members = self.metrics.created
         self.metrics.set_waiting(
-            waiting_reason(self.section, self.name, samples, members, has_model)
+            waiting_reason(
+                self.section,
+                self.name,
+                samples,
+                members,
+                has_model,
+                is_published=self.writer.last_header(self.name) is not None,
+            )
         )
 
 
@@ -334,12 +379,19 @@ class ServingReporter:
 
 
 def waiting_reason(
-    section: FleetSection, node: str, samples: int, members: Collection[str], has_model: bool
+    section: FleetSection,
+    node: str,
+    samples: int,
+    members: Collection[str],
+    has_model: bool,
+    *,
+    is_published: bool = True,
 ) -> str | None:
     """Return what a node is waiting for before the fleet is of use to it; None if nothing.
 
     `samples` counts what the local model has learnt; `members` are the authors of the envelopes at
-    hand (nodes, or the hub); `has_model` says whether the fleet has a model for us.
+    hand (nodes, or the hub); `has_model` says whether the fleet has a model for us, `is_published`
+    whether it has ours.
 
     Examples
     --------
@@ -356,6 +408,11 @@ def waiting_reason(
         return (
             f"labelled readings: nothing is published before {section.min_samples} are learnt "
             "(fleet.min_samples)"
+        )
+    if not is_published and section.min_new_per_class > 1:
+        return (
+            f"labelled readings: nothing is published before a class has "
+            f"{section.min_new_per_class} (fleet.min_new_per_class)"
         )
     if has_model:
         return None

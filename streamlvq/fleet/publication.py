@@ -123,6 +123,7 @@ class EnvelopeWriter:
         self.key = None if self.section.key_file is None else PrivateKey.load(self.section.key_file)
         self._numbers = SequenceNumbers(folder)
         self._kept: dict[str, bytes] = {}
+        self._payloads: dict[str, bytes] = {}  # also of what had another key
         self._headers: dict[str, Header] = {}
         self._read()
 
@@ -149,12 +150,14 @@ class EnvelopeWriter:
         write_atomically(self._path(node), data, FILE_MODE)
         self._kept[node] = data
         self._headers[node] = parse_envelope(data, limit=len(data)).header
+        self._payloads[node] = payload
         return data
 
     def forget(self, node: str) -> None:
         """Delete the envelope about a node."""
         if self._kept.pop(node, None) is not None:
             del self._headers[node]
+            self._payloads.pop(node, None)
             self._path(node).unlink(missing_ok=True)
 
     def kept(self) -> dict[str, bytes]:
@@ -169,6 +172,10 @@ class EnvelopeWriter:
     def last_header(self, node: str) -> Header | None:
         """Return the header of the newest envelope about a node."""
         return self._headers.get(node)
+
+    def published(self, node: str) -> bytes | None:
+        """Return what was published last about a node, whatever key it was signed with."""
+        return self._payloads.get(node)
 
     def is_ours(self, data: bytes, trust: TrustedKeys | None) -> bool:
         """Return whether we sent this: now, earlier, or before our folder was lost."""
@@ -200,6 +207,8 @@ class EnvelopeWriter:
             except EnvelopeRefused as error:
                 log.warning("%s cannot be used: %s", path, error)
                 continue
+            if (header.fleet, header.author) == (self.section.name, self.name):
+                self._payloads[header.node] = envelope.payload
             if not self._signed(envelope):
                 log.info(
                     "what was published about %r had another key; it will be published again",
@@ -249,7 +258,7 @@ class Schedule:
 
     def __init__(self, section: FleetSection) -> None:
         self.section = section
-        self._renewal = max(
+        self.renewal_seconds = max(
             section.max_age_seconds / RENEWALS_PER_MAX_AGE,
             section.publish_pause_seconds,
         )
@@ -268,7 +277,7 @@ class Schedule:
             return None
         pause = section.publish_pause_seconds
         if self._samples is not None and samples == self._samples:
-            pause = self._renewal  # otherwise others would think that we left
+            pause = self.renewal_seconds  # otherwise others would think that we left
         elif self.new(samples) < section.publish_after and self._samples is not None:
             pause = max(pause, section.publish_seconds)
         return max(0.0, pause - (now - self._last))
@@ -285,6 +294,15 @@ class Schedule:
         """Publish again after the pause: others may have lost our snapshot."""
         self._samples = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether others are known to have what was published last."""
+        return self._samples is not None
+
     def failed(self, now: float) -> None:
         """Record a failed publication; retry after the pause."""
+        self._last = now
+
+    def held_back(self, now: float) -> None:
+        """Record that nothing could be published: what is new is too little; retry later."""
         self._last = now

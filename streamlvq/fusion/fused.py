@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
-from streamlvq.estimator import EstimatorState, build_estimator
+from streamlvq.estimator import EstimatorState, build_estimator, estimator_class
 from streamlvq.fusion.assemble import Coordinates, assemble
 from streamlvq.fusion.class_tables import Axes, ClassStatistics, CommonTable, NodeTable
 from streamlvq.fusion.combine import CombinedModel
@@ -18,6 +18,7 @@ from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
 from streamlvq.fusion.report import FusionReport
 from streamlvq.fusion.trials import DriftChoice
+from streamlvq.models.committee import shared_state
 from streamlvq.models.vectorizer import to_rows
 from streamlvq.snapshot import Snapshot
 
@@ -285,10 +286,13 @@ def _put_together(
     model: NodeModel, parts: dict[str, EstimatorState], fitted: Floats | None
 ) -> EstimatorState:
     """Wrap the models of a node into the committee and transform that they came from."""
+    # As a node would share it: so it is the same again after it was built.
+    state: EstimatorState
     if model.committee is None:
-        state = parts[""]
+        state = estimator_class(parts[""].kind).shared_state(parts[""], same_norms=False)
     else:
-        state = replace(model.committee, arrays={"fitted": np.asarray(fitted)}, parts=parts)
+        committee = replace(model.committee, arrays={"fitted": np.asarray(fitted)}, parts=parts)
+        state = shared_state(committee, same_norms=False)
     if model.transform is None:
         return state
     return replace(model.transform, parts={"classifier": state})

@@ -128,6 +128,9 @@ def _is_shareable(kind: str) -> bool:
 
 
 def _model(state: EstimatorState) -> Model:
+    """Return a model as fusion sees it: without traces of single readings, whoever sent it."""
+    if _is_shareable(state.kind):
+        state = estimator_class(state.kind).shared_state(state)
     return Model(state, state.arrays, state.extra["features"], state.extra["classes"])
 
 

@@ -6,7 +6,7 @@ import abc
 import secrets
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -43,7 +43,13 @@ from streamlvq.models.parameters import (
     check_range,
     check_weight,
 )
-from streamlvq.models.validation import StateSizes, check_engine, restore_engine, save_engine
+from streamlvq.models.validation import (
+    StateSizes,
+    check_engine,
+    restore_engine,
+    save_engine,
+    without_traces,
+)
 from streamlvq.models.vectorizer import (
     EXPECTED_NUMBER,
     NO_ADDRESS,
@@ -739,8 +745,8 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
         Parameters
         ----------
         readings
-            Include the readings kept for rehearsal. Without them, unused capacity is left out
-            as well.
+            Include the readings kept for rehearsal. Without them, unused capacity is left out as
+            well, and what single readings leave behind, see `streamlvq.models.traces`.
         limits
             Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
@@ -782,6 +788,14 @@ class CompiledClassifier(ArrayClassifier, Generic[E]):
         model, sizes = cls._from_names(state)
         if sizes is not None:
             model._check_engine(sizes, state.arrays, limits)
+
+    @classmethod
+    def shared_state(cls, state: EstimatorState, *, same_norms: bool = True) -> EstimatorState:
+        """Return a state as `state(readings=False)` gives it; the same if it is one already.
+
+        `same_norms`: norms of metrics do not change; False for sums over nodes, which have others.
+        """
+        return cls.from_state(state).state(readings=False)
 
     @classmethod
     def from_blank(cls, state: EstimatorState) -> Self:
@@ -1003,6 +1017,17 @@ class LVQClassifier(CompiledClassifier[Engine]):
             factors = engine.state["class_factor"]
             for label, code in self._codes.items():
                 factors[code] = self.class_weight.get(label, 1.0)
+
+    @classmethod
+    def shared_state(cls, state: EstimatorState, *, same_norms: bool = True) -> EstimatorState:
+        """Return a state as `state(readings=False)` gives it, without building the model."""
+        model, sizes = cls._from_names(state)
+        if sizes is None:
+            return state
+        arrays, sizes = without_traces(model, sizes, state.arrays, same_norms=same_norms)
+        return replace(
+            state, arrays=arrays, extra={**state.extra, "sizes": msgspec.structs.asdict(sizes)}
+        )
 
     @classmethod
     def decides_by_distance(cls) -> bool:

@@ -27,10 +27,12 @@ from streamlvq.models.base import ArrayClassifier, CompiledClassifier, LVQClassi
 from streamlvq.models.glvq import GLVQ, GRLVQ, LGMLVQ
 from streamlvq.models.insight import Closest
 from streamlvq.models.parameters import ABSENT_VALUES, check_choice, documented
+from streamlvq.models.traces import power_of_two
 from streamlvq.models.vectorizer import dictionary_maker
 from streamlvq.records import Explanation, Prototype
 from streamlvq.registry import MEMBERS, UnknownNameError
 
+SHARED_STEP = 1 / 64  # to which shared likelihoods and weights of members are rounded
 MAX_MEMBERS = 32  # the pools fit a curvature for each pair of members
 # Sparse readings have thousands of features, which trees and bins are not made for.
 DEFAULT_MEMBERS = {
@@ -540,7 +542,8 @@ class LVQCommittee(ArrayClassifier):
         ----------
         readings
             Include the readings kept for rehearsal. Without them, members that nodes do not share
-            (trees, bins) are left out as well, and the weights are those of the others alone.
+            (trees, bins) are left out as well, the weights are those of the others alone, and
+            what single readings leave behind is left out or rounded.
         limits
             Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
@@ -572,7 +575,7 @@ class LVQCommittee(ArrayClassifier):
             arrays={"fitted": self._fitted.copy()},
             parts=parts,
         )
-        return state if readings else _with_core_weights(state, len(self._members))
+        return state if readings else _with_shared_weights(state, len(self._members))
 
     @classmethod
     def from_state(cls, state: EstimatorState, *, limits: StateLimits = DEFAULT_LIMITS) -> Self:
@@ -651,14 +654,16 @@ def _blank_member(name: str, blank: EstimatorState) -> Any:
     return cls.from_blank(blank)
 
 
-def shared_state(state: EstimatorState) -> EstimatorState:
-    """Return the state of a committee with the members only that nodes of a fleet share.
+def shared_state(state: EstimatorState, *, same_norms: bool = True) -> EstimatorState:
+    """Return a committee's state as `state(readings=False)` gives it.
 
-    The weights are those that its core pool has fitted for them alone. Raises `SnapshotError` if no
-    member can be shared.
+    It has the members only that nodes of a fleet share, and the weights that its core pool has
+    fitted for them alone. `same_norms` as for its members. Raises `SnapshotError` if no member can be shared.
     """
     kept = {
-        name: part for name, part in state.parts.items() if estimator_class(part.kind).shareable
+        name: estimator_class(part.kind).shared_state(part, same_norms=same_norms)
+        for name, part in state.parts.items()
+        if estimator_class(part.kind).shareable
     }
     if not kept:
         raise SnapshotError(
@@ -666,7 +671,7 @@ def shared_state(state: EstimatorState) -> EstimatorState:
         )
     blanks = {name: state.parameters["members"][name] for name in kept}
     parameters = {**state.parameters, "members": blanks}
-    return _with_core_weights(replace(state, parameters=parameters, parts=kept), len(state.parts))
+    return _with_shared_weights(replace(state, parameters=parameters, parts=kept), len(state.parts))
 
 
 # --- weights of the pools ------------------------------------------------------------------------
@@ -680,15 +685,29 @@ def start_weights(members: int, core: int) -> Floats:
     return fitted
 
 
-def _with_core_weights(state: EstimatorState, members: int) -> EstimatorState:
-    """Return a committee's state whose pools all have the weights of the core pool."""
+def _with_shared_weights(state: EstimatorState, members: int) -> EstimatorState:
+    """Return a committee's state without what single readings leave in its pools.
+
+    If members were left out, all pools have the weights of the core pool. Likelihoods and weights
+    are rounded. Of the curvatures, sums over single readings, their mean size is left, to a power
+    of two, as if the members had always had the same opinion: steps are not too long.
+    """
     fitted, core = state.arrays["fitted"], len(state.parts)
-    if core == members:
-        return state
-    last = fitted[-1]
-    curvature = last[1 + members :].reshape(members, members)[:core, :core]
-    row = np.concatenate([[0.0], last[1 : 1 + core], curvature.ravel()])
-    return replace(state, arrays={"fitted": np.tile(row, (len(fitted), 1))})
+    if core < members:
+        last = fitted[-1]
+        curvature = last[1 + members :].reshape(members, members)[:core, :core]
+        row = np.concatenate([[0.0], last[1 : 1 + core], curvature.ravel()])
+        fitted = np.tile(row, (len(fitted), 1))
+    return replace(state, arrays={"fitted": _rounded(fitted, core)})
+
+
+def _rounded(fitted: Floats, members: int) -> Floats:
+    """Return likelihoods, weights and curvatures of pools too coarse for a single reading."""
+    shared: Floats = np.rint(fitted / SHARED_STEP) * SHARED_STEP + 0.0  # no -0.0
+    curvature = fitted[:, 1 + members :].reshape(-1, members, members)
+    size = power_of_two(np.diagonal(curvature, axis1=1, axis2=2).mean(axis=1).clip(0.0))
+    shared[:, 1 + members :] = size[:, None]
+    return shared
 
 
 def _check_fitted(fitted: Array, members: int, core: int) -> None:

@@ -202,6 +202,11 @@ FAMILIES = {
 }
 
 
+def first_random(seed: int) -> int:
+    """Return the state of the random numbers of a model that has drawn none."""
+    return 1 + seed % 2147483646
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """Fixed properties of a model: everything that learning does not change."""
@@ -316,7 +321,7 @@ class Engine:
         header[at.METRIC_RANK] = spec.rows(features)
         header[at.BUFFER] = spec.buffer
         header[at.INITIAL] = spec.initial
-        header[at.RANDOM] = 1 + spec.seed % 2147483646
+        header[at.RANDOM] = first_random(spec.seed)
         self._adopt(ModelState(header))
         self.state["calibration"][at.TEMPERATURE] = temperature
         self._start_metrics(0, 0)

@@ -21,6 +21,7 @@ from streamlvq.estimator import StateLimits, check_between
 from streamlvq.kernels import layout as at
 from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES, Engine, ModelSpec, ModelState
 from streamlvq.models.parameters import MAX_SAMPLE_WEIGHT
+from streamlvq.models.traces import shared_arrays, shared_sizes
 
 if TYPE_CHECKING:
     from streamlvq.models.base import LVQClassifier
@@ -119,7 +120,10 @@ def shape_of(name: str, sizes: dict[int, int]) -> tuple[int, ...]:
 def save_engine(
     model: LVQClassifier, engine: Engine, readings: bool, limits: StateLimits
 ) -> tuple[dict[str, Array], StateSizes]:
-    """Return copies of all learnt arrays; without `readings` also drop unused capacity."""
+    """Return copies of all learnt arrays.
+
+    Without `readings` also drop unused capacity, and what single readings leave, see `traces`.
+    """
     spec, features = _derived_spec(model, engine.spec.seed), len(model.features)
     if replace(engine.spec, buffer=spec.buffer) != spec:
         raise SnapshotError(
@@ -135,6 +139,9 @@ def save_engine(
         shape = shape_of(name, kept)
         if math.prod(shape):
             arrays[name] = engine.state[name][tuple(slice(0, n) for n in shape)].copy()
+    if not readings:
+        sizes = shared_sizes(model, sizes)
+        arrays = shared_arrays(model, spec, sizes, arrays)
     _check(model, spec, sizes, arrays, limits)
     return arrays, sizes
 
@@ -174,6 +181,15 @@ def _check(
     features, known = len(model.features), len(model.classes)
     check_sizes(sizes, spec, model.buffer_size, features, known, limits.max_numbers)
     check_arrays(arrays, sizes, spec, features, known)
+
+
+def without_traces(
+    model: LVQClassifier, sizes: StateSizes, arrays: Mapping[str, Array], *, same_norms: bool
+) -> tuple[dict[str, Array], StateSizes]:
+    """Return arrays and sizes of a state as `save_engine` gives them without `readings`."""
+    spec = _derived_spec(model, sizes.seed)
+    shared = shared_arrays(model, spec, sizes, arrays, same_norms=same_norms)
+    return shared, shared_sizes(model, sizes)
 
 
 def check_engine(

@@ -79,7 +79,8 @@ class Snapshot:
     >>> snapshot.classifier().predict_proba_one(x) == model.predict_proba_one(x)
     True
 
-    To share what was learnt, but no reading:
+    To share what was learnt, without stored readings and what single readings leave behind (counts,
+    means and prototypes still tell something of readings, see docs/privacy.md):
 
     >>> shared = Snapshot.of(model, node="camera 1", readings=False)
     >>> len(shared.to_bytes()) < len(data)
@@ -124,10 +125,14 @@ class Snapshot:
         node
             Name of the node that learnt it.
         readings
-            Whether to include the readings that are rehearsed and the windows of devices. Without
-            them a snapshot is small and can be shared: what is left are prototypes, metrics,
-            counts, means and spreads. Note that a prototype is born on a reading, and one that has
-            learnt little since is still close to it.
+            Whether to include the readings that are rehearsed, the windows of devices, and all that
+            single readings leave in a model, such as optimiser moments. Without them a snapshot is
+            small and can be shared: what is left are prototypes, metrics, counts, means and
+            spreads. This hides no reading from somebody who has two snapshots: they differ by
+            what was learnt in between, and one reading more in a count and a mean is that reading.
+            A prototype is born on a reading, and one that has learnt little since is still close
+            to it. A node of a fleet holds back what would tell fewer than
+            `fleet.min_new_per_class` readings; here there is no history to do that with.
         created
             The time to write into it, in seconds since 1970 or as a datetime; none by default, so
             that the same knowledge gives the same bytes.
@@ -138,6 +143,15 @@ class Snapshot:
             state, weights = _own_part(state)
         to_arrays(state)  # raises for names that cannot be written, now and not later
         return cls(state, node, readings=readings, created=created, weights=weights)
+
+    def without_traces(self) -> Snapshot:
+        """Return the snapshot as `of(..., readings=False)` would have taken it of a model.
+
+        One that was taken so is returned unchanged, whatever version took it.
+        """
+        if not any(_has_traces(state) for state in self.node_models().values()):
+            return self
+        return Snapshot.of(self.classifier(), self._node, readings=False, created=self._created)
 
     def without_pool(self) -> Snapshot:
         """Return a snapshot of the local model alone if this is one of a pool, with its weights."""
@@ -393,6 +407,12 @@ def _own_part(state: EstimatorState) -> tuple[EstimatorState, PoolWeights | None
     own = state.arrays["fitted"]
     told = PoolWeights.of(state.extra["candidates"], own) if own.size else None
     return state.parts["local"], told
+
+
+def _has_traces(state: EstimatorState) -> bool:
+    """Return whether a model's state says when prototypes were born, or holds readings."""
+    arrays = state.arrays
+    return "buffer_x" in arrays or ("born" in arrays and bool(arrays["born"].any()))
 
 
 def _check_node(node: str) -> None:

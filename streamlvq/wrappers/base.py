@@ -284,10 +284,6 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         Raises ValueError for values that cannot be saved.
         """
 
-    def _memory_to_share(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return `memory_state` without what only stored readings give a meaning."""
-        return self.memory_state()
-
     @abc.abstractmethod
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """Restore what `memory_state` returned; the classifier must be restored already.
@@ -316,7 +312,8 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         Parameters
         ----------
         readings
-            Include readings kept for rehearsal and the windows of devices.
+            Include readings kept for rehearsal, and memories of single readings: windows of
+            devices, certainties of adaptive thresholds, scores of novelty.
         limits
             Limits that `from_state` will use; raises `SnapshotError` if the state exceeds them.
 
@@ -330,7 +327,7 @@ class ClassifierWrapper(base.Wrapper, base.Classifier, abc.ABC):  # type: ignore
         memory: dict[str, Any] | None = None
         if readings or not self.keeps_readings:
             try:
-                arrays, memory = self.memory_state() if readings else self._memory_to_share()
+                arrays, memory = self.memory_state()
             except ValueError as error:
                 raise SnapshotError(f"{kind}: {error}") from error
         extra = {"memory": memory}

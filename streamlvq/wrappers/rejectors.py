@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
@@ -90,6 +89,7 @@ documented_rejector = functools.partial(
 class Rejector(ClassifierWrapper, abc.ABC):
     """Base class of the rejectors; subclasses define the certainty of a decision."""
 
+    keeps_readings: ClassVar[bool] = True  # certainties and scores of single readings
     _fixed: ClassVar[Mapping[str, type[Fixed]]] = {"threshold": Fixed}  # all others adapt
     _certainty: ClassVar[str] = "PROBABILITY"  # name of the constant in the batch kernel
 
@@ -422,14 +422,6 @@ class Rejector(ClassifierWrapper, abc.ABC):
         if self._novelty is not None:
             arrays |= self._novelty.state()
         return arrays, {}
-
-    def _memory_to_share(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        arrays, extra = self.memory_state()
-        if self._novelty is not None:
-            shared = copy.deepcopy(self._novelty)
-            shared.forget_distances()
-            arrays |= shared.state()
-        return arrays, extra
 
     def restore_memory(self, arrays: dict[str, Any], extra: dict[str, Any]) -> None:
         """Restore what `memory_state` returned; raise ValueError if it does not fit.

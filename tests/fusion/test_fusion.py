@@ -50,7 +50,7 @@ def some_fleet(name: str, seed: int, **options: Any) -> tuple[World, list[Snapsh
         (node,) = fleet(
             MODELS[name], world, 1, 30 + 25 * i, 10 * seed + i, known=known[i : i + 1], **part
         )
-        nodes.append(copied(node, f"n{i}"))
+        nodes.append(Snapshot.of(node.classifier(), f"n{i}", readings=False))
     return world, nodes
 
 
@@ -127,7 +127,7 @@ def with_tails(world: World, name: str, count: int = 5) -> list[Snapshot]:
     for i in range(count):
         X, y = world.read(i, 150)
         X[7 * i, i % 4] += 8.0 * (i + 1) * world.unit[i % 4]
-        nodes.append(Snapshot.of(learnt(build(name), X, y), f"n{i}"))
+        nodes.append(Snapshot.of(learnt(build(name), X, y), f"n{i}", readings=False))
     return nodes
 
 
@@ -142,8 +142,10 @@ def test_without_a_metric_units_measure_the_mean_of_distances(name: str, weighti
     shares = [float(n.samples) if weighting == "samples" else 1.0 for n in nodes]
     mean = np.average([each["inverse"] ** 2 for each in arrays], axis=0, weights=shares)
     by_variance = 1.0 / found["variance"]  # nodes differ in their means as well
-    assert found["inverse"] ** 2 == pytest.approx(np.minimum(mean, by_variance), rel=1e-9)
-    assert (found["peak"] <= np.max([each["peak"] for each in arrays], axis=0)).all()
+    off = found["inverse"] / np.sqrt(np.minimum(mean, by_variance))
+    assert (np.abs(np.log(off)) <= 0.5 * np.log(PEAK_STEP) + 1e-9).all()  # peaks are rounded
+    largest = np.max([each["peak"] for each in arrays], axis=0)
+    assert (found["peak"] <= largest * PEAK_STEP**0.5 * (1.0 + 1e-9)).all()
     assert (found["inverse"] > np.min([each["inverse"] for each in arrays], axis=0)).all()
 
 

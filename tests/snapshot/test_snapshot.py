@@ -31,7 +31,6 @@ from streamlvq.models.validation import (
     BOUNDS,
     DERIVED,
     NAMES,
-    RANGE_ARRAYS,
     class_sizes,
     pair_labels,
 )
@@ -976,28 +975,59 @@ def test_without_readings_none_is_in_the_file(name: str) -> None:
     assert sum(row.tobytes() in Snapshot.of(model).to_bytes() for row in X) == 200
 
 
-def test_without_readings_answers_are_the_same(name: str) -> None:
+def test_without_readings_answers_are_nearly_the_same(name: str) -> None:
     X, y = blobs(150, classes=5, missing=0.05)
     model = learnt(build(name), X, y)
     twin = through_bytes(model, readings=False)
     assert twin._engine.state.size(at.STORED) == 0
     assert len(twin._engine.state["buffer_y"]) == len(model._engine.state["buffer_y"])
-    for x in readings(X[:20]):
-        assert twin.predict_proba_one(x) == model.predict_proba_one(x)
-    assert repr(twin.prototypes()) == repr(model.prototypes())
-    assert twin.relevances() == model.relevances()
+    alike = [twin.predict_one(x) == model.predict_one(x) for x in readings(X)]
+    assert sum(alike) >= 0.9 * len(alike)
+    places = [(p.label, p.values) for p in model.prototypes()]
+    assert repr([(p.label, p.values) for p in twin.prototypes()]) == repr(places)
+    for feature, relevance in model.relevances().items():
+        assert twin.relevances()[feature] == pytest.approx(relevance, abs=0.1)
     learnt(twin, *blobs(60, seed=9, classes=7))  # grows again
     assert twin._engine.state.size(at.STORED) == 60
 
 
-def test_without_readings_learning_goes_on_as_with_an_empty_buffer(name: str) -> None:
-    model = learnt(build(name, rehearsal=0), *blobs(80))
+def test_without_readings_nothing_changes_when_it_is_shared_again(name: str) -> None:
+    model = learnt(build(name), *blobs(150, classes=5, missing=0.05))
+    shared = Snapshot.of(model, readings=False)
+    assert Snapshot.of(shared.classifier(), readings=False).to_bytes() == shared.to_bytes()
+    whole = type(model).shared_state(Snapshot.of(model).estimator_state())  # with room to grow
+    again = Snapshot.of(Snapshot(whole).classifier(), readings=False)
+    assert again.to_bytes() == shared.to_bytes()
+
+
+def test_without_readings_no_trace_of_a_single_one_is_left(name: str) -> None:
+    X, y = blobs(150, classes=5, missing=0.05)
+    model = learnt(build(name), X, y)
+    state = Snapshot.of(model, readings=False).estimator_state()
+    arrays, sizes = state.arrays, state.extra["sizes"]
+    count = sizes["prototypes"]
+    assert not arrays["born"].any()
+    assert sizes["random"] == 1 + sizes["seed"]  # as before the first draw
+    for counts in ("wins", "usefulness"):
+        used = np.abs(arrays[counts][arrays[counts] != 0.0])
+        assert (np.log2(used) == np.rint(np.log2(used))).all()
+    assert (arrays["w_moment"][:count] == arrays["w_moment"][:count, :1]).all()
+    largest = np.nanmax(np.abs(X - model.engine.state["mean"]), axis=0)
+    assert not np.isin(arrays["peak"], [*largest, *model.engine.state["peak"]]).any()
+    assert not {"class_low", "class_high"} & arrays.keys()
+
+
+def test_without_readings_learning_goes_on_sanely(name: str) -> None:
+    X, y = blobs(300, classes=4)
+    model = learnt(build(name), X[:200], y[:200])
     twin = through_bytes(model, readings=False)
-    if model.engine.spec.keeps_ranges:  # the twin has those of its prototypes
-        for section in RANGE_ARRAYS:
-            ends = twin.engine.state[section]
-            model.engine.state[section][: len(ends)] = ends
-    assert_same(go_on(twin), go_on(model))  # there is nothing to rehearse in either
+    before = np.mean(
+        [twin.predict_one(x) == label for x, label in zip(readings(X), y, strict=True)]
+    )
+    learnt(twin, X[200:], y[200:])
+    after = np.mean([twin.predict_one(x) == label for x, label in zip(readings(X), y, strict=True)])
+    assert after >= before - 0.05
+    assert np.isfinite(twin.engine.state["w"][: twin.engine.state.size(at.N_PROTOTYPES)]).all()
 
 
 def test_without_readings_it_is_small() -> None:
@@ -1007,10 +1037,12 @@ def test_without_readings_it_is_small() -> None:
     assert len(Snapshot.of(model).to_bytes()) > 1_000_000
 
 
-def test_without_readings_windows_are_left_out_but_not_thresholds() -> None:
+def test_without_readings_windows_and_certainties_are_left_out() -> None:
     chain = CHAINS["rate"]()
     run_chain(chain, 60, seed=0)
-    assert through_bytes(chain, readings=False).threshold_for() == chain.threshold_for()
+    shared = through_bytes(chain, readings=False)
+    assert shared.threshold_for() == CHAINS["rate"]().threshold_for()
+    assert through_bytes(chain).threshold_for() == chain.threshold_for()
     integrator = CHAINS["integrator"]()
     run_chain(integrator, 60, seed=0)
     snapshot = Snapshot.of(integrator, readings=False)

@@ -43,8 +43,10 @@ SECTION = FleetSection(name=FLEET, trust="everyone", fuse_seconds=0.1, serve="fu
 def config(
     folder: Path | str = "state", name: str = "a", broker: str = "nowhere", **fleet: Any
 ) -> Config:
-    """A node that learns from JSON, with a window and a threshold that adapts."""
-    section = msgspec.structs.replace(SECTION, **{"min_samples": 1, **fleet})
+    """A node that learns from JSON, with a window and a threshold; it holds nothing back."""
+    section = msgspec.structs.replace(
+        SECTION, **{"min_samples": 1, "min_new_per_class": 1, **fleet}
+    )
     return Config(
         broker=Broker(url=f"memory://{broker}", client_id=name),
         readings=ReadingsSection(

@@ -29,13 +29,14 @@ WITHOUT = {"c": "worn"}  # the class that a node never sees
 SHIFT = {"a": 0.0, "b": 2.0, "c": -3.0}
 FEATURES = 4
 PROMPT = {"publish_pause_seconds": 0.2, "publish_seconds": 3600.0, "fuse_seconds": 0.1}
+ALL = {"min_new_per_class": 1}  # publish whatever was learnt, as files do
 
 
 def node_settings(
     broker: BrokerProcess | None, folder: Path, name: str, /, **sections: Any
 ) -> dict[str, Any]:
     """The configuration of a node; what it publishes is published once, when all is learnt."""
-    fleet = {"name": FLEET, "trust": "everyone", **PROMPT, **sections.pop("fleet", {})}
+    fleet = {"name": FLEET, "trust": "everyone", **PROMPT, **ALL, **sections.pop("fleet", {})}
     sections["broker"] = {"client_id": name, **sections.get("broker", {})}
     sections["readings"] = {
         "topic": f"plant/{name}/{{device}}/readings",
