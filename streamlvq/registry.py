@@ -321,6 +321,10 @@ ATTACKS: Registry[Any] = Registry(
             "streamlvq.audit.mechanism:TwoWorlds",
             "a private mechanism with and without one reading",
         ),
+        "known-others": (
+            "streamlvq.audit.mechanism:KnownOthers",
+            "the one unknown reading, from private releases",
+        ),
         "one-run": (
             "streamlvq.audit.mechanism:OneRun",
             "many canaries in one run of a private mechanism",

@@ -67,7 +67,7 @@ class NearestToBorn(Attack):
             figures |= {"near": near, "born": born, "expected_near": chance}
             parts.append(
                 f"{share_text(near, born)} nearest to the reading they were born on, by chance "
-                f"{chance:.1f}"
+                f"{chance:.2g}"
             )
             mean = min(max(chance / born, 1e-12), 1.0)
             close = binomtest(near, born, mean, alternative="greater").pvalue < SIGNIFICANT

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from streamlvq.arrays import Floats, Ints, Rows
 from streamlvq.audit.attack import Attack
@@ -26,6 +26,7 @@ from streamlvq.privacy.accountant import gaussian_epsilon
 from streamlvq.privacy.budget import unit_norm
 from streamlvq.privacy.engine import PrivateEngine
 from streamlvq.privacy.vector import GRID
+from streamlvq.text import number, percent
 
 ALPHA = 1e-3  # chance that an audit accuses a mechanism that keeps its promise
 NOISE_ALPHA = 1e-6
@@ -36,6 +37,8 @@ GUESSED_SHARE = 0.2  # of them, half of it at either end
 FOLLOWED = 3  # releases after a canary that one run uses
 NOISE_NUMBERS = 8000
 TRIED_CANARIES = 400
+RECONSTRUCTED = 60
+RADIUS_LIMIT = 1e3  # in deviations
 COLUMN_TERMS = 200_000  # of a column of the factor that are added up
 ADVICE = "do not use this mechanism: its noise does not hide single readings as promised"
 NOT_PRIVATE = "needs a private model"
@@ -77,6 +80,7 @@ class Trials:
         self.classes = len(self.privacy.classes)
         low, high = np.array([self.privacy.bounds[name] for name in self.privacy.features]).T
         self.low, self.high = low, high
+        self.filler = (0.5 * (low + high))[None]  # a known reading, for batches that need one
         count = self.privacy.scale_batch
         while model.releases < 2:
             codes = self.random.integers(0, self.classes, count)
@@ -100,7 +104,7 @@ class Trials:
     def extreme_readings(self, count: int) -> tuple[Rows, Ints]:
         """Return readings in corners of the bounds, of any class: their vectors are longest."""
         corner = self.random.integers(0, 2, (count, len(self.low)))
-        codes: Ints = self.random.integers(0, self.classes, count)
+        codes = self.random.integers(0, self.classes, count)
         rows: Rows = np.where(corner == 1, self.high, self.low)
         return rows, codes
 
@@ -119,7 +123,6 @@ class Trials:
         worst = int(np.argmax(sizes))
         return rows[worst], int(codes[worst])
 
-    @property
     def sigma_needed(self) -> float:
         """Noise of a number of a release that the promise needs, computed here once more."""
         engine, length = self._start, self.privacy.longest
@@ -132,9 +135,8 @@ class Trials:
             own = unit_norm(factor, length, self.privacy.batch, engine.plan.warmup) * math.sqrt(2)
         else:
             own *= length
-        return engine.vector.sensitivity * GRID * own / self.mu
+        return engine.vector.sensitivity * GRID * own / self.mu()
 
-    @property
     def mu(self) -> float:
         """The promise as a Gaussian trade-off, computed here once more."""
         epsilon, delta = self.privacy.epsilon, self.privacy.delta
@@ -150,21 +152,10 @@ class Trials:
 def added(engine: PrivateEngine, rows: Rows, codes: Ints) -> Floats:
     """Return what readings add to the vector of the current batch."""
     sums = np.zeros(engine.vector.size)
-    kernels(engine.module).add_private_rows(
-        engine.floats,
-        np.ascontiguousarray(rows),
-        np.ascontiguousarray(codes),
-        engine.low,
-        engine.high,
-        engine.centre,
-        engine.inverse,
-        engine.missing,
-        engine.metrics,
-        engine.prototypes,
-        engine.offset,
-        engine.work.copy(),
-        sums,
-    )
+    floats, _, work, _, _, *released = engine.memory
+    rows, codes = np.ascontiguousarray(rows), np.ascontiguousarray(codes)
+    add = kernels(engine.module).add_private_rows
+    add(floats, rows, codes, *released, work.copy(), sums)
     return sums
 
 
@@ -187,8 +178,21 @@ class Watcher:
         expected = np.rint(known + self._weight @ self._known)
         self._known = self._decay * self._known + known
         assert isinstance(engine.ledger, LastRelease)
-        rest: Floats = engine.ledger.released - expected
+        rest: Floats = np.asarray(engine.ledger.released, np.float64) - expected
         return rest
+
+    def follow(self, filler: Rows, canaries: Rows, labels: Ints, later: int) -> Floats:
+        """Release a batch with canaries and later ones without; return what they say of them.
+
+        Each release counts as its noise, which is correlated over time, wants it.
+        """
+        code, column = np.zeros(1, np.int64), self.engine.plan.factor.coefficients(later + 1)
+        said = self.release(filler, code, canaries, labels)
+        for weight in column[1:]:
+            rest = self.release(filler, code, canaries[:0], labels[:0])
+            said = said + weight * rest
+        told: Floats = said / float(column @ column)
+        return told
 
 
 class _MechanismAudit(Attack):
@@ -210,20 +214,22 @@ class TwoWorlds(_MechanismAudit):
     about it is one number, and half of what it should be is the border between the worlds.
     """
 
+    runs = RUNS
+
     def _audit(self, trials: Trials) -> Finding:
         errors = [0, 0]
-        for _ in progress_bar(range(RUNS), "two worlds", self.case.progress):
+        for _ in progress_bar(range(self.runs), "two worlds", self.case.progress):
             for inside in (0, 1):
                 score = self._score(trials, bool(inside))
                 errors[inside] += (score > 0.5) != bool(inside)
-        mu = least_mu(errors[0], errors[1], RUNS, ALPHA)
+        mu = least_mu(errors[0], errors[1], self.runs, ALPHA)
         epsilon = gaussian_epsilon(mu, trials.privacy.delta)
         promised = trials.privacy.epsilon
         broken = epsilon > promised
-        share = 1.0 - sum(errors) / (2 * RUNS)
+        share = 1.0 - sum(errors) / (2 * self.runs)
         measure = (
-            f"right in {share:.1%} of {2 * RUNS} runs: epsilon is at least {epsilon:.2f}, promised "
-            f"{promised:g}"
+            f"right in {percent(share)} of {number(2 * self.runs)} runs: epsilon is at least "
+            f"{epsilon:.2f}, promised {promised:g}"
         )
         return Finding(
             Verdict.BROKEN if broken else Verdict.NOTHING,
@@ -236,20 +242,47 @@ class TwoWorlds(_MechanismAudit):
     @staticmethod
     def _score(trials: Trials, inside: bool) -> float:
         """Return what releases say about the canary: 1 on average if it is there, else 0."""
-        watcher = Watcher(trials)
-        code = np.zeros(1, np.int64)
-        other = trials.low[None] + 0.5 * (trials.high - trials.low)[None]
-        count = trials.privacy.longest
+        watcher, count = Watcher(trials), trials.privacy.longest
         canaries = np.repeat(trials.canary[None], count if inside else 0, axis=0)
         labels = np.full(len(canaries), trials.code, np.int64)
         mark = count * added(watcher.engine, trials.canary[None], np.array([trials.code]))
-        column = watcher.engine.plan.factor.coefficients(LATER_RELEASES + 1)
-        score = float(watcher.release(other, code, canaries, labels) @ mark)
-        nobody = np.empty((0, other.shape[1]))
-        for weight in column[1:]:
-            rest = watcher.release(other, code, nobody, np.empty(0, np.int64))
-            score += weight * float(rest @ mark)
-        return score / float((mark @ mark) * (column @ column))
+        said = watcher.follow(trials.filler, canaries, labels, LATER_RELEASES)
+        return float(said @ mark) / float(mark @ mark)
+
+
+class KnownOthers(_MechanismAudit):
+    """The one reading that an outsider does not know, from the releases it took part in.
+
+    All others are known and taken away; what is left is that reading and noise.
+    """
+
+    def _audit(self, trials: Trials) -> Finding:
+        errors, mean_errors = [], []
+        codes = trials.random.integers(0, trials.classes, RECONSTRUCTED)
+        rows = trials.readings(codes)
+        for row, code in zip(rows, codes, strict=True):
+            watcher = Watcher(trials)
+            engine = watcher.engine
+            true = np.clip((row - engine.centre) * engine.inverse, -RADIUS_LIMIT, RADIUS_LIMIT)
+            mean = engine.missing[code]
+            said = watcher.follow(trials.filler, row[None], np.array([code]), LATER_RELEASES)
+            found = engine.vector.unpack(said).sums[code]
+            errors.append(float(np.sqrt(np.mean((found - true) ** 2))))
+            mean_errors.append(float(np.sqrt(np.mean((mean - true) ** 2))))
+        nearer = sum(a < b for a, b in zip(errors, mean_errors, strict=True))
+        close = binomtest(nearer, RECONSTRUCTED, 0.5, alternative="greater").pvalue < ALPHA
+        error, mean_error = float(np.median(errors)), float(np.median(mean_errors))
+        measure = (
+            f"off by {error:.1f} deviations, the class mean by {mean_error:.1f}; nearer than it in "
+            f"{nearer} of {RECONSTRUCTED} runs"
+        )
+        return Finding(
+            Verdict.CLOSE if close else Verdict.NOTHING,
+            measure,
+            "all releases and all other readings",
+            "a smaller epsilon hides single readings better" if close else "",
+            figures={"error": error, "mean_error": mean_error, "nearer": nearer},
+        )
 
 
 class OneRun(_MechanismAudit):
@@ -280,7 +313,7 @@ class OneRun(_MechanismAudit):
         rows, codes = trials.extreme_readings(CANARIES)
         watcher = Watcher(trials)
         weights = watcher.engine.plan.factor.coefficients(FOLLOWED + 1)
-        other = trials.low[None] + 0.5 * (trials.high - trials.low)[None]
+        other = trials.filler
         marks: list[Floats] = []
         scores = np.zeros(CANARIES)
         for k in progress_bar(range(CANARIES), "one run", self.case.progress):
@@ -299,13 +332,12 @@ class NoiseScale(_MechanismAudit):
     """The noise of batches without a canary, by chi-square against what the promise needs."""
 
     def _audit(self, trials: Trials) -> Finding:
-        watcher = Watcher(trials)
-        other = trials.low[None] + 0.5 * (trials.high - trials.low)[None]
+        watcher, other = Watcher(trials), trials.filler
         nobody, none = np.empty((0, other.shape[1])), np.empty(0, np.int64)
-        parts = []
+        needed, parts = trials.sigma_needed(), []
         for _ in range(math.ceil(NOISE_NUMBERS / watcher.engine.vector.size)):
             rest = watcher.release(other, np.zeros(1, np.int64), nobody, none)
-            parts.append(rest / trials.sigma_needed)
+            parts.append(rest / needed)
         noise = np.concatenate(parts)
         scale, low, high = noise_scale(noise, NOISE_ALPHA)
         wrong = not low <= 1.0 <= high

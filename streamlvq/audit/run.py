@@ -18,6 +18,7 @@ from streamlvq.config import Config, FleetSection
 from streamlvq.config.build import build_model, build_transform
 from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.events import Readings
+from streamlvq.fleet.held_back import next_publication
 from streamlvq.fleet.participant import FLEET_FOLDER
 from streamlvq.fleet.publication import Schedule
 from streamlvq.models import LVQCommittee
@@ -28,7 +29,7 @@ from streamlvq.privacy import PrivateLVQ
 from streamlvq.registry import ATTACKS
 from streamlvq.replay.run import LogReader
 from streamlvq.replay.training import with_late_labels
-from streamlvq.snapshot import Snapshot, SnapshotFiles
+from streamlvq.snapshot import Snapshot, SnapshotFiles, capture
 from streamlvq.synth import FEATURES, Machine
 from streamlvq.text import plural
 from streamlvq.wrappers.base import innermost_model
@@ -39,6 +40,7 @@ SIMULATED_READINGS = 2_000
 STORED = ("buffer_x", "window_x")  # arrays of readings, one in each row or column
 STORED_LABELS = ("buffer_y", "window_y")  # the same, one number each
 LOG_NODE = "log"
+DEFAULT_FLEET = FleetSection(name="audit", trust="everyone")
 
 
 # --- snapshots ------------------------------------------------------------------------------------
@@ -291,16 +293,56 @@ class _Publisher:
     """A node that learns readings one by one and publishes as a daemon does."""
 
     def __init__(self, config: Config, every: int | None, timed: bool) -> None:
-        section = config.fleet or FleetSection(name="audit", trust="everyone")
+        section = config.fleet or DEFAULT_FLEET
         self.every = every if every is not None or timed else section.publish_after
         self.monitor = Monitor(config)
         self.schedule = Schedule(section)
         self.stepper = _Stepper()
+        self._k = section.min_new_per_class
+        self._published: EstimatorState | None = None
+        self._data = b""
+        self._born: dict[tuple[str, bytes], int] = {}
         self.schedule_text = (
             f"one after every {plural(self.every, 'labelled reading')}"
             if self.every is not None
             else "at the times that `fleet` asks for"
         )
+
+    def _next(self, classifier: Any) -> Snapshot | None:
+        """Return what is published now; None if no class has readings enough, or nothing is new."""
+        state = capture(classifier, readings=False)
+        self._remember_births(classifier)
+        if self._k > 1:
+            found = next_publication(self._published, state, self._k)
+            if found is None:
+                return None
+            state = found.state
+        snapshot = Snapshot(state, LOG_NODE, readings=False)
+        data = snapshot.to_bytes()
+        if data == self._data:
+            return None
+        self._published, self._data = state, data
+        return snapshot
+
+    def _remember_births(self, classifier: Any) -> None:
+        """Note on which labelled reading the prototype at each place was born."""
+        model = innermost_model(classifier)
+        members = model.parts if isinstance(model, LVQCommittee) else {"": model}
+        for name, one in members.items():
+            if isinstance(one, LVQClassifier) and one.engine is not None:
+                for w, born in zip(one.engine.state["w"], one.engine.state["born"], strict=True):
+                    self._born[name, w.tobytes()] = round(float(born))
+
+    def _births(self, snapshot: Snapshot) -> dict[str, list[int]]:
+        """Return on which labelled reading each published prototype was born; -1 if unknown."""
+        kept: dict[tuple[str, bytes], int] = {}
+        found: dict[str, list[int]] = {}
+        for name, model in published_models(snapshot).items():
+            keys = [(name, w.tobytes()) for w in model.arrays["w"][: model.prototypes]]
+            found[name] = [self._born.get(key, -1) for key in keys]
+            kept |= {key: self._born[key] for key in keys if key in self._born}
+        self._born = kept
+        return found
 
     def publications(
         self, readings: Sequence[Readings], truth: Truth, progress: bool | None, total: int
@@ -320,10 +362,9 @@ class _Publisher:
                 continue
             published = len(truth.labels)
             for classifier in self.monitor.models().values():
-                yield (
-                    Snapshot.of(classifier, node=LOG_NODE, readings=False),
-                    _births(classifier),
-                )
+                snapshot = self._next(classifier)
+                if snapshot is not None:
+                    yield snapshot, self._births(snapshot)
 
     def _is_due(self, labelled: int, published: int, time: float | None) -> bool:
         if self.every is not None:
@@ -339,17 +380,6 @@ def _singly(readings: Sequence[Readings]) -> Iterator[Readings]:
     for one in readings:
         for k in range(len(one)):
             yield one.select([k])
-
-
-def _births(classifier: Any) -> dict[str, list[int]]:
-    """Return on which labelled reading each prototype was born, by member of a committee."""
-    model = innermost_model(classifier)
-    members = model.parts if isinstance(model, LVQCommittee) else {"": model}
-    return {
-        name: [round(each) for each in one.engine.state["born"][: len(one.prototypes())].tolist()]
-        for name, one in members.items()
-        if isinstance(one, LVQClassifier) and one.engine is not None
-    }
 
 
 # --- private models ---------------------------------------------------------------------------
@@ -392,32 +422,41 @@ def audit_private(
 # --- files ----------------------------------------------------------------------------------------
 
 
-def load_publications(path: str | Path) -> tuple[list[Snapshot], list[str]]:
+def load_publications(
+    path: str | Path, min_new_per_class: int = DEFAULT_FLEET.min_new_per_class
+) -> tuple[list[Snapshot], list[str]]:
     """Return the snapshots in a file, or what the daemon of a state folder would publish.
 
-    The second are notes for the report.
+    The second are notes for the report. `min_new_per_class` is that of its fleet.
     """
     path = Path(path)
     if not path.is_dir():
         return load_snapshots(path), []
     node = path.resolve().name
-    found = [
-        _without_readings(snapshot)
-        for file in reversed(SnapshotFiles(path).paths())
-        for snapshot in load_snapshots(file, node)
-    ]
-    if not found:
+    files = SnapshotFiles(path).paths()
+    if not files:
         raise AuditError(f"{path}: expected the state folder of a daemon, got no snapshot in it")
+    found: list[Snapshot] = []
+    published: dict[str, EstimatorState] = {}
+    for file in reversed(files):
+        for snapshot in load_snapshots(file, node):
+            state: EstimatorState | None = capture(snapshot.classifier(), readings=False)
+            if min_new_per_class > 1 and state is not None:
+                former = published.get(snapshot.node)
+                later = next_publication(former, state, min_new_per_class)
+                state = None if later is None else later.state
+            if state is not None:
+                published[snapshot.node] = state
+                found.append(Snapshot(state, snapshot.node, readings=False))
     notes = [f"{path}: audited as published, without stored readings; keep the folder to yourself"]
+    if not found:
+        raise AuditError(
+            f"{path}: expected a class with {min_new_per_class} readings "
+            "(fleet.min_new_per_class), got none: nothing would be published"
+        )
     if not (path / FLEET_FOLDER).is_dir():
         notes.append(f"{path}: this daemon is in no fleet and publishes nothing so far")
     return found, notes
-
-
-def _without_readings(snapshot: Snapshot) -> Snapshot:
-    return Snapshot.of(
-        snapshot.classifier(), snapshot.node, readings=False, created=snapshot.created
-    )
 
 
 def truth_of_log(

@@ -140,8 +140,10 @@ def _audit(options: argparse.Namespace) -> AuditReport:
     if "snapshot" in kinds:
         _only(options, kinds, "snapshot")
         found, notes = [], list[str]()
+        fleet = None if options.config is None else configs.load(options.config).fleet
+        least = {} if fleet is None else {"min_new_per_class": fleet.min_new_per_class}
         for path in options.what:
-            snapshots, said = audit.load_publications(path)
+            snapshots, said = audit.load_publications(path, **least)
             found += snapshots
             notes += said
         report = audit.audit_snapshots(found, _truth(options), **how)
