@@ -41,7 +41,7 @@ class CountsAndMeans(Attack):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._found: list[Reconstruction] = []
-        self._exact = self._readings = 0
+        self._exact = self._close = self._readings = 0
         self._rounds: Counter[bool] = Counter()  # publications, by whether a reading was recovered
         self._tried = self._first = False
         self._fewest: int | None = None
@@ -58,6 +58,7 @@ class CountsAndMeans(Attack):
             self._fewest = min(change.new, self._fewest or change.new)
             found = self._recover(step, change)
             recovered += self.each * sum(one.is_exact for one in found)
+            self._close += self.each * sum(one.is_close and not one.is_exact for one in found)
             self._found = list(best_first([*self._found, *found]))
         self._exact += recovered
         self._rounds[recovered > 0] += 1
@@ -85,10 +86,11 @@ class CountsAndMeans(Attack):
             f"least one in {number(self._rounds[True])} of {plural(rounds, 'publication')}"
         )
         assumes = "two publications of a node in a row, or one with a class of few readings"
-        if self._exact:
-            return Finding(
-                Verdict.EXACT, measure, assumes, RAISE_MINIMUM, tuple(self._found), figures
-            )
+        if self._exact or self._close:
+            verdict = Verdict.EXACT if self._exact else Verdict.CLOSE
+            if self._close:
+                measure += f"; {number(self._close)} nearly"
+            return Finding(verdict, measure, assumes, RAISE_MINIMUM, tuple(self._found), figures)
         few = f"; a class always had at least {self._fewest} new readings"
         return Finding(Verdict.NOTHING, measure + few, assumes, "", tuple(self._found), figures)
 
@@ -96,7 +98,8 @@ class CountsAndMeans(Attack):
 class PairFromSpread(CountsAndMeans):
     """Two new readings of a class: their sum and sum of squares give both, feature by feature.
 
-    Which of the two values of a feature belongs to which reading stays open.
+    Which of the two values of a feature belongs to which reading stays open. With forgetting the
+    order of the two matters, which is not known: then values are only nearly right.
     """
 
     each = 2
@@ -107,7 +110,10 @@ class PairFromSpread(CountsAndMeans):
         pair = two_readings(change, step.forget)
         if pair is None:
             return []
-        return [step.reconstruction(change.label, pair[0], self.case.truth, other=pair[1])]
+        truth, forgetful = self.case.truth, step.forget < 1.0
+        return [
+            step.reconstruction(change.label, pair[0], truth, other=pair[1], approximate=forgetful)
+        ]
 
 
 def single_reading(change: ClassChange) -> Floats | None:
@@ -142,7 +148,8 @@ def single_reading(change: ClassChange) -> Floats | None:
 def two_readings(change: ClassChange, forget: float = 1.0) -> tuple[Floats, Floats] | None:
     """Return the lower and the higher value of two readings that explain a change of each feature.
 
-    None if there are none. A feature that not both readings had is NaN.
+    None if there are none. A feature that not both readings had is NaN. With forgetting, the first
+    of the two is taken to have the lower values.
 
     Examples
     --------

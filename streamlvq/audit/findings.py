@@ -12,6 +12,7 @@ from streamlvq.errors import StreamLVQError
 
 MAX_SHOWN = 12  # reconstructed readings of an attack that a report keeps
 EXACT_ERROR = 1e-6  # of a reconstruction, in spreads of its class
+CLOSE_SHARE = 0.5  # of the error of the class mean
 
 
 class AuditError(StreamLVQError, ValueError):
@@ -61,6 +62,8 @@ class Reconstruction:
         Root mean square difference to it, in spreads of the class; None without a log.
     mean_error
         What guessing the mean of the class would have given; None without a log.
+    approximate
+        Whether the attack itself does not expect all digits.
 
     """
 
@@ -72,11 +75,21 @@ class Reconstruction:
     truth: Mapping[Hashable, float] | None = None
     error: float | None = None
     mean_error: float | None = None
+    approximate: bool = False
 
     @property
     def is_exact(self) -> bool:
-        """True if a log confirms it, or no log contradicts it."""
-        return self.error is None or self.error <= EXACT_ERROR
+        """True if a log confirms it, or there is no log and the attack is sure of it."""
+        if self.error is None:
+            return not self.approximate
+        return self.error <= EXACT_ERROR
+
+    @property
+    def is_close(self) -> bool:
+        """True if it is nearer to a true reading than half the way from the mean of its class."""
+        if self.error is None or self.mean_error is None:
+            return True
+        return self.error < CLOSE_SHARE * self.mean_error
 
 
 @dataclass(frozen=True)

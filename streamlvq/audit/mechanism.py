@@ -81,17 +81,18 @@ class Trials:
         low, high = np.array([self.privacy.bounds[name] for name in self.privacy.features]).T
         self.low, self.high = low, high
         self.filler = (0.5 * (low + high))[None]  # a known reading, for batches that need one
-        count = self.privacy.scale_batch
-        while model.releases < 2:
-            codes = self.random.integers(0, self.classes, count)
-            labels = [self.privacy.classes[c] for c in codes]
-            model.learn_array(self.readings(codes), labels, features=self.privacy.features)
-            count = 256
+        self._teach(model, self.privacy.scale_batch)
         engine = model.engine
         assert engine is not None
+        self._teach(model, engine.plan.warmup)
         self._start = engine
         self.length = kernels(engine.module).LENGTH
         self.canary, self.code = self._worst_reading()
+
+    def _teach(self, model: PrivateLVQ, count: int) -> None:
+        codes = self.random.integers(0, self.classes, count)
+        labels = [self.privacy.classes[c] for c in codes]
+        model.learn_array(self.readings(codes), labels, features=self.privacy.features)
 
     def readings(self, codes: Ints) -> Rows:
         """Return readings of classes that differ: a class for each corner."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,15 +88,8 @@ class Truth:
         middle = np.nanmean(rows, axis=0)
         mean_error = _root_mean_square(np.abs(rows[nearest : nearest + 1] - middle) / unit)[0]
         truth = {name: float(rows[nearest, k]) for k, name in enumerate(names)}
-        return Reconstruction(
-            found.node,
-            found.publication,
-            found.label,
-            found.values,
-            found.other,
-            truth,
-            float(errors[nearest]),
-            float(mean_error),
+        return replace(
+            found, truth=truth, error=float(errors[nearest]), mean_error=float(mean_error)
         )
 
 
@@ -256,7 +249,12 @@ class Step:
         )
 
     def reconstruction(
-        self, label: Label | None, values: Floats, truth: Truth | None, other: Floats | None = None
+        self,
+        label: Label | None,
+        values: Floats,
+        truth: Truth | None,
+        other: Floats | None = None,
+        approximate: bool = False,
     ) -> Reconstruction:
         """Return a reading found by an attack, judged by a log if there is one."""
         found = Reconstruction(
@@ -265,6 +263,7 @@ class Step:
             label,
             self._named(values),
             None if other is None else self._named(other),
+            approximate=approximate,
         )
         return found if truth is None else truth.judge(found, self.sensor_spreads(label))
 
