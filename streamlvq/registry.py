@@ -284,7 +284,7 @@ MEMBERS: Registry[Any] = Registry(
 ATTACKS: Registry[Any] = Registry(
     "attack",
     {
-        "stored": ("streamlvq.audit.class_statistics:StoredReadings", "readings kept in the file"),
+        "stored": ("streamlvq.audit.class_statistics:ReadingsInFile", "readings kept in the file"),
         "counts-and-means": (
             "streamlvq.audit.class_statistics:CountsAndMeans",
             "one new reading of a class, from its mean",

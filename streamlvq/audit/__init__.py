@@ -9,7 +9,7 @@ that agrees), only such readings count.
 from __future__ import annotations
 
 from streamlvq.audit.attack import Attack, Case
-from streamlvq.audit.findings import AuditError, AuditReport, Finding, Reconstruction, Verdict
+from streamlvq.audit.findings import AuditError, AuditReport, AuditVerdict, Finding, Reconstruction
 from streamlvq.audit.publications import Step, Truth
 from streamlvq.audit.run import (
     audit_config,
@@ -25,12 +25,12 @@ __all__ = [
     "Attack",
     "AuditError",
     "AuditReport",
+    "AuditVerdict",
     "Case",
     "Finding",
     "Reconstruction",
     "Step",
     "Truth",
-    "Verdict",
     "audit_config",
     "audit_log",
     "audit_private",

@@ -8,9 +8,9 @@ from scipy.stats import binomtest
 from streamlvq.audit.attack import Attack, Case
 from streamlvq.audit.class_statistics import share_text
 from streamlvq.audit.findings import (
+    AuditVerdict,
     Finding,
     Reconstruction,
-    Verdict,
     best_first,
     not_applicable,
 )
@@ -18,7 +18,7 @@ from streamlvq.audit.publications import Step, Truth
 from streamlvq.text import plural
 
 SIGNIFICANT = 1e-3  # chance that prototypes without a trace of their birth look like it
-ADVICE = (
+BIRTH_ADVICE = (
     "let prototypes learn more before they are published, allow fewer of them "
     "(max_prototypes_per_class), or learn under differential privacy"
 )
@@ -75,12 +75,14 @@ class NearestToBorn(Attack):
             parts.append("indices of birth are published")
         assumes = "one publication"
         if exact or close:
-            verdict = Verdict.EXACT if exact else Verdict.CLOSE
+            verdict = AuditVerdict.EXACT if exact else AuditVerdict.CLOSE
             best = best_first([*exact, *shown])
-            return Finding(verdict, "; ".join(parts), assumes, ADVICE, best, figures)
+            return Finding(verdict, "; ".join(parts), assumes, BIRTH_ADVICE, best, figures)
         if not born:
             parts.append(f"{plural(count, 'prototype')} have moved; with a log, how near they are")
-        return Finding(Verdict.NOTHING, "; ".join(parts), assumes, "", best_first(shown), figures)
+        return Finding(
+            AuditVerdict.NOTHING, "; ".join(parts), assumes, "", best_first(shown), figures
+        )
 
 
 def unmoved(step: Step) -> list[int]:

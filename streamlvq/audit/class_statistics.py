@@ -13,9 +13,9 @@ import numpy as np
 from streamlvq.arrays import Floats
 from streamlvq.audit.attack import Attack, Case
 from streamlvq.audit.findings import (
+    AuditVerdict,
     Finding,
     Reconstruction,
-    Verdict,
     best_first,
     not_applicable,
 )
@@ -87,12 +87,14 @@ class CountsAndMeans(Attack):
         )
         assumes = "two publications of a node in a row, or one with a class of few readings"
         if self._exact or self._close:
-            verdict = Verdict.EXACT if self._exact else Verdict.CLOSE
+            verdict = AuditVerdict.EXACT if self._exact else AuditVerdict.CLOSE
             if self._close:
                 measure += f"; {number(self._close)} nearly"
             return Finding(verdict, measure, assumes, RAISE_MINIMUM, tuple(self._found), figures)
         few = f"; a class always had at least {self._fewest} new readings"
-        return Finding(Verdict.NOTHING, measure + few, assumes, "", tuple(self._found), figures)
+        return Finding(
+            AuditVerdict.NOTHING, measure + few, assumes, "", tuple(self._found), figures
+        )
 
 
 class PairFromSpread(CountsAndMeans):
@@ -243,11 +245,11 @@ class FeatureMeans(Attack):
         assumes = "two publications of a node in a row"
         if self._exact:
             shown = tuple(self._found)
-            return Finding(Verdict.EXACT, measure, assumes, RAISE_MINIMUM, shown, figures)
-        return Finding(Verdict.NOTHING, measure, assumes, "", (), figures)
+            return Finding(AuditVerdict.EXACT, measure, assumes, RAISE_MINIMUM, shown, figures)
+        return Finding(AuditVerdict.NOTHING, measure, assumes, "", (), figures)
 
 
-class StoredReadings(Attack):
+class ReadingsInFile(Attack):
     """Readings that a file holds as they are: for rehearsal, windows of trees, samples to judge by.
 
     Nodes never publish them; a file of `train`, or of a daemon's state, has them.
@@ -255,9 +257,9 @@ class StoredReadings(Attack):
 
     def finding(self) -> Finding:
         if not self.case.stored:
-            return Finding(Verdict.NOTHING, "no reading is stored in what is published")
+            return Finding(AuditVerdict.NOTHING, "no reading is stored in what is published")
         return Finding(
-            Verdict.EXACT,
+            AuditVerdict.EXACT,
             f"{plural(self.case.stored, 'reading')} as they are",
             "the file itself",
             "pass on Snapshot.of(model, readings=False), never this file; nodes of a fleet do so",

@@ -19,7 +19,7 @@ class AuditError(StreamLVQError, ValueError):
     """Something that cannot be audited."""
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """How far an attack got."""
 
     NOT_APPLICABLE = "does not apply"
@@ -31,12 +31,12 @@ class Verdict(StrEnum):
     @property
     def succeeded(self) -> bool:
         """True if the attack tells an outsider something about single readings."""
-        return self in {Verdict.CLOSE, Verdict.EXACT, Verdict.BROKEN}
+        return self in {AuditVerdict.CLOSE, AuditVerdict.EXACT, AuditVerdict.BROKEN}
 
 
-FAIL_ON: Mapping[str, frozenset[Verdict]] = {
-    "any": frozenset({Verdict.CLOSE, Verdict.EXACT, Verdict.BROKEN}),
-    "exact": frozenset({Verdict.EXACT, Verdict.BROKEN}),
+FAIL_ON: Mapping[str, frozenset[AuditVerdict]] = {
+    "any": frozenset({AuditVerdict.CLOSE, AuditVerdict.EXACT, AuditVerdict.BROKEN}),
+    "exact": frozenset({AuditVerdict.EXACT, AuditVerdict.BROKEN}),
     "never": frozenset(),
 }
 
@@ -115,7 +115,7 @@ class Finding:
 
     """
 
-    verdict: Verdict
+    verdict: AuditVerdict
     measure: str
     assumes: str = ""
     advice: str = ""
@@ -127,7 +127,7 @@ class Finding:
 
 def not_applicable(why: str) -> Finding:
     """Return the finding of an attack that cannot be tried."""
-    return Finding(Verdict.NOT_APPLICABLE, why)
+    return Finding(AuditVerdict.NOT_APPLICABLE, why)
 
 
 def best_first(found: Sequence[Reconstruction]) -> tuple[Reconstruction, ...]:

@@ -18,7 +18,7 @@ from scipy.stats import binomtest, norm
 from streamlvq.arrays import Floats, Ints, Rows
 from streamlvq.audit.attack import Attack
 from streamlvq.audit.bounds import least_mu, noise_scale, one_run_epsilon
-from streamlvq.audit.findings import Finding, Verdict, not_applicable
+from streamlvq.audit.findings import AuditVerdict, Finding, not_applicable
 from streamlvq.audit.membership import progress_bar
 from streamlvq.kernels import kernels
 from streamlvq.privacy import Privacy, PrivateLVQ, Spending
@@ -40,7 +40,7 @@ TRIED_CANARIES = 400
 RECONSTRUCTED = 60
 RADIUS_LIMIT = 1e3  # in deviations
 COLUMN_TERMS = 200_000  # of a column of the factor that are added up
-ADVICE = "do not use this mechanism: its noise does not hide single readings as promised"
+MECHANISM_ADVICE = "do not use this mechanism: its noise does not hide single readings as promised"
 NOT_PRIVATE = "needs a private model"
 
 
@@ -233,10 +233,10 @@ class TwoWorlds(_MechanismAudit):
             f"{epsilon:.2f}, promised {promised:g}"
         )
         return Finding(
-            Verdict.BROKEN if broken else Verdict.NOTHING,
+            AuditVerdict.BROKEN if broken else AuditVerdict.NOTHING,
             measure,
             f"all releases and all other readings; false alarms: {ALPHA:g}",
-            ADVICE if broken else "",
+            MECHANISM_ADVICE if broken else "",
             figures={"epsilon": epsilon, "promised": promised, "mu": mu, "right": share},
         )
 
@@ -278,7 +278,7 @@ class KnownOthers(_MechanismAudit):
             f"{nearer} of {RECONSTRUCTED} runs"
         )
         return Finding(
-            Verdict.CLOSE if close else Verdict.NOTHING,
+            AuditVerdict.CLOSE if close else AuditVerdict.NOTHING,
             measure,
             "all releases and all other readings",
             "a smaller epsilon hides single readings better" if close else "",
@@ -302,10 +302,10 @@ class OneRun(_MechanismAudit):
             f"{privacy.epsilon:g}"
         )
         return Finding(
-            Verdict.BROKEN if broken else Verdict.NOTHING,
+            AuditVerdict.BROKEN if broken else AuditVerdict.NOTHING,
             measure,
             f"all releases of one run; sees little above epsilon 4; false alarms: {ALPHA:g}",
-            ADVICE if broken else "",
+            MECHANISM_ADVICE if broken else "",
             figures={"epsilon": epsilon, "promised": privacy.epsilon, "right": right},
         )
 
@@ -346,9 +346,11 @@ class NoiseScale(_MechanismAudit):
             f"noise is {scale:.3f} times what the promise needs ({low:.3f} to {high:.3f}, "
             f"{len(noise)} numbers)"
         )
-        advice = ADVICE if high < 1.0 else "less noise would keep the promise" if wrong else ""
+        advice = (
+            MECHANISM_ADVICE if high < 1.0 else "less noise would keep the promise" if wrong else ""
+        )
         return Finding(
-            Verdict.BROKEN if wrong else Verdict.NOTHING,
+            AuditVerdict.BROKEN if wrong else AuditVerdict.NOTHING,
             measure,
             f"all releases and all readings; false alarms: {NOISE_ALPHA:g}",
             advice,

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from streamlvq.arrays import Bools, Floats, Label, Rows
 from streamlvq.audit.attack import Attack
-from streamlvq.audit.findings import Finding, Verdict, not_applicable
+from streamlvq.audit.findings import AuditVerdict, Finding, not_applicable
 from streamlvq.text import plural
 
 SHADOW_MODELS = 24  # each learns a random half; each is the target once, the others its shadows
@@ -19,7 +19,7 @@ MAX_SAMPLED = 1000  # readings that are learnt or left out
 MIN_SAMPLED = 100
 CLOSE_AUC = 0.55  # up to here membership is hardly better than a coin
 DEVIATIONS = 3.0  # of the mean over targets, below which it has to be above that
-FLOOR = 1e-6  # of a probability
+LEAST_CERTAINTY = 1e-6  # of a probability
 
 
 class LikelihoodRatio(Attack):
@@ -57,7 +57,7 @@ class LikelihoodRatio(Attack):
             f"{plural(len(labels), 'reading')}"
         )
         return Finding(
-            Verdict.CLOSE if close else Verdict.NOTHING,
+            AuditVerdict.CLOSE if close else AuditVerdict.NOTHING,
             measure,
             "readings from the same source, and the model that decides",
             "fewer prototypes, a shared metric or a lower rank, or differential privacy"
@@ -95,7 +95,7 @@ def _certainty(model: Any, rows: Rows, labels: Sequence[Label], features: Sequen
     place = {label: code for code, label in enumerate(model.classes)}
     p = model.predict_proba_array(rows, features)
     own = np.array([p[n, place[y]] if y in place else 0.0 for n, y in enumerate(labels)])
-    own = np.clip(own, FLOOR, 1.0 - FLOOR)
+    own = np.clip(own, LEAST_CERTAINTY, 1.0 - LEAST_CERTAINTY)
     odds: Floats = np.log(own) - np.log1p(-own)
     return odds
 

@@ -34,10 +34,9 @@ from streamlvq.synth import FEATURES, Machine
 from streamlvq.text import plural
 from streamlvq.wrappers.base import innermost_model
 
-MAX_READINGS = 20_000  # of a log that is audited, unless told otherwise
+MAX_AUDITED_READINGS = 20_000  # of a log that is audited, unless told otherwise
 MAX_PUBLICATIONS = 1_000
 SIMULATED_READINGS = 2_000
-STORED = ("buffer_x", "window_x")  # arrays of readings, one in each row or column
 STORED_LABELS = ("buffer_y", "window_y")  # the same, one number each
 LOG_NODE = "log"
 DEFAULT_FLEET = FleetSection(name="audit", trust="everyone")
@@ -166,7 +165,7 @@ def audit_log(
     *,
     format: str | None = None,
     every: int | None = None,
-    limit: int = MAX_READINGS,
+    limit: int = MAX_AUDITED_READINGS,
     attacks: Collection[str] | None = None,
     seed: int = 0,
     progress: bool | None = False,

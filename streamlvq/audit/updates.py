@@ -19,9 +19,9 @@ import numpy as np
 from streamlvq.arrays import Floats, Label, Rows
 from streamlvq.audit.attack import Attack, Case
 from streamlvq.audit.findings import (
+    AuditVerdict,
     Finding,
     Reconstruction,
-    Verdict,
     best_first,
     not_applicable,
 )
@@ -35,9 +35,9 @@ MEETING_TOLERANCE = 1e-6  # of lines, relative to the distance to where they mee
 RANK_TOLERANCE = 1e-6  # of the second singular value of a change of rank one, relative to the first
 MIN_FEATURES = 3  # in fewer dimensions any two lines meet
 MAX_LINES = 12  # prototypes that moved furthest; each pair of them is tried
-REFINEMENTS = 4  # of the factor that a metric was normalised with
-TINY = 1e-12  # in the denominators of adaptive steps
-ADVICE = (
+FACTOR_REFINEMENTS = 4  # of the factor that a metric was normalised with
+MOMENT_FLOOR = 1e-12  # in the denominators of adaptive steps
+UPDATE_ADVICE = (
     "publish after many readings, not after each (fleet.min_new_per_class, fleet.publish_after), "
     "without mean squares of gradients, or under differential privacy"
 )
@@ -142,7 +142,7 @@ def _unbent_metrics(step: Step, which: int) -> tuple[Rows, Rows] | None:
         rows, columns = (step.after.arrays.get(name) for name in ("row_moment", "column_moment"))
         if rows is None or columns is None or not columns[which].any():
             return None
-        bend = np.outer(np.sqrt(rows[which]) + TINY, np.sqrt(columns[which]) + TINY)
+        bend = np.outer(np.sqrt(rows[which]) + MOMENT_FLOOR, np.sqrt(columns[which]) + MOMENT_FLOOR)
         old, new = old * bend, new * bend
     return old, new
 
@@ -203,7 +203,7 @@ def _closest_to_rank(
     """
     change = factor * after - before
     left, _, right = np.linalg.svd(change, full_matrices=False)
-    for _ in range(REFINEMENTS):
+    for _ in range(FACTOR_REFINEMENTS):
         p, q = left[:, :rank], right[:rank]
         old, new = (_outside(each, p, q) for each in (before, after))
         size = float((new * new).sum())
@@ -371,8 +371,8 @@ class _UpdateAttack(Attack):
         )
         figures = {"exact": self._exact, "readings": self._readings, "steps": self._steps}
         assumes = "a publication before and after the reading, and no rehearsed readings between"
-        verdict = Verdict.EXACT if self._exact else Verdict.NOTHING
-        advice = ADVICE if self._exact else ""
+        verdict = AuditVerdict.EXACT if self._exact else AuditVerdict.NOTHING
+        advice = UPDATE_ADVICE if self._exact else ""
         return Finding(verdict, measure, assumes, advice, tuple(self._found), figures)
 
 
@@ -478,8 +478,8 @@ class SignOfBeta(Attack):
             measure += f"; {number(self._right)} of {number(self._judged)} classes right"
         succeeded = self._told > 0 and (not self._judged or self._right > 0)
         figures = {"told": self._told, "judged": self._judged, "right": self._right}
-        verdict = Verdict.EXACT if succeeded else Verdict.NOTHING
-        advice = ADVICE if succeeded else ""
+        verdict = AuditVerdict.EXACT if succeeded else AuditVerdict.NOTHING
+        advice = UPDATE_ADVICE if succeeded else ""
         assumes = "a reading that its step gives away"
         return Finding(verdict, measure, assumes, advice, tuple(self._shown), figures)
 

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 import streamlvq
-from streamlvq.audit.findings import AuditReport, Finding, Reconstruction, Verdict
+from streamlvq.audit.findings import AuditReport, AuditVerdict, Finding, Reconstruction
 from streamlvq.audit.summary import value_text
 from streamlvq.plot.style import short
 from streamlvq.report.html import DRAWING_WIDTH, document, section, table, tiles
@@ -38,8 +38,8 @@ def audit_html(report: AuditReport) -> str:
 
 
 def _tiles(report: AuditReport) -> str:
-    tried = [each for each in report.findings if each.verdict is not Verdict.NOT_APPLICABLE]
-    exact = sum(each.verdict is Verdict.EXACT for each in tried)
+    tried = [each for each in report.findings if each.verdict is not AuditVerdict.NOT_APPLICABLE]
+    exact = sum(each.verdict is AuditVerdict.EXACT for each in tried)
     return tiles(
         [
             (str(len(report.succeeded)), "attacks succeeded", f"of {len(tried)} that apply"),

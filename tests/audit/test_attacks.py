@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streamlvq
-from streamlvq.audit import AuditReport, Verdict, audit_snapshots
+from streamlvq.audit import AuditReport, AuditVerdict, audit_snapshots
 from streamlvq.audit.class_statistics import single_reading, two_readings
 from streamlvq.audit.membership import area_under_curve
 from streamlvq.audit.publications import ClassChange
@@ -46,7 +46,7 @@ def test_one_reading_between_publications_comes_out_exactly(half_life: int | Non
     report = audited(streamlvq.GLVQ(half_life=half_life), STATISTICS)
     for attack in ("counts-and-means", "feature-means"):
         found = report[attack]
-        assert found.verdict is Verdict.EXACT
+        assert found.verdict is AuditVerdict.EXACT
         assert found.figures["exact"] >= 40
         assert all(one.error is not None and one.error < 1e-9 for one in found.shown)
         assert all(one.mean_error is not None and one.mean_error > 0.1 for one in found.shown)
@@ -61,7 +61,7 @@ def test_two_readings_of_a_class_come_out_as_a_pair(half_life: int | None) -> No
     snapshots = list(published(model, rows, labels, 160, 2))
     report = audit_snapshots(snapshots, truth_of(rows, labels), attacks=STATISTICS)
     found = report["pair-from-spread"]
-    assert found.verdict is (Verdict.EXACT if half_life is None else Verdict.CLOSE)
+    assert found.verdict is (AuditVerdict.EXACT if half_life is None else AuditVerdict.CLOSE)
     pair = next(one for one in found.shown if one.publication == 2)
     low, high = pair.values, pair.other
     assert high is not None
@@ -114,7 +114,7 @@ def test_nothing_is_claimed_of_three_readings_or_of_none() -> None:
     assert not report.succeeded
     again = audit_snapshots([snapshots[-1], snapshots[-1]], attacks=[*STATISTICS, *UPDATES])
     for attack in UPDATES:
-        assert again[attack].verdict is Verdict.NOT_APPLICABLE
+        assert again[attack].verdict is AuditVerdict.NOT_APPLICABLE
     assert not again.succeeded
 
 
@@ -161,7 +161,7 @@ def test_prototypes_of_other_readings_are_no_success() -> None:
     (snapshot,) = published(streamlvq.GLVQ(max_prototypes_per_class=1), rows, labels, 200)
     others, _ = gaussians(200, seed=5)
     found = audit_snapshots([snapshot], truth_of(others, labels))["nearest-to-born"]
-    assert found.verdict is Verdict.NOTHING
+    assert found.verdict is AuditVerdict.NOTHING
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -184,11 +184,11 @@ def test_prototypes_of_other_readings_are_no_success() -> None:
 def test_a_step_gives_its_reading_away(model: Any, attack: str) -> None:
     report = audited(model, UPDATES)
     found = report[attack]
-    assert found.verdict is Verdict.EXACT
+    assert found.verdict is AuditVerdict.EXACT
     assert found.figures["exact"] >= 0.4 * found.figures["readings"]
     assert found.shown[0].error is not None and found.shown[0].error < 1e-7
     signs = report["sign-of-beta"]
-    assert signs.verdict is Verdict.EXACT
+    assert signs.verdict is AuditVerdict.EXACT
     assert signs.figures["right"] >= 0.95 * signs.figures["judged"] > 0
 
 
@@ -214,7 +214,7 @@ def test_two_features_are_too_few_for_lines() -> None:
         model.learn_one({"f0": row[0], "f1": row[1]}, label)
         snapshots.append(Snapshot.of(model, node="n1"))
     found = audit_snapshots(snapshots[-9:], attacks=["gradient-lines"])["gradient-lines"]
-    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert found.verdict is AuditVerdict.NOT_APPLICABLE
 
 
 def test_the_direction_of_a_change_of_rank_one_is_exact() -> None:
@@ -242,7 +242,7 @@ def test_stored_readings_are_counted() -> None:
     (snapshot,) = published(model, rows, labels, 120)
     assert audit_snapshots([snapshot])["stored"].figures["exact"] == 120
     bare = Snapshot.of(model, readings=False)
-    assert audit_snapshots([bare])["stored"].verdict is Verdict.NOTHING
+    assert audit_snapshots([bare])["stored"].verdict is AuditVerdict.NOTHING
 
 
 def test_membership_of_an_overfitted_model_shows() -> None:
@@ -251,11 +251,11 @@ def test_membership_of_an_overfitted_model_shows() -> None:
     model = streamlvq.LGMLVQ(rank=6, max_prototypes_per_class=100)
     (snapshot,) = published(model, rows, labels, 300)
     truth = truth_of(rows, labels)
-    assert audit_snapshots([snapshot], truth)["membership"].verdict is Verdict.CLOSE
+    assert audit_snapshots([snapshot], truth)["membership"].verdict is AuditVerdict.CLOSE
     (small,) = published(streamlvq.GLVQ(max_prototypes_per_class=1), *gaussians(300), 300)
     fair = audit_snapshots([small], truth_of(*gaussians(300)))["membership"]
-    assert fair.verdict is Verdict.NOTHING
-    assert audit_snapshots([snapshot])["membership"].verdict is Verdict.NOT_APPLICABLE
+    assert fair.verdict is AuditVerdict.NOTHING
+    assert audit_snapshots([snapshot])["membership"].verdict is AuditVerdict.NOT_APPLICABLE
 
 
 def test_area_under_curve_counts_ties_half() -> None:

@@ -11,7 +11,7 @@ import pytest
 from streamlvq import GLVQ
 from streamlvq.audit import (
     AuditError,
-    Verdict,
+    AuditVerdict,
     audit_config,
     audit_log,
     audit_snapshots,
@@ -51,12 +51,12 @@ def test_counts_and_means_succeed_before_holding_back_and_fail_after(tmp_path: P
     log = write_log(tmp_path / "log.csv")
     before = audit_log(log, config(min_new=1), every=1, attacks=STATISTICS)
     found = before["counts-and-means"]
-    assert found.verdict is Verdict.EXACT
+    assert found.verdict is AuditVerdict.EXACT
     assert found.figures["exact"] >= 399
     assert all(one.error is not None and one.error < 1e-9 for one in found.shown)
     after = audit_log(log, config(), every=1, attacks=STATISTICS)
     assert not after.succeeded
-    assert after["counts-and-means"].verdict is Verdict.NOTHING
+    assert after["counts-and-means"].verdict is AuditVerdict.NOTHING
     assert "at least 10 new readings" in after["counts-and-means"].measure
 
 
@@ -100,7 +100,7 @@ def test_other_models_are_audited_too(tmp_path: Path, model: str) -> None:
     log = write_log(tmp_path / "log.csv", 200)
     attacks = [*STATISTICS, "nearest-to-born", "gradient-lines", "metric-change", "sign-of-beta"]
     report = audit_log(log, config(1, model), every=1, attacks=attacks)
-    assert report["counts-and-means"].verdict is Verdict.EXACT
+    assert report["counts-and-means"].verdict is AuditVerdict.EXACT
 
 
 def test_a_transform_is_undone(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_transform_is_undone(tmp_path: Path) -> None:
     model = msgspec.structs.replace(plain.model, transform="log")
     report = audit_log(log, msgspec.structs.replace(plain, model=model), every=1)
     found = report["counts-and-means"]
-    assert found.verdict is Verdict.EXACT
+    assert found.verdict is AuditVerdict.EXACT
     assert found.shown[0].error is not None and found.shown[0].error < 1e-8
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom, norm
 
 import streamlvq
-from streamlvq.audit import AuditReport, Case, Verdict, audit_private, audit_snapshots
+from streamlvq.audit import AuditReport, AuditVerdict, Case, audit_private, audit_snapshots
 from streamlvq.audit.bounds import clopper_pearson, least_mu, noise_scale, one_run_epsilon
 from streamlvq.audit.mechanism import KnownOthers, NoiseScale, OneRun, Trials, TwoWorlds
 from streamlvq.privacy import Privacy, PrivateLVQ
@@ -69,27 +69,27 @@ def right(plan: NoisePlan) -> float:
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_wrong_noise_is_caught_by_its_scale(fault: Scale) -> None:
     found = NoiseScale(Case(private=faulty(promise(4.0), fault))).finding()
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is AuditVerdict.BROKEN
     plan = NoisePlan.of(promise(4.0), PrivateLVQ(promise(4.0))._vector())
     assert found.figures["scale"] == pytest.approx(fault(plan), rel=0.04)
 
 
 def test_half_the_noise_is_caught_by_two_worlds() -> None:
     found = FewerRuns(Case(private=faulty(promise(4.0), lambda plan: 0.5))).finding()
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is AuditVerdict.BROKEN
     assert found.figures["epsilon"] > 4.0
     assert found.advice
 
 
 def test_a_quarter_of_the_noise_is_caught_in_one_run() -> None:
     found = OneRun(Case(private=faulty(promise(1.0), lambda plan: 0.25))).finding()
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is AuditVerdict.BROKEN
     assert found.figures["epsilon"] > 1.0
 
 
 def test_without_noise_the_unknown_reading_comes_out() -> None:
     found = KnownOthers(Case(private=faulty(promise(4.0), lambda plan: 1e-6))).finding()
-    assert found.verdict is Verdict.CLOSE
+    assert found.verdict is AuditVerdict.CLOSE
     assert found.figures["error"] < 1e-3
 
 
@@ -101,7 +101,7 @@ def test_the_right_mechanism_passes(epsilon: float) -> None:
     case = Case(private=faulty(promise(epsilon), right))
     for attack in (NoiseScale, OneRun, KnownOthers, FewestRuns):
         found = attack(case).finding()
-        assert found.verdict is Verdict.NOTHING, found.measure
+        assert found.verdict is AuditVerdict.NOTHING, found.measure
     known = KnownOthers(case).finding().figures
     assert known["error"] > 2.0 * known["mean_error"]
 
@@ -114,7 +114,7 @@ def test_the_noise_of_other_promises_is_as_large_as_needed(metric: str) -> None:
         promise(2.0, features=2, half_life=10),
     ):
         found = NoiseScale(Case(private=lambda p=privacy: PrivateLVQ(p, metric))).finding()
-        assert found.verdict is Verdict.NOTHING, found.measure
+        assert found.verdict is AuditVerdict.NOTHING, found.measure
 
 
 def test_what_the_promise_needs_is_computed_twice() -> None:
@@ -211,4 +211,4 @@ def test_a_report_of_a_private_model() -> None:
         faulty(promise(4.0), lambda plan: 0.5), attacks=["noise-scale", "counts-and-means"]
     )
     assert broken.failures("exact") == ["noise-scale"]
-    assert broken["counts-and-means"].verdict is Verdict.NOT_APPLICABLE
+    assert broken["counts-and-means"].verdict is AuditVerdict.NOT_APPLICABLE

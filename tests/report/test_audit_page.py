@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from streamlvq.audit import AuditReport, Finding, Reconstruction, Verdict, audit_snapshots
+from streamlvq.audit import AuditReport, AuditVerdict, Finding, Reconstruction, audit_snapshots
 from streamlvq.models import GLVQ
 from streamlvq.report.audit_page import DRAWN_READINGS, TABLED_FEATURES, audit_html
 from support.publications import gaussians, published, truth_of
@@ -25,7 +25,7 @@ def test_a_real_audit() -> None:
     for finding in report.findings:
         assert f"<th>{finding.attack}</th>" in page
     assert page.count('<tr class="exact">') == sum(
-        each.verdict is Verdict.EXACT for each in report.findings
+        each.verdict is AuditVerdict.EXACT for each in report.findings
     )
     assert "What to change" in page
     assert not re.findall(r'(?:src|href)="https?:', page)
@@ -36,7 +36,7 @@ def test_a_real_audit() -> None:
 
 def test_names_are_escaped_and_few_readings_shown() -> None:
     many = [found(3, truth={"p<0>": 1.0}, error=0.5, mean_error=2.0)] * (DRAWN_READINGS + 2)
-    report = AuditReport("a & b", [Finding(Verdict.CLOSE, "m<1>", shown=many, attack="x")])
+    report = AuditReport("a & b", [Finding(AuditVerdict.CLOSE, "m<1>", shown=many, attack="x")])
     page = audit_html(report)
     assert "a &amp; b" in page and "m&lt;1&gt;" in page and "a&lt;b" in page
     assert "p<0>" not in page and "a<b" not in page
@@ -51,7 +51,7 @@ def test_many_features_are_drawn() -> None:
         features, truth={f"p<{k}>": 0.5 for k in range(features)}, error=1.0, mean_error=1.0
     )
     other = found(features, other={f"p<{k}>": -1.0 for k in range(features)})
-    report = AuditReport("s", [Finding(Verdict.EXACT, "m", shown=[one, other], attack="x")])
+    report = AuditReport("s", [Finding(AuditVerdict.EXACT, "m", shown=[one, other], attack="x")])
     page = audit_html(report)
     assert page.count("<svg") == 2
     assert page.count('class="true-bar"') == features
