@@ -279,3 +279,59 @@ MEMBERS: Registry[Any] = Registry(
         "pairs": ("streamlvq.models:PairwiseLVQ", "tells each pair of classes apart"),
     },
 )
+
+# What an audit tries on publications: classes derived from `streamlvq.audit.attack.Attack`.
+ATTACKS: Registry[Any] = Registry(
+    "attack",
+    {
+        "stored": ("streamlvq.audit.class_statistics:ReadingsInFile", "readings kept in the file"),
+        "counts-and-means": (
+            "streamlvq.audit.class_statistics:CountsAndMeans",
+            "one new reading of a class, from its mean",
+        ),
+        "pair-from-spread": (
+            "streamlvq.audit.class_statistics:PairFromSpread",
+            "two new readings of a class, from mean and spread",
+        ),
+        "feature-means": (
+            "streamlvq.audit.class_statistics:FeatureMeans",
+            "one new reading, from the means of features",
+        ),
+        "nearest-to-born": (
+            "streamlvq.audit.births:NearestToBorn",
+            "readings that prototypes were born on",
+        ),
+        "gradient-lines": (
+            "streamlvq.audit.updates:GradientLines",
+            "where the lines of two prototypes meet",
+        ),
+        "metric-change": (
+            "streamlvq.audit.updates:MetricChange",
+            "the change of low rank that a reading makes",
+        ),
+        "sign-of-beta": (
+            "streamlvq.audit.updates:SignOfBeta",
+            "class and rule, from who was attracted",
+        ),
+        "membership": (
+            "streamlvq.audit.membership:LikelihoodRatio",
+            "who took part, by likelihood ratio",
+        ),
+        "two-worlds": (
+            "streamlvq.audit.mechanism:TwoWorlds",
+            "a private mechanism with and without one reading",
+        ),
+        "known-others": (
+            "streamlvq.audit.mechanism:KnownOthers",
+            "the one unknown reading, from private releases",
+        ),
+        "one-run": (
+            "streamlvq.audit.mechanism:OneRun",
+            "many canaries in one run of a private mechanism",
+        ),
+        "noise-scale": (
+            "streamlvq.audit.mechanism:NoiseScale",
+            "whether private noise is as large as promised",
+        ),
+    },
+)

@@ -14,6 +14,7 @@ from streamlvq import models
 from streamlvq.errors import StreamLVQError
 from streamlvq.registry import (
     AGGREGATORS,
+    ATTACKS,
     CORRECTIONS,
     FORMATS,
     MEMBERS,
@@ -114,7 +115,7 @@ def test_a_target_names_module_and_attribute(target: str) -> None:
         Registry("number", {"decimal": (target, "a decimal number")})
 
 
-REGISTRIES = [CORRECTIONS, AGGREGATORS, MODELS, MEMBERS, FORMATS]
+REGISTRIES = [CORRECTIONS, AGGREGATORS, MODELS, MEMBERS, FORMATS, ATTACKS]
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda each: each.kind)

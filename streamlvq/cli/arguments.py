@@ -147,6 +147,11 @@ def write_all(writers: Mapping[str, Callable[[], object]]) -> dict[str, str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe a log and its columns."""
     parser.add_argument("log", metavar="LOG", help="a file, which may be compressed (.gz)")
+    add_log_settings(parser)
+
+
+def add_log_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how to read a log."""
     parser.add_argument(
         "--config", metavar="C", help="a YAML file, as for `run` (default: all defaults)"
     )

@@ -27,6 +27,7 @@ COMMANDS = {
     "inspect": "show what a snapshot has learnt",
     "fuse": "fuse the models of several nodes, without their readings",
     "fleet": "show the nodes of a fleet, their age and sensor drift",
+    "audit": "attack what nodes publish: which readings does it give away?",
     "config": "check a configuration, or get one to start from",
     "keys": "create the key of a node, trust the keys of others",
     "warm": "compile all kernels now, for images and services",
@@ -108,8 +109,9 @@ DEBUG_VARIABLE = "STREAMLVQ_DEBUG"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status.
 
-    0 means success, 2 an error that the user can put right: one line on standard error says what it
-    is. Its traceback is shown only with `--debug` or if `STREAMLVQ_DEBUG` is set.
+    0 means success, 1 that `audit` found something, 2 an error that the user can put right: one
+    line on standard error says what it is. Its traceback is shown only with `--debug` or if
+    `STREAMLVQ_DEBUG` is set.
 
     Examples
     --------

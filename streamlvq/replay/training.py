@@ -205,7 +205,7 @@ def _train_model(
     refused: Statistics,
 ) -> None:
     """Train the model on all labelled readings; count unusable ones in `refused`."""
-    readings = [_labelled(one) for one in _with_late_labels(events, monitor.config)]
+    readings = [_labelled(one) for one in with_late_labels(events, monitor.config)]
     features = list(dict.fromkeys(name for one in readings for name in one.features))
     labels = [label for one in readings for label in one.labels]
     if labels:
@@ -240,7 +240,7 @@ def _model(classifier: Any) -> Any:
     return list(unwrap(classifier))[-1]
 
 
-def _with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]:
+def with_late_labels(events: Sequence[Event], config: Config) -> list[Readings]:
     """Return the readings with the labels that came later."""
     by_sequence = config.labels is not None and config.labels.sequence is not None
     # Here the labels wait for their readings: a log may have them in any order.
