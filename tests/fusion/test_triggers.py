@@ -69,29 +69,35 @@ PLACES = TriggerPlaces(
 )
 
 
-def judged(owner: list[int], metric: float) -> list[bool]:
-    """Two classes at 0 and 10; a third prototype beside the first, with a metric of its own."""
+def judged(owners: list[int], metric: float) -> list[bool]:
+    """Two classes at 0 and 10; a third prototype beside the first, with a metric of its own.
+
+    `owners` are the nodes that have the third one.
+    """
     w = np.array([[0.0, 0.0], [10.0, 0.0], [0.5, 0.0]])
     omega = [np.eye(2), np.eye(2), metric * np.eye(2)]
     label = np.array([0, 1, 0])
-    return PLACES.overreaching(label, np.array(owner), w, omega, np.ones(2)).tolist()
+    nodes = [np.zeros(0, np.int64), np.zeros(0, np.int64), np.array(owners, np.int64)]
+    return PLACES.overreaching(label, nodes, w, omega, np.ones(2)).tolist()
 
 
 def test_a_metric_that_finds_everything_near_overreaches() -> None:
-    assert judged([-1, -1, 2], 0.1) == [False, False, True]
-    assert judged([-1, -1, 2], 1.0) == [False, False, False]
-    assert judged([-1, -1, -1], 0.1) == [False, False, False]  # several nodes have it
+    assert judged([2], 0.1) == [False, False, True]
+    assert judged([2], 1.0) == [False, False, False]
+    assert judged([1, 2], 0.1) == [False, False, True]  # the other two know better
+    assert judged([1, 2, 3], 0.1) == [False, False, False]  # one other node is not enough
+    assert judged([], 0.1) == [False, False, False]  # many nodes have it
 
 
 # --- what follows --------------------------------------------------------------------------------
 
 
-def held_back(foreign_metric: float, lone: bool = True) -> HeldBack:
+def held_back(foreign_metric: float, lone: bool = True, few: int = 1) -> HeldBack:
     """Hold back the third prototype; the metric of others may or may not help."""
-    node, label = np.array([0, 0, 2]), np.array([0, 1, 0])
+    node, label = np.array([0, 0, 2, 3]), np.array([0, 1, 0, 0])
     groups = [np.array([0, 1]), np.array([1, 0]), np.array([2])]
     if not lone:
-        groups[2] = np.array([2, 0])
+        groups[2] = np.array([2, 3])
     pool: Any = SimpleNamespace(node=node, label=label)
     w = np.array([[0.0, 0.0], [10.0, 0.0], [0.5, 0.0]])
 
@@ -100,7 +106,7 @@ def held_back(foreign_metric: float, lone: bool = True) -> HeldBack:
         size = [1.0, 1.0, foreign_metric if 2 in foreign else 0.1]
         return w[rows], [size[p] * np.eye(2) for p in rows]
 
-    return hold_back(pool, groups, PLACES, fused, np.ones(2))
+    return hold_back(pool, groups, np.full(2, few), PLACES, fused, np.ones(2))
 
 
 def test_first_the_metric_goes_then_the_say() -> None:
@@ -108,8 +114,14 @@ def test_first_the_metric_goes_then_the_say() -> None:
     assert (mild.foreign, mild.dropped, len(mild.groups)) == ({2}, [], 3)
     stubborn = held_back(0.2)
     assert (stubborn.foreign, stubborn.dropped, len(stubborn.groups)) == ({2}, [2], 2)
-    assert stubborn.noted.tolist() == [2]
-    assert held_back(0.2, lone=False).noted.tolist() == []
+    assert stubborn.noted == {2}
+    assert held_back(0.2, lone=False).noted == set()
+
+
+def test_prototypes_that_few_nodes_share_are_held_back_too() -> None:
+    stubborn = held_back(0.2, lone=False, few=2)
+    assert (stubborn.foreign, stubborn.dropped, len(stubborn.groups)) == ({2}, [2, 3], 2)
+    assert stubborn.noted == {2, 3}
 
 
 def test_the_last_prototype_of_a_class_stays() -> None:
@@ -117,7 +129,8 @@ def test_the_last_prototype_of_a_class_stays() -> None:
     groups = [np.array([0]), np.array([1, 0])]
     pool: Any = SimpleNamespace(node=node, label=label)
     w, omega = np.array([[0.5, 0.0], [10.0, 0.0]]), [0.1 * np.eye(2), np.eye(2)]
-    found = hold_back(pool, groups, PLACES, lambda kept, _: (w, omega), np.ones(2))
+    few = np.ones(2, np.int64)
+    found = hold_back(pool, groups, few, PLACES, lambda kept, _: (w, omega), np.ones(2))
     assert (found.dropped, len(found.groups)) == ([], 2)
 
 
