@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
-from streamlvq.fusion.class_tables import Alignment, Pool
+from streamlvq.fusion.class_tables import Alignment, Pool, most_claimed
 from streamlvq.fusion.plausibility import MIN_JUDGES, some_judges
 from streamlvq.kernels import layout as at
 
@@ -22,6 +22,7 @@ TRIGGER_DEVIATIONS = (-8.0, -5.0, -3.0, 3.0, 5.0, 8.0)  # of one feature, within
 MIN_RECOGNISING = 0.5  # share of the other holders of a class that still decide for it there
 FEW_SHARE = 0.25  # of the holders of a class: so few may all be hostile
 HOLDING_ROUNDS = 3
+MAX_CLASSES = 64  # that have places: each costs so many distances from every prototype
 
 
 def few_holders(held: Bools) -> Ints:
@@ -41,8 +42,8 @@ def few_holders(held: Bools) -> Ints:
 class TriggerPlaces:
     """Which nodes recognise each class in spite of one moved feature.
 
-    `label` are the classes that enough nodes hold: of the others nobody could know better, and one
-    node may claim any number of them. `centre` and `step` (classes x features) are their means and
+    `label` are the classes that enough nodes hold: of the others nobody could know better. Of too
+    many, those that are claimed most. `centre` and `step` (classes x features) are their means and
     deviations in common coordinates. `asked` (nodes x classes) says who was asked, `recognised`
     (nodes x classes x places) who decided for the class there.
     """
@@ -65,7 +66,7 @@ class TriggerPlaces:
         kind: int,
     ) -> Self:
         """Ask the holders of each class; some of them, if there are many."""
-        label = np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES)
+        label = most_claimed(held, np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES), MAX_CLASSES)
         held, centre, step = held[:, label], centre[label], np.sqrt(spread[label])
         asked = np.zeros(held.shape, bool)
         for k in range(held.shape[1]):

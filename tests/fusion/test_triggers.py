@@ -134,24 +134,17 @@ def test_the_last_prototype_of_a_class_stays() -> None:
     assert (found.dropped, len(found.groups)) == ([], 2)
 
 
-def test_the_report_names_who_was_held_back() -> None:
-    """A metric of one node's own prototype that overlooks what tells another class apart."""
+@pytest.mark.parametrize(("count", "liars"), [(5, ["n2"]), (8, ["n2", "n5"])])
+def test_the_report_names_who_was_held_back(count: int, liars: list[str]) -> None:
+    """A metric of a prototype of their own that overlooks what tells another class apart."""
     world = World.of(3, d=8, classes=3, apart=2.0)
-    nodes = fleet(streamlvq.LGMLVQ, world, 5, 200, 3)
-    liar = copied(nodes[2])
-    arrays = arrays_of(liar)
-    p = int(np.flatnonzero(arrays["label"] == liar.labels.index("c0"))[-1])
-    apart = world.centres[1] - world.centres[0]
-    arrays["w"][p] = (world.centres[0] + 0.35 * apart) * world.unit
-    arrays["wins"][p] = arrays["wins"].max()
-    blind = np.eye(8) - np.outer(apart, apart) / (apart @ apart)
-    omega = blind / (world.unit * arrays["inverse"])
-    arrays["omega"][p] = omega / np.sqrt((omega**2).sum())
-    given = [*nodes[:2], Snapshot.from_bytes(liar.to_bytes()), *nodes[3:]]
+    nodes = fleet(streamlvq.LGMLVQ, world, count, 200, 3)
+    given = [with_blind_prototype(each, world) if each.node in liars else each for each in nodes]
     fused = fuse(given, drift="none")
-    named = {each.kind: str(each) for each in fused.report.nodes["n2"].clipped}
-    assert "held back" in named["prototype_overreaching"]
-    assert named["prototype_overreaching"] in fused.report.text()
+    for name in liars:
+        named = {each.kind: str(each) for each in fused.report.nodes[name].clipped}
+        assert "held back" in named["prototype_overreaching"]
+        assert named["prototype_overreaching"] in fused.report.text()
     test = world.read(50, 200)
     assert (
         accuracy(fused.for_node("n0"), *test) >= accuracy(fuse(nodes).for_node("n0"), *test) - 0.01
@@ -161,16 +154,36 @@ def test_the_report_names_who_was_held_back() -> None:
     assert len(Snapshot.from_bytes(alike[0]).prototypes) >= 3
 
 
-def test_classes_that_one_node_invents_are_asked_about_nowhere(
-    monkeypatch: pytest.MonkeyPatch,
+def with_blind_prototype(honest: Snapshot, world: World) -> Snapshot:
+    """Return the snapshot with a prototype of c0 nearer to c1, which cannot tell them apart."""
+    liar = copied(honest)
+    arrays = arrays_of(liar)
+    p = int(np.flatnonzero(arrays["label"] == liar.labels.index("c0"))[-1])
+    apart = world.centres[1] - world.centres[0]
+    arrays["w"][p] = (world.centres[0] + 0.35 * apart) * world.unit
+    arrays["wins"][p] = arrays["wins"].max()
+    blind = np.eye(8) - np.outer(apart, apart) / (apart @ apart)
+    omega = blind / (world.unit * arrays["inverse"])
+    arrays["omega"][p] = omega / np.sqrt((omega**2).sum())
+    return Snapshot.from_bytes(liar.to_bytes())
+
+
+@pytest.mark.parametrize(("liars", "invented", "most"), [(1, 400, 4), (4, 90, 64)])
+def test_invented_classes_are_hardly_asked_about(
+    monkeypatch: pytest.MonkeyPatch, liars: int, invented: int, most: int
 ) -> None:
-    """Neither pairs of them nor places of them for each of their prototypes."""
+    """Neither all pairs of them nor places of all of them for each of their prototypes.
+
+    Of what one node invents there are none, of what several agree on so many as are cheap.
+    """
     world = World.of(3, d=6, classes=4)
     nodes = fleet(MODELS["LGMLVQ"], world, 5, 60)
     model = learnt(MODELS["LGMLVQ"](), *world.read(9, 60))
-    for k, x in enumerate(readings(np.random.default_rng(0).normal(size=(400, 6)))):
+    for k, x in enumerate(readings(np.random.default_rng(0).normal(size=(invented, 6)))):
         model.learn_one(x, f"invented{k}")
-    invented = Snapshot.of(model, "n5", readings=False)
+    lies = [Snapshot.of(model, f"n{5 + k}", readings=False) for k in range(1, liars)]
+    model.learn_one(readings(np.zeros((1, 6)))[0], "of n5 alone")
+    lies.append(Snapshot.of(model, "n5", readings=False))
     asked: list[int] = []
     pairs: list[tuple[int, int]] = []
 
@@ -185,7 +198,8 @@ def test_classes_that_one_node_invents_are_asked_about_nowhere(
     of_pair = graph._ClassPlaces.cosines
     monkeypatch.setattr(triggers, "trigger_distances", counted)
     monkeypatch.setattr(graph._ClassPlaces, "cosines", cosines)
-    fused = fuse([*nodes, invented], drift="none")
-    assert len(fused.for_node("n5").classes) == 404
-    assert asked and max(asked) == 4
-    assert len(pairs) == 6
+    fused = fuse([*nodes, *lies], drift="none")
+    assert len(fused.for_node("n5").classes) == 5 + invented
+    assert asked and max(asked) == most
+    assert len(pairs) == most * (most - 1) // 2
+    assert {(k, other) for k in range(4) for other in range(k + 1, 4)} <= set(pairs)
