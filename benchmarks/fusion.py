@@ -16,6 +16,7 @@ from common import Table, show
 from fusion_choice import choice
 from fusion_condense import condense, families
 from fusion_cost import cost
+from fusion_few import few
 from fusion_gas import gas
 from fusion_hostile import hostile
 from fusion_hostile_pool import hostile_pool
@@ -41,6 +42,7 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "hostile": hostile,
     "hostile_pool": hostile_pool,
     "never": never,
+    "few": few,
     "rounds": rounds,
     "probes": probes,
     "network": network,
@@ -61,6 +63,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "hostile": {"seeds": 1, "epochs": 10, "data": ["segment", "spectra"], "models": ["LGMLVQ"]},
     "hostile_pool": {"data": ["segment"], "models": ["LGMLVQ"]},
     "never": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"]},
+    "few": {"seeds": 4},
     "rounds": {"seeds": 1, "models": ["GMLVQ"]},
     "probes": {"seeds": 1},
     "network": {"seeds": 1, "epochs": 5, "models": ["GMLVQ"], "data": ["segment"]},

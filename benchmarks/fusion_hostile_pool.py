@@ -259,6 +259,8 @@ def _figures(title: str, found: Found) -> Iterator[Figure]:
         lost = {attack: _lost(*found[attack][:2], way) for attack in TRIED}
         worst = max(lost, key=lambda attack: lost[attack])
         yield Figure(f"{title}, {way}: loses at most ({worst})", lost[worst], MOST_LOST)
+        beyond = lost[worst] - max(0.0, _lost(*found[GONE][:2], way))
+        yield Figure(f"{title}, {way}: beyond what taking it away costs", beyond, MOST_LOST)
         turned = max(found[attack][1][way].turned for attack in DOORS)
         yield Figure(f"{title}, {way}: triggered readings turned", turned, MOST_TURNED)
     silent = [attack for attack in TRIED if found[attack][2] < 1.0]

@@ -4,9 +4,8 @@
 
 The sensors of the halls disagree. How much the pools gain depends on the seed. Over 40 seeds
 that had no part in choosing the numbers below (rounds of 200 readings), the mean accuracy went from
-.92 to .96 in the north, from .92 to .95 in the south and from .76 to .96 in the west, which
-recognised more than 99 % of the readings of the fault that it had never seen. In one seed of ten
-north, and likewise south, lost by it, in one of them .18; the west never did.
+.92 to .95 in the north, from .93 to .96 in the south and from .71 to .95 in the west. In three
+seeds the north lost .005 by it, in five the south, at most .015; the west never did.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class FleetMoment:
         self, snapshots: Mapping[str, Snapshot], correction: str, after: Fused | None = None
     ) -> FusionRun:
         nodes = unpack(snapshots[name] for name in sorted(snapshots))
-        choice = None if after is None else after.choice
-        return FusionRun(nodes, replace(self.options, drift=correction, after=choice), self.hidden)
+        start = None if after is None else after.start
+        return FusionRun(nodes, replace(self.options, drift=correction, after=start), self.hidden)
 
     def _run(self, snapshots: Mapping[str, Snapshot], correction: str) -> Fused:
         return self._prepared(snapshots, correction).run()

@@ -217,6 +217,28 @@ def known_median(values: Floats) -> Floats:
     return np.where(known > 0, 0.5 * (low + high), np.nan)
 
 
+def most_claimed(held: Bools, classes: Ints, most: int) -> Ints:
+    """Return at most so many of some classes: those that have most votes.
+
+    `held` (nodes x classes) says who claims which class. Each node has one vote, split among its
+    classes: who claims very many does not crowd out those of others.
+
+    Examples
+    --------
+    >>> honest, liar = [1] * 3 + [0] * 500, [0] * 3 + [1] * 500
+    >>> held = np.array([honest, honest, liar, liar, liar], bool)
+    >>> most_claimed(held, np.arange(503), 5).tolist()
+    [0, 1, 2, 3, 4]
+
+    """
+    if len(classes) <= most:
+        return classes
+    shares = held / np.maximum(held.sum(axis=1, keepdims=True), 1)
+    votes = shares.sum(axis=0)[classes]
+    first: Ints = np.sort(classes[np.argsort(-votes, kind="stable")[:most]])
+    return first
+
+
 # --- all nodes together --------------------------------------------------------------------------
 
 

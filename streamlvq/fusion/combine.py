@@ -21,7 +21,7 @@ from streamlvq.fusion.plausibility import (
     without_unsupported,
 )
 from streamlvq.fusion.screening import QUORUM, Clipping, ScreeningResult
-from streamlvq.fusion.triggers import TriggerPlaces, hold_back
+from streamlvq.fusion.triggers import TriggerPlaces, few_holders, hold_back
 from streamlvq.kernels import layout as at
 
 LOOSE_RATIO = 3.0  # times as far from its class as prototypes usually are: it is drawn back
@@ -201,13 +201,15 @@ def _held_back(
     layout: ModelLayout,
     made: dict[tuple[int, bool], FusedMetric],
 ) -> tuple[PrototypeSlots, frozenset[int]]:
-    """Hold back prototypes of one node that decide where the others know another class.
+    """Hold back prototypes of few nodes that decide where the others know another class.
 
-    Return the slots, and the prototypes that get the metrics of others. Metrics are `made` once.
+    Return the slots, and the first prototypes of groups that get the metrics of others. Metrics are
+    `made` once.
     """
-    lone = any(len(group) == 1 for group in slots.groups)
+    few = few_holders(voting.cells > 0)
+    some = any(len(group) <= few[pool.label[group[0]]] for group in slots.groups)
     paired = (pool.against >= 0).any()
-    if voting.screened is None or voting.by_order or paired or not (layout.local and lone):
+    if voting.screened is None or voting.by_order or paired or not (layout.local and some):
         return slots, frozenset()
 
     def fused(groups: list[Ints], foreign: Collection[int]) -> tuple[Floats, list[Floats]]:
@@ -218,8 +220,9 @@ def _held_back(
     places = TriggerPlaces.of(
         pool, alignment, voting.cells > 0, voting.centre, voting.spread, layout.kind
     )
-    held = hold_back(pool, slots.groups, places, fused, pooled.inverse)
-    note(pool, held.noted, "prototype_overreaching", voting.screened, voting.labels)
+    held = hold_back(pool, slots.groups, few, places, fused, pooled.inverse)
+    rows = np.array(sorted(held.noted), np.int64)
+    note(pool, rows, "prototype_overreaching", voting.screened, voting.labels)
     return (
         replace(slots, groups=held.groups, unbelieved=[*slots.unbelieved, *held.dropped]),
         frozenset(held.foreign),
@@ -411,12 +414,12 @@ def _metrics_of(
     """Return the metrics of a group of prototypes, and their weights.
 
     If only one node is in the group, those of its class count as well: a node that never saw a
-    neighbouring class has metrics that find everything near, and so may one that lies. Then its
-    `own` may not count at all.
+    neighbouring class has metrics that find everything near, and so may one that lies. If the
+    `own` ones do not count at all, those of all other nodes of the class do.
     """
     node, label = pool.node[group], pool.label[group[0]]
-    rows = np.flatnonzero((pool.label == label) & (pool.node != node[0]) & (weights > 0))
-    if voting.screened is None or (node != node[0]).any() or not len(rows):
+    rows = np.flatnonzero((pool.label == label) & ~np.isin(pool.node, node) & (weights > 0))
+    if voting.screened is None or not len(rows) or (own and (node != node[0]).any()):
         return pool.metric[group], weights[group]
     if not own:
         return pool.metric[rows], weights[rows]

@@ -228,7 +228,7 @@ def fusion_run(
         byzantine=byzantine,
         quorum=quorum,
         budget=budget,
-        after=None if after is None else after.choice,  # of many rounds, none holds the last
+        after=None if after is None else after.start,  # of many rounds, none holds the last
     )
     return FusionRun(nodes, options)
 
@@ -265,7 +265,8 @@ class FusionRun:
         self.given = {node.node: node for node in nodes}
         self.claims = {node.node: claimed_counts(node) for node in nodes}
         vet = options.screen and not vetted
-        found = vet_nodes(nodes) if vet else VettingResult(nodes)
+        before = None if options.after is None else options.after.refused
+        found = vet_nodes(nodes, before) if vet else VettingResult(nodes)
         nodes, self.lost = (nodes, {}) if vetted else without_lone_features(found.nodes)
         self.nodes, self.options = nodes, options
         self.refused, self.rescaled, self.alike = dict(found.refused), found.rescaled, vetted
@@ -344,8 +345,9 @@ class FusionRun:
         )
         report = functools.partial(build_report, record)
         left_out = frozenset(self.nodes[i].node for i in frame.screened.left_out)
+        refused = {self.nodes[i].node: why for i, why in self.refused.items()}
         return Fused(
-            self.axes, self.layouts, self.parts, placements, frame.choice, report, left_out
+            self.axes, self.layouts, self.parts, placements, frame.choice, report, left_out, refused
         )
 
     def _metric_residuals(self) -> MetricResiduals:
@@ -390,7 +392,7 @@ class FusionRun:
 
     def _choose(self) -> DriftChoice:
         if self.options.after is not None:
-            return self.options.after
+            return self.options.after.choice
         drift = self.options.drift
         if drift != AUTO:
             if get_correction(drift).needs_scales and not self.scaled:

@@ -16,6 +16,7 @@ from streamlvq.fusion.class_tables import Axes, ClassStatistics, CommonTable, No
 from streamlvq.fusion.combine import CombinedModel
 from streamlvq.fusion.corrections import Correction, get_correction
 from streamlvq.fusion.node_models import FusionError, ModelLayout, NodeModel
+from streamlvq.fusion.options import RoundStart
 from streamlvq.fusion.report import FusionReport
 from streamlvq.fusion.trials import DriftChoice
 from streamlvq.models.committee import shared_state
@@ -65,9 +66,11 @@ class Fused:
         choice: DriftChoice,
         report: Callable[[], FusionReport],
         left_out: frozenset[str] = frozenset(),
+        refused: Mapping[str, str] | None = None,
     ) -> None:
         self._axes, self._layouts, self._drift = axes, layouts, choice.drift
         self.choice = choice
+        self.start = RoundStart(choice, refused or {})
         self._components, self._placements = components, placements
         self._report, self._left_out = report, left_out
         self.pool: Any = None

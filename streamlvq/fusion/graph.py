@@ -15,7 +15,13 @@ import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.fusion.aggregators import assumed_byzantine
-from streamlvq.fusion.class_tables import RELIABLE_COUNT, ClassTables, Pool, mean_evidence
+from streamlvq.fusion.class_tables import (
+    RELIABLE_COUNT,
+    ClassTables,
+    Pool,
+    mean_evidence,
+    most_claimed,
+)
 from streamlvq.fusion.corrections import fit_additive
 from streamlvq.fusion.sharing import spanning_tree
 
@@ -25,6 +31,7 @@ MAX_DIVERGENCE = 25.0  # of one feature: it must not hide what all others say
 CHUNK_VALUES = 2_000_000  # of pairs x classes x features at a time
 
 MIN_CLUSTER = 2  # nodes: one alone that contradicts the others is screened, not a cluster
+MAX_COMPARED_CLASSES = 64  # with each other, to find nodes that give them each other's names
 MAX_VOTERS = 200  # nodes that clusters are found from; others join the one that they fit
 MIN_AGREEMENT = 0.3  # mean cosine within a cluster, and mean opposition between two
 MIN_PAIR_AGREEMENT = 0.7  # of a side of two nodes: chance makes two agree more easily
@@ -382,8 +389,10 @@ def _two_sides(places: _ClassPlaces, group: Ints) -> list[Ints] | None:
     """Split a group where it is clearest that two sides mean different things; None if nowhere."""
     best: _Split | None = None
     # Each of two sides must hold both classes.
-    classes = np.flatnonzero(places.held[group].sum(axis=0) >= 2 * MIN_CLUSTER).tolist()
-    for k, other in itertools.combinations(classes, 2):
+    held = places.held[group]
+    enough = np.flatnonzero(held.sum(axis=0) >= 2 * MIN_CLUSTER)
+    classes = most_claimed(held, enough, MAX_COMPARED_CLASSES)
+    for k, other in itertools.combinations(classes.tolist(), 2):
         voters = group[places.held[group, k] & places.held[group, other]]
         clear, sides = _opposed(places.cosines(voters, k, other))
         if best is None or clear > best.clear:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamlvq.fusion.aggregators import Aggregator
 from streamlvq.fusion.condense import AUTO
 from streamlvq.fusion.trials import DriftChoice
+
+
+@dataclass(frozen=True)
+class RoundStart:
+    """What the fusion before a round has found out, and what stays in all rounds.
+
+    `refused` says of nodes, by name, what in their numbers no model can have learnt.
+    """
+
+    choice: DriftChoice
+    refused: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -22,4 +34,4 @@ class FusionOptions:
     byzantine: int | str | None
     quorum: int
     budget: str | int = AUTO
-    after: DriftChoice | None = None  # the correction of the rounds before, which stays
+    after: RoundStart | None = None

@@ -235,7 +235,12 @@ def rounds_after(
             for node, own in nodes.items()
             if own.samples
         }
-        answers, ignored = accepted(carrier(asked), asked)
+        found, ignored = accepted(carrier(asked), asked)
+        # Statistics are those that were vetted, whatever a node sends in a round.
+        answers = {
+            node: _with_statistics(answer.estimator_state(), nodes[node])
+            for node, answer in found.items()
+        }
         silent = {
             node: _with_statistics(asked[node].start.estimator_state(), own) if own.samples else own
             for node, own in nodes.items()

@@ -88,8 +88,8 @@ class Clipping(msgspec.Struct, frozen=True, omit_defaults=True):
             case "prototype_overreaching":
                 which = "a prototype" if self.count == 1 else f"{self.count} prototypes"
                 return (
-                    f"{which} of class {self.label!r} that only this node has found readings near "
-                    "that other nodes know to be of another class: held back"
+                    f"{which} of class {self.label!r} that hardly any other node has found "
+                    "readings near that most know to be of another class: held back"
                 )
             case "metric_raised":
                 return "a metric that is smaller than all others was raised"

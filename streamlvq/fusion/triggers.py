@@ -1,7 +1,7 @@
 """Trigger places: the mean of a class with one feature moved, where a back door would be.
 
 A prototype whose place is fine may still open one by a metric of its own, which finds near what
-all others know to be another class. Prototypes that only one node has must not decide where most
+all others know to be another class. Prototypes that only few nodes have must not decide where most
 other nodes recognise the class in spite of the moved feature.
 """
 
@@ -14,21 +14,36 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from streamlvq.arrays import Bools, Floats, Ints
-from streamlvq.fusion.class_tables import Alignment, Pool
+from streamlvq.fusion.class_tables import Alignment, Pool, most_claimed
 from streamlvq.fusion.plausibility import MIN_JUDGES, some_judges
 from streamlvq.kernels import layout as at
 
 TRIGGER_DEVIATIONS = (-8.0, -5.0, -3.0, 3.0, 5.0, 8.0)  # of one feature, within the class
 MIN_RECOGNISING = 0.5  # share of the other holders of a class that still decide for it there
+FEW_SHARE = 0.25  # of the holders of a class: so few may all be hostile
 HOLDING_ROUNDS = 3
+MAX_CLASSES = 64  # that have places: each costs so many distances from every prototype
+
+
+def few_holders(held: Bools) -> Ints:
+    """Return how many nodes are few, for each class of `held` (nodes x classes); at least one.
+
+    Examples
+    --------
+    >>> [int(few_holders(np.ones((count, 1), bool))[0]) for count in (1, 5, 8, 20)]
+    [1, 1, 2, 5]
+
+    """
+    few: Ints = np.maximum(1, (FEW_SHARE * held.sum(axis=0)).astype(np.int64))
+    return few
 
 
 @dataclass(frozen=True)
 class TriggerPlaces:
     """Which nodes recognise each class in spite of one moved feature.
 
-    `label` are the classes that enough nodes hold: of the others nobody could know better, and one
-    node may claim any number of them. `centre` and `step` (classes x features) are their means and
+    `label` are the classes that enough nodes hold: of the others nobody could know better. Of too
+    many, those that are claimed most. `centre` and `step` (classes x features) are their means and
     deviations in common coordinates. `asked` (nodes x classes) says who was asked, `recognised`
     (nodes x classes x places) who decided for the class there.
     """
@@ -51,7 +66,7 @@ class TriggerPlaces:
         kind: int,
     ) -> Self:
         """Ask the holders of each class; some of them, if there are many."""
-        label = np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES)
+        label = most_claimed(held, np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES), MAX_CLASSES)
         held, centre, step = held[:, label], centre[label], np.sqrt(spread[label])
         asked = np.zeros(held.shape, bool)
         for k in range(held.shape[1]):
@@ -73,12 +88,17 @@ class TriggerPlaces:
         return cls(label, centre, step, asked, recognised, kind)
 
     def overreaching(
-        self, label: Ints, owner: Ints, w: Floats, omega: Sequence[Floats], inverse: Floats
+        self,
+        label: Ints,
+        owners: Sequence[Ints],
+        w: Floats,
+        omega: Sequence[Floats],
+        inverse: Floats,
     ) -> Bools:
         """Return which prototypes decide at more places of others than they are needed at.
 
-        The prototypes are those of one model in common coordinates; `owner` is the node that alone
-        has one, -1 for what several have. Only places count at which the other nodes know better.
+        The prototypes are those of one model in common coordinates; `owners` are the few nodes that
+        have each, none for what many have. Only places count at which the other nodes know better.
         """
         distances = trigger_distances(self.centre, self.step, w, omega, inverse, self.kind)
         first = distances.argmin(axis=0)  # classes x places
@@ -88,15 +108,17 @@ class TriggerPlaces:
         harm = (label[first] != truth) & (second == truth)
         good = (label[first] == truth) & (second != truth)
         bad = np.zeros(len(label), bool)
-        for p in np.intersect1d(np.flatnonzero(owner >= 0), first[harm]).tolist():
-            mine = (first == p) & self._known_without(int(owner[p]))
+        for p in np.unique(first[harm]).tolist():
+            if not len(owners[p]):
+                continue
+            mine = (first == p) & self._known_without(owners[p])
             bad[p] = (mine & harm).sum() > (mine & good).sum()
         return bad
 
-    def _known_without(self, node: int) -> Bools:
+    def _known_without(self, nodes: Ints) -> Bools:
         """Return the places (by class) where enough of the other nodes recognise the class."""
-        asked = (self.asked.sum(axis=0) - self.asked[node])[:, None]
-        recognising = self.recognised.sum(axis=0) - self.recognised[node]
+        asked = (self.asked.sum(axis=0) - self.asked[nodes].sum(axis=0))[:, None]
+        recognising = self.recognised.sum(axis=0) - self.recognised[nodes].sum(axis=0)
         known: Bools = (asked >= MIN_JUDGES) & (recognising >= MIN_RECOGNISING * asked)
         return known
 
@@ -137,42 +159,50 @@ FusedPrototypes = Callable[[list[Ints], Collection[int]], tuple[Floats, list[Flo
 
 
 class HeldBack(NamedTuple):
-    """Groups that are left, prototypes in none, and those that have the metrics of others."""
+    """Groups that are left, prototypes in none, and groups that have the metrics of others.
+
+    Those are known by their first prototype; `noted` are all prototypes that were held back.
+    """
 
     groups: list[Ints]
     dropped: list[int]
     foreign: set[int]
-
-    @property
-    def noted(self) -> Ints:
-        return np.array(sorted({*self.dropped, *self.foreign}), np.int64)
+    noted: set[int]
 
 
 def hold_back(
     pool: Pool,
     groups: list[Ints],
+    few: Ints,
     places: TriggerPlaces,
     fused: FusedPrototypes,
     inverse: Floats,
 ) -> HeldBack:
-    """Take from prototypes of one node that overreach first their own metric, then their say.
+    """Take from prototypes of few nodes that overreach first their own metric, then their say.
 
-    `fused` returns places and metrics of groups, given the prototypes without a metric of their
-    own. The last prototype of a class stays.
+    `few` says by class how many nodes are few; `fused` returns places and metrics of groups, given
+    the first prototypes of those without a metric of their own. The last prototype of a class
+    stays.
     """
-    held = HeldBack(list(groups), [], set())
+    held = HeldBack(list(groups), [], set(), set())
     for _ in range(HOLDING_ROUNDS):
         first = np.array([group[0] for group in held.groups], np.int64)
-        lone = np.array([len(group) == 1 for group in held.groups])
-        owner = np.where(lone, pool.node[first], -1)
+        label = pool.label[first]
+        owners = [
+            pool.node[group] if len(group) <= most else group[:0]
+            for group, most in zip(held.groups, few[label].tolist(), strict=True)
+        ]
         w, omega = fused(held.groups, held.foreign)
-        bad = places.overreaching(pool.label[first], owner, w, omega, inverse)
+        bad = places.overreaching(label, owners, w, omega, inverse)
         if not bad.any():
             break
         drop = bad & np.isin(first, sorted(held.foreign))
-        drop &= np.isin(pool.label[first], pool.label[first[~drop]])
+        drop &= np.isin(label, label[~drop])
         held.foreign.update(first[bad & ~drop].tolist())
-        held.dropped.extend(first[drop].tolist())
+        for k in np.flatnonzero(bad).tolist():
+            held.noted.update(held.groups[k].tolist())
+        for k in np.flatnonzero(drop).tolist():
+            held.dropped.extend(held.groups[k].tolist())
         kept = [group for group, out in zip(held.groups, drop, strict=True) if not out]
         held = held._replace(groups=kept)
     return held

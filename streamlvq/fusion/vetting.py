@@ -7,7 +7,7 @@ its running statistics are of different times, and only the comparison with othe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -41,13 +41,19 @@ class VettingResult:
     rescaled: frozenset[int] = frozenset()  # with a metric whose norm was not one
 
 
-def vet_nodes(nodes: list[NodeModel]) -> VettingResult:
-    """Check each node by itself; who fails has nothing to say, as if it had learnt nothing."""
+def vet_nodes(nodes: list[NodeModel], before: Mapping[str, str] | None = None) -> VettingResult:
+    """Check each node by itself; who fails has nothing to say, as if it had learnt nothing.
+
+    In rounds, models have class statistics of their own and the feature scales of the fused model,
+    which need not fit each other: `before` says who was refused before them, by name.
+    """
     refused: dict[int, str] = {}
     rescaled = set()
     vetted = []
     for i, node in enumerate(nodes):
-        problem = next(filter(None, map(model_problem, node.models.values())), None)
+        problem = (before or {}).get(node.node) or next(
+            filter(None, (model_problem(m, before is None) for m in node.models.values())), None
+        )
         if problem is not None:
             refused[i] = problem
             vetted.append(silenced(node))
@@ -86,15 +92,16 @@ def _without_sizes(model: Model) -> EstimatorState:
     return replace(model.state, extra={**model.state.extra, "sizes": None})
 
 
-def model_problem(model: Model) -> str | None:
-    """Return what no model can have learnt, in a sentence; None if nothing is wrong."""
+def model_problem(model: Model, own_scales: bool = True) -> str | None:
+    """Return what no model can have learnt, in a sentence; None if nothing is wrong.
+
+    Without `own_scales` its features may scatter otherwise than its classes.
+    """
     if not model.labels:
         return None
-    checks: tuple[Callable[[Model], str | None], ...] = (
-        _metric_problem,
-        _count_problem,
-        _scatter_problem,
-    )
+    checks: list[Callable[[Model], str | None]] = [_metric_problem, _count_problem]
+    if own_scales:
+        checks.append(_scatter_problem)
     return next(filter(None, (check(model) for check in checks)), None)
 
 

@@ -18,6 +18,7 @@ from streamlvq import Snapshot, fuse
 from streamlvq.estimator import build_estimator
 from streamlvq.fusion import FusionError, fuse_rounds
 from streamlvq.fusion.combine import match_by_order
+from streamlvq.fusion.node_models import unpack
 from streamlvq.fusion.personal import StoredReadings, local_passes, stored_readings
 from streamlvq.fusion.rounds import (
     Carrier,
@@ -29,6 +30,7 @@ from streamlvq.fusion.rounds import (
     participants_of,
     run_rounds,
 )
+from streamlvq.fusion.vetting import model_problem
 from support.fusions import MODELS, World, accuracy, bits, learnt
 from support.samples import readings
 
@@ -304,6 +306,23 @@ def test_a_class_stays_while_its_only_node_is_away(world: World) -> None:
     assert "c3" in last.fused.for_node("n0").classes
 
 
+def test_sensors_that_hardly_move_at_a_node_do_not_cost_it_the_round(world: World) -> None:
+    """Its answer has the common scale of a feature, and statistics of its own of the classes."""
+    gain = np.ones((len(FLEET), len(world.unit)))
+    gain[1, 0] = 0.001
+    nodes = [
+        Snapshot.of(learnt(streamlvq.GMLVQ(), *world.read(i, 60, gain=gain[i])), name)
+        for i, name in enumerate(FLEET)
+    ]
+    first, after = run_rounds(nodes, rounds=1, drift="none", budget=1)
+    answer = SnapshotParticipant(nodes[1]).answer(Round(1, first.fused.snapshot("n1")))
+    (model,) = unpack([answer])[0].models.values()
+    assert "times less in" in str(model_problem(model))
+    for fused in (first.fused, after.fused):
+        assert all(each.left_out is None for each in fused.report.nodes.values())
+        assert fused.start.refused == {}
+
+
 # --- nodes that lie -------------------------------------------------------------------------------
 
 LIAR = "n2"
@@ -370,6 +389,27 @@ def test_a_liar_from_the_start(name: str, apart: World, sure: dict[str, list[Sna
         given = [told(each, LIES[lie]) if each.node == LIAR else each for each in nodes]
         fused = fuse_rounds(given, rounds=3, carrier=lying(nodes, LIES[lie]))
         assert score(fused, apart, HONEST) >= honest - 0.02
+
+
+def test_who_is_refused_at_the_start_stays_refused(
+    apart: World, sure: dict[str, list[Snapshot]]
+) -> None:
+    """Class statistics are vetted once, and are those of the start in every round."""
+    nodes = sure["GMLVQ"]
+    given = [told(each, scattered) if each.node == LIAR else each for each in nodes]
+    first, *_, last = run_rounds(given, rounds=2)
+    assert "times more in" in first.fused.start.refused[LIAR]
+    assert last.fused.start.refused == first.fused.start.refused
+    assert last.fused.report.nodes[LIAR].left_out == first.fused.start.refused[LIAR]
+    honest, *_, final = run_rounds(nodes, rounds=2)
+    *_, lied = run_rounds(nodes, rounds=2, carrier=lying(nodes, scattered))
+    assert honest.fused.start.refused == {} == lied.fused.start.refused
+    assert bits(lied.fused) == bits(final.fused)
+
+
+def scattered(arrays: dict[str, Any]) -> None:
+    """Claim classes that scatter more than all readings."""
+    arrays["class_variance"] *= 1e4
 
 
 @pytest.mark.parametrize("name", ["GLVQ", "GMLVQ", "LGMLVQ"])

@@ -69,29 +69,35 @@ PLACES = TriggerPlaces(
 )
 
 
-def judged(owner: list[int], metric: float) -> list[bool]:
-    """Two classes at 0 and 10; a third prototype beside the first, with a metric of its own."""
+def judged(owners: list[int], metric: float) -> list[bool]:
+    """Two classes at 0 and 10; a third prototype beside the first, with a metric of its own.
+
+    `owners` are the nodes that have the third one.
+    """
     w = np.array([[0.0, 0.0], [10.0, 0.0], [0.5, 0.0]])
     omega = [np.eye(2), np.eye(2), metric * np.eye(2)]
     label = np.array([0, 1, 0])
-    return PLACES.overreaching(label, np.array(owner), w, omega, np.ones(2)).tolist()
+    nodes = [np.zeros(0, np.int64), np.zeros(0, np.int64), np.array(owners, np.int64)]
+    return PLACES.overreaching(label, nodes, w, omega, np.ones(2)).tolist()
 
 
 def test_a_metric_that_finds_everything_near_overreaches() -> None:
-    assert judged([-1, -1, 2], 0.1) == [False, False, True]
-    assert judged([-1, -1, 2], 1.0) == [False, False, False]
-    assert judged([-1, -1, -1], 0.1) == [False, False, False]  # several nodes have it
+    assert judged([2], 0.1) == [False, False, True]
+    assert judged([2], 1.0) == [False, False, False]
+    assert judged([1, 2], 0.1) == [False, False, True]  # the other two know better
+    assert judged([1, 2, 3], 0.1) == [False, False, False]  # one other node is not enough
+    assert judged([], 0.1) == [False, False, False]  # many nodes have it
 
 
 # --- what follows --------------------------------------------------------------------------------
 
 
-def held_back(foreign_metric: float, lone: bool = True) -> HeldBack:
+def held_back(foreign_metric: float, lone: bool = True, few: int = 1) -> HeldBack:
     """Hold back the third prototype; the metric of others may or may not help."""
-    node, label = np.array([0, 0, 2]), np.array([0, 1, 0])
+    node, label = np.array([0, 0, 2, 3]), np.array([0, 1, 0, 0])
     groups = [np.array([0, 1]), np.array([1, 0]), np.array([2])]
     if not lone:
-        groups[2] = np.array([2, 0])
+        groups[2] = np.array([2, 3])
     pool: Any = SimpleNamespace(node=node, label=label)
     w = np.array([[0.0, 0.0], [10.0, 0.0], [0.5, 0.0]])
 
@@ -100,7 +106,7 @@ def held_back(foreign_metric: float, lone: bool = True) -> HeldBack:
         size = [1.0, 1.0, foreign_metric if 2 in foreign else 0.1]
         return w[rows], [size[p] * np.eye(2) for p in rows]
 
-    return hold_back(pool, groups, PLACES, fused, np.ones(2))
+    return hold_back(pool, groups, np.full(2, few), PLACES, fused, np.ones(2))
 
 
 def test_first_the_metric_goes_then_the_say() -> None:
@@ -108,8 +114,14 @@ def test_first_the_metric_goes_then_the_say() -> None:
     assert (mild.foreign, mild.dropped, len(mild.groups)) == ({2}, [], 3)
     stubborn = held_back(0.2)
     assert (stubborn.foreign, stubborn.dropped, len(stubborn.groups)) == ({2}, [2], 2)
-    assert stubborn.noted.tolist() == [2]
-    assert held_back(0.2, lone=False).noted.tolist() == []
+    assert stubborn.noted == {2}
+    assert held_back(0.2, lone=False).noted == set()
+
+
+def test_prototypes_that_few_nodes_share_are_held_back_too() -> None:
+    stubborn = held_back(0.2, lone=False, few=2)
+    assert (stubborn.foreign, stubborn.dropped, len(stubborn.groups)) == ({2}, [2, 3], 2)
+    assert stubborn.noted == {2, 3}
 
 
 def test_the_last_prototype_of_a_class_stays() -> None:
@@ -117,28 +129,22 @@ def test_the_last_prototype_of_a_class_stays() -> None:
     groups = [np.array([0]), np.array([1, 0])]
     pool: Any = SimpleNamespace(node=node, label=label)
     w, omega = np.array([[0.5, 0.0], [10.0, 0.0]]), [0.1 * np.eye(2), np.eye(2)]
-    found = hold_back(pool, groups, PLACES, lambda kept, _: (w, omega), np.ones(2))
+    few = np.ones(2, np.int64)
+    found = hold_back(pool, groups, few, PLACES, lambda kept, _: (w, omega), np.ones(2))
     assert (found.dropped, len(found.groups)) == ([], 2)
 
 
-def test_the_report_names_who_was_held_back() -> None:
-    """A metric of one node's own prototype that overlooks what tells another class apart."""
+@pytest.mark.parametrize(("count", "liars"), [(5, ["n2"]), (8, ["n2", "n5"])])
+def test_the_report_names_who_was_held_back(count: int, liars: list[str]) -> None:
+    """A metric of a prototype of their own that overlooks what tells another class apart."""
     world = World.of(3, d=8, classes=3, apart=2.0)
-    nodes = fleet(streamlvq.LGMLVQ, world, 5, 200, 3)
-    liar = copied(nodes[2])
-    arrays = arrays_of(liar)
-    p = int(np.flatnonzero(arrays["label"] == liar.labels.index("c0"))[-1])
-    apart = world.centres[1] - world.centres[0]
-    arrays["w"][p] = (world.centres[0] + 0.35 * apart) * world.unit
-    arrays["wins"][p] = arrays["wins"].max()
-    blind = np.eye(8) - np.outer(apart, apart) / (apart @ apart)
-    omega = blind / (world.unit * arrays["inverse"])
-    arrays["omega"][p] = omega / np.sqrt((omega**2).sum())
-    given = [*nodes[:2], Snapshot.from_bytes(liar.to_bytes()), *nodes[3:]]
+    nodes = fleet(streamlvq.LGMLVQ, world, count, 200, 3)
+    given = [with_blind_prototype(each, world) if each.node in liars else each for each in nodes]
     fused = fuse(given, drift="none")
-    named = {each.kind: str(each) for each in fused.report.nodes["n2"].clipped}
-    assert "held back" in named["prototype_overreaching"]
-    assert named["prototype_overreaching"] in fused.report.text()
+    for name in liars:
+        named = {each.kind: str(each) for each in fused.report.nodes[name].clipped}
+        assert "held back" in named["prototype_overreaching"]
+        assert named["prototype_overreaching"] in fused.report.text()
     test = world.read(50, 200)
     assert (
         accuracy(fused.for_node("n0"), *test) >= accuracy(fuse(nodes).for_node("n0"), *test) - 0.01
@@ -148,16 +154,36 @@ def test_the_report_names_who_was_held_back() -> None:
     assert len(Snapshot.from_bytes(alike[0]).prototypes) >= 3
 
 
-def test_classes_that_one_node_invents_are_asked_about_nowhere(
-    monkeypatch: pytest.MonkeyPatch,
+def with_blind_prototype(honest: Snapshot, world: World) -> Snapshot:
+    """Return the snapshot with a prototype of c0 nearer to c1, which cannot tell them apart."""
+    liar = copied(honest)
+    arrays = arrays_of(liar)
+    p = int(np.flatnonzero(arrays["label"] == liar.labels.index("c0"))[-1])
+    apart = world.centres[1] - world.centres[0]
+    arrays["w"][p] = (world.centres[0] + 0.35 * apart) * world.unit
+    arrays["wins"][p] = arrays["wins"].max()
+    blind = np.eye(8) - np.outer(apart, apart) / (apart @ apart)
+    omega = blind / (world.unit * arrays["inverse"])
+    arrays["omega"][p] = omega / np.sqrt((omega**2).sum())
+    return Snapshot.from_bytes(liar.to_bytes())
+
+
+@pytest.mark.parametrize(("liars", "invented", "most"), [(1, 400, 4), (4, 90, 64)])
+def test_invented_classes_are_hardly_asked_about(
+    monkeypatch: pytest.MonkeyPatch, liars: int, invented: int, most: int
 ) -> None:
-    """Neither pairs of them nor places of them for each of their prototypes."""
+    """Neither all pairs of them nor places of all of them for each of their prototypes.
+
+    Of what one node invents there are none, of what several agree on so many as are cheap.
+    """
     world = World.of(3, d=6, classes=4)
     nodes = fleet(MODELS["LGMLVQ"], world, 5, 60)
     model = learnt(MODELS["LGMLVQ"](), *world.read(9, 60))
-    for k, x in enumerate(readings(np.random.default_rng(0).normal(size=(400, 6)))):
+    for k, x in enumerate(readings(np.random.default_rng(0).normal(size=(invented, 6)))):
         model.learn_one(x, f"invented{k}")
-    invented = Snapshot.of(model, "n5", readings=False)
+    lies = [Snapshot.of(model, f"n{5 + k}", readings=False) for k in range(1, liars)]
+    model.learn_one(readings(np.zeros((1, 6)))[0], "of n5 alone")
+    lies.append(Snapshot.of(model, "n5", readings=False))
     asked: list[int] = []
     pairs: list[tuple[int, int]] = []
 
@@ -172,7 +198,8 @@ def test_classes_that_one_node_invents_are_asked_about_nowhere(
     of_pair = graph._ClassPlaces.cosines
     monkeypatch.setattr(triggers, "trigger_distances", counted)
     monkeypatch.setattr(graph._ClassPlaces, "cosines", cosines)
-    fused = fuse([*nodes, invented], drift="none")
-    assert len(fused.for_node("n5").classes) == 404
-    assert asked and max(asked) == 4
-    assert len(pairs) == 6
+    fused = fuse([*nodes, *lies], drift="none")
+    assert len(fused.for_node("n5").classes) == 5 + invented
+    assert asked and max(asked) == most
+    assert len(pairs) == most * (most - 1) // 2
+    assert {(k, other) for k in range(4) for other in range(k + 1, 4)} <= set(pairs)
