@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -24,6 +25,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "data" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    # What is there now stays. River's checks of memory, and others, collect garbage, which would
+    # each time traverse all tests and modules, for most of a second.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=MODELS, ids=str)
