@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 
 import pytest
 
@@ -15,6 +16,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell that runs the tests in the background has them, and all they start, ignore Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Hundreds of processes start in these tests: none is to compile again what another one has.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     config.addinivalue_line("markers", "data: needs the data sets in the folder STREAMLVQ_DATA")
 
 
