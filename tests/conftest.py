@@ -6,10 +6,24 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 
 import pytest
 
 from support.samples import MODELS
+
+# Files of few tests that take long. A worker takes one file after another: the other one would
+# wait for it at the end.
+LONG_FILES = {
+    "test_bounds.py",
+    "test_packaging.py",
+    "test_daemon_kill.py",
+    "test_demo_acts.py",
+    "test_tour.py",
+    "test_examples.py",
+    "test_readme.py",
+    "test_benchmarks.py",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.name not in LONG_FILES, -tests[item.path]))
     if os.environ.get("STREAMLVQ_DATA"):
         return
     skip = pytest.mark.skip(reason="set STREAMLVQ_DATA to the folder that holds the data sets")
