@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -145,8 +146,8 @@ def distance(lam: Array, z: Array, counts: npt.NDArray[np.bool_] | None = None) 
     factor = make_up(lam, known, counts)
     if factor is None:
         return 1.0
-    part = z[known]
-    return factor * float(part @ lam[np.ix_(known, known)] @ part)
+    part, lam = (z, lam) if known.all() else (z[known], lam[np.ix_(known, known)])
+    return factor * float(part @ lam @ part)
 
 
 def distance_gradients(
@@ -843,19 +844,26 @@ class NaiveLVQ:
     @property
     def counts(self) -> npt.NDArray[np.bool_]:
         """Features with a share in metrics: those that vary, all before any does."""
-        varies = np.array([s.varies for s in self.scales], bool)
-        return varies if varies.any() else ~varies
+        varies = [s.varies for s in self.scales]
+        return np.array(varies if any(varies) else [True] * len(varies), bool)
 
     @property
     def varying(self) -> int:
         return max(1, sum(s.varies for s in self.scales))
 
-    def distance_to(self, x: Array, u: Unit) -> float:
-        lam = quadratic_form(self.kind, self.omega_of(u), self.d, self.varying)
-        return distance(lam, self.difference(x, u), self.counts)
+    def distances_to(self, x: Array, units: Iterable[Unit]) -> Array:
+        varying, counts = self.varying, self.counts
+        forms: dict[int, Array] = {}
+        found = []
+        for u in units:
+            metric = self.metric_of(u)
+            if id(metric) not in forms:
+                forms[id(metric)] = quadratic_form(self.kind, self.omega_of(u), self.d, varying)
+            found.append(distance(forms[id(metric)], self.difference(x, u), counts))
+        return np.array(found)
 
     def distances(self, x: Array) -> Array:
-        return np.array([self.distance_to(x, u) for u in self.units])
+        return self.distances_to(x, self.units)
 
     def scores(self, distances: Array) -> Array:
         sigma = getattr(self.p, "sigma", 1.0)
@@ -1225,7 +1233,7 @@ class NaivePairs(NaiveLVQ):
     # --- what is derived ---
 
     def pair_distances(self, x: Array, low: int, high: int) -> Array:
-        return np.array([self.distance_to(x, self.units[k]) for k in self.places(low, high)])
+        return self.distances_to(x, (self.units[k] for k in self.places(low, high)))
 
     def pair_score(self, x: Array, low: int, high: int) -> float:
         """Signed relative similarity: 1 on the prototype of `low`, -1 on that of `high`."""

@@ -214,14 +214,15 @@ def capped_weights(
         return weights
     byzantine = min(byzantine, count)
     most = max(share, byzantine / count)
+    ordered = np.sort(weights[present])
 
     def held(level: float) -> float:
-        cut = np.sort(np.minimum(weights[present], level))
+        cut = np.minimum(ordered, level)
         return float(cut[-byzantine:].sum() / cut.sum())
 
     if held(np.inf) <= most:
         return weights
-    low, high = float(weights[present].min()), float(weights.max())
+    low, high = float(ordered[0]), float(ordered[-1])
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if held(middle) <= most else (low, middle)

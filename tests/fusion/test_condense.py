@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import streamlvq
 from streamlvq import Snapshot, fuse
-from streamlvq.fusion import FusionError, fuse_rounds
+from streamlvq.fusion import Fused, FusionError, fuse_rounds
 from streamlvq.fusion.condense import BUDGET_RATIO, class_budget, condense
 from support.fusions import Floats, accuracy, arrays_of, copied, learnt
 
@@ -43,6 +43,12 @@ def nodes_of(name: str, count: int = 6, most: int = 8, n: int = 250) -> list[Sna
         Snapshot.of(learnt(make(max_prototypes_per_class=most, seed=1), *read(i, n)), f"n{i}")
         for i in range(count)
     ]
+
+
+@functools.cache
+def everything_of(name: str) -> Fused:
+    """All prototypes of these nodes."""
+    return fuse(nodes_of(name), budget="keep")
 
 
 def sizes(snapshot: Snapshot) -> Counter[Any]:
@@ -115,8 +121,7 @@ def test_what_is_no_budget(budget: Any) -> None:
 @pytest.mark.parametrize("name", ["GLVQ", "GRLVQ", "LGRLVQ", "GMLVQ", "LGMLVQ", "RSLVQ"])
 def test_no_class_has_more_than_its_budget(name: str, budget: int) -> None:
     nodes = nodes_of(name)
-    fused = fuse(nodes, budget=budget)
-    everything = fuse(nodes, budget="keep")
+    fused, everything = fuse(nodes, budget=budget), everything_of(name)
     kept, all_of_them = (sizes(each.snapshot(private=False)) for each in (fused, everything))
     assert {label: min(count, budget) for label, count in all_of_them.items()} == kept
     report = fused.report
@@ -183,7 +188,7 @@ def test_what_only_its_own_node_believes_does_not_count() -> None:
     fused = fuse(nodes, budget=2)
     shared = sizes(fused.snapshot("n0", private=False))
     assert set(shared.values()) == {2}
-    everything = fuse(nodes, budget="keep")
+    everything = everything_of("GMLVQ")
     for node in fused.nodes:
         own, before = sizes(fused.snapshot(node)), sizes(everything.snapshot(node))
         private = before - sizes(everything.snapshot(node, private=False))

@@ -2,8 +2,9 @@
 
 Compiled code does not check indices: a wrong one reads or spoils memory of others. With
 `NUMBA_BOUNDSCHECK=1` it raises, but only in kernels that are compiled then: the cache does not know
-the flag, so the check has a cache of its own. An error in a kernel that another one calls by
-address is not raised but handed to `sys.unraisablehook`, and the caller goes on.
+the flag, so the check has a cache of its own, kept for the next time. An error in a kernel that
+another one calls by address is not raised but handed to `sys.unraisablehook`, and the caller goes
+on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlvq.kernels.compile import cache_folder
 from support import ROOT
 
 interpreted = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
@@ -104,7 +106,7 @@ def test_an_access_out_of_bounds_is_found(tmp_path: Path) -> None:
     assert "index is out of bounds" in output
 
 
-def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
-    code, output = run_checked(tmp_path / "cache", *CHECKED)
+def test_kernels_stay_within_their_arrays() -> None:
+    code, output = run_checked(cache_folder() / "checked", *CHECKED)
     assert code == 0, output[-20_000:]
     assert "out of bounds" not in output, output[-20_000:]
