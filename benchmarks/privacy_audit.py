@@ -8,6 +8,7 @@ readings, ten new readings of a class). Run it as `python benchmarks/privacy_aud
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -82,7 +83,7 @@ def recovered(every: int, held_back: bool) -> float:
     model = streamlvq.GLVQ(max_prototypes_per_class=1, rehearsal=0)
     snapshots = list(publications(model, 500, every, ROUNDS, held_back))
     rounds = 0
-    for pair in zip(snapshots, snapshots[1:], strict=False):
+    for pair in itertools.pairwise(snapshots):
         report = audit_snapshots(pair, truth(500 + every * ROUNDS), attacks=STATISTICS)
         lone = audit_snapshots(pair[:1], truth(500 + every * ROUNDS), attacks=STATISTICS)
         gained = sum(report[a].figures.get("exact", 0) for a in STATISTICS)

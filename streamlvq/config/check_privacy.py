@@ -39,8 +39,8 @@ def model(config: Config) -> Iterator[Problem]:
     if section.private is not None:
         yield _wrong(
             "model.private",
-            "expected none with privacy, got a map: privacy.bounds are in the units of the sensors; "
-            "leave private features out of readings.features",
+            "expected none with privacy, got a map: privacy.bounds are in the units of the "
+            "sensors; leave private features out of readings.features",
         )
     if section.start is not None:
         yield _wrong(

@@ -24,9 +24,9 @@ from streamlvq.wrappers.private_map import PrivateMap
 __all__ = [
     "DPGLVQ",
     "DPGMLVQ",
+    "Leakage",
     "LedgerExhaustedError",
     "LedgerMismatchError",
-    "Leakage",
     "MemoryLedger",
     "Privacy",
     "PrivateLVQ",

@@ -206,7 +206,7 @@ def test_kernel_equals_oracle_on_binary_features(name: str, half_life: float | N
     X = random.integers(0, 2, (SAMPLES // 4, 2)).astype(float)
     y = X[:, 0].astype(np.int64) ^ (random.random(len(X)) < 0.1)
     y ^= y[0]
-    run_both(name, {**SMALL, "half_life": half_life}, X, y)
+    run_both(name, pinned(name, {**SMALL, "half_life": half_life}), X, y)
 
 
 def test_kernel_equals_oracle_when_features_appear(name: str) -> None:
