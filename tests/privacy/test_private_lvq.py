@@ -542,7 +542,7 @@ def test_the_released_model_decides_alike_and_can_be_fused(metric: str) -> None:
     X, y = readings(1000, seed=9)
     assert np.mean(released.predict_array(X) == model.predict_array(X)) > 0.97
     other = PrivateLVQ(promise(), metric=metric)
-    other.learn_array(X + [0.5, 0, 0], y)
+    other.learn_array(X + np.array([0.5, 0.0, 0.0]), y)
     nodes = [
         Snapshot.of(each.released_model(), name, readings=False)
         for each, name in ((model, "n1"), (other, "n2"))
