@@ -104,7 +104,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
 
     privacy: Privacy | Mapping[str, Any]
     metric: str = "shared"
-    step: float = 3.0
+    step: float = 4.0
     radius: float = 1.0
     clip: float = 1.0
     absent: str = "missing"
