@@ -37,7 +37,7 @@ from streamlvq.privacy.releases import ReleaseLedger, Spending
 from streamlvq.privacy.series import KEY_WORDS
 from streamlvq.privacy.vector import BatchVector
 
-METRICS = ("shared", "local")
+METRIC_CHOICES = ("shared", "local")
 
 
 class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -104,7 +104,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
 
     privacy: Privacy | Mapping[str, Any]
     metric: str = "shared"
-    step: float = 3.0
+    step: float = 4.0
     radius: float = 1.0
     clip: float = 1.0
     absent: str = "missing"
@@ -132,7 +132,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             raise ParameterError(
                 "PrivateLVQ", "privacy", f"expected a Privacy or a mapping, got {self.privacy!r}"
             )
-        check_choice("PrivateLVQ", "metric", self.metric, METRICS)
+        check_choice("PrivateLVQ", "metric", self.metric, METRIC_CHOICES)
         check_choice("PrivateLVQ", "absent", self.absent, tuple(ABSENT_VALUES))
         check_range("PrivateLVQ", "step", self.step, 0, 1e6)
         for name in ("radius", "clip"):
