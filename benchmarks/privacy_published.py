@@ -183,7 +183,7 @@ def error(
     built = (DPGMLVQ if model == "GMLVQ" else DPGLVQ)(privacy, **options)
     # Seeded, to be repeatable: no guarantee holds for a study anyway.
     built.train(data.X[train], data.y[train], randomness=np.random.default_rng(int(test[0])).bytes)
-    return float(np.mean(np.array(built.predict_rows(data.X[test])) != data.y[test]))
+    return float(np.mean(built.predict_array(data.X[test]) != data.y[test]))
 
 
 def _splits(n: int, swapped: bool = False) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:

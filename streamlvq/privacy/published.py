@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from river import base
 
-from streamlvq.arrays import Floats, Ints, Label, Reading, as_rows
+from streamlvq.arrays import Array, Floats, Ints, Label, Reading, as_rows
 from streamlvq.errors import NotLearntYetError, ParameterError
 from streamlvq.kernels import kernels
 from streamlvq.privacy.accountant import (
@@ -294,9 +294,12 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
             rows, w = rows @ self._omega.T, w @ self._omega.T
         return np.stack([((rows - each) ** 2).sum(axis=1) for each in w], axis=1)
 
-    def predict_rows(self, X: npt.ArrayLike | Iterable[Reading]) -> list[Label]:
+    def predict_array(self, X: npt.ArrayLike | Iterable[Reading]) -> Array:
         """Return the class of the nearest prototype for each of many readings."""
-        return [self.privacy.classes[k] for k in self.distances(X).argmin(axis=1)]
+        labels = np.empty(len(self.privacy.classes), dtype=object)
+        for k, label in enumerate(self.privacy.classes):
+            labels[k] = label
+        return np.asarray(labels[self.distances(X).argmin(axis=1)])
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """Return inverse squared distances as shares: what is nearest is likeliest."""
