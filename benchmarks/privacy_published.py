@@ -183,7 +183,7 @@ def error(
     built = (DPGMLVQ if model == "GMLVQ" else DPGLVQ)(privacy, **options)
     # Seeded, to be repeatable: no guarantee holds for a study anyway.
     built.train(data.X[train], data.y[train], randomness=np.random.default_rng(int(test[0])).bytes)
-    return float(np.mean(np.array(built.predict_rows(data.X[test])) != data.y[test]))
+    return float(np.mean(built.predict_array(data.X[test]) != data.y[test]))
 
 
 def _splits(n: int, swapped: bool = False) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -277,13 +277,15 @@ def paper(
         yield table
 
 
-def public(models: Sequence[str] = MODELS, repeats: int = FOLDS - 1) -> Iterator[Table]:
+def public(
+    data: Sequence[str] = SETS[:2], models: Sequence[str] = MODELS, repeats: int = FOLDS - 1
+) -> Iterator[Table]:
     """Errors where the guarantee holds: proved noise and a projection that is no secret."""
     table = Table(
         "public projections, proved noise: error (deviation over folds)",
         ["data and model", *map("{:g}".format, EPSILONS)],
     )
-    for name, model in itertools.product(("mnist", "uci_har"), models):
+    for name, model in itertools.product(data, models):
         prepared = public_set(name)
         rows = _splits(len(prepared.y))[1 : repeats + 1]
         cells = []

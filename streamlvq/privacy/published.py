@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from river import base
 
-from streamlvq.arrays import Bools, Floats, Ints, Label, Reading, as_rows
+from streamlvq.arrays import Array, Floats, Ints, Label, Reading, as_rows
 from streamlvq.errors import NotLearntYetError, ParameterError
 from streamlvq.kernels import kernels
 from streamlvq.privacy.accountant import (
@@ -200,7 +200,7 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         y: Iterable[Label],
         *,
         randomness: Randomness = os.urandom,
-    ) -> DPGLVQ:
+    ) -> Self:
         """Learn a recorded log, once; what `plan` says is spent then.
 
         Parameters
@@ -256,10 +256,9 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         omega = self._omega.copy()
         scratch = gradient_scratch(w, omega)
         sums, omega_sums = np.empty_like(w), np.empty_like(omega)
-        chance = _Chance(self.sampling)
         unit = GRID_STEPS * max(1.0, self.sampling * size)  # of a mean over a batch
         for _ in range(self.steps):
-            rows = np.flatnonzero(chance.draw(len(X), randomness))
+            rows = _sampled(self.sampling, len(X), randomness)
             kernels("clipped").clipped_sums(
                 X, y, rows, w, omega, self.clip, float(GRID_STEPS), sums, omega_sums, scratch
             )
@@ -293,16 +292,14 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         rows, w = self._box.scaled(self._box.rows(X)), self._learnt()
         if len(self._omega):
             rows, w = rows @ self._omega.T, w @ self._omega.T
-        parts = (rows[:, None] - w[None]) if len(rows) < 64 else None
-        if parts is not None:
-            return np.asarray((parts**2).sum(axis=2))
-        return np.asarray(
-            np.maximum((rows**2).sum(axis=1)[:, None] - 2 * rows @ w.T + (w**2).sum(axis=1), 0.0)
-        )
+        return np.stack([((rows - each) ** 2).sum(axis=1) for each in w], axis=1)
 
-    def predict_rows(self, X: npt.ArrayLike | Iterable[Reading]) -> list[Label]:
+    def predict_array(self, X: npt.ArrayLike | Iterable[Reading]) -> Array:
         """Return the class of the nearest prototype for each of many readings."""
-        return [self.privacy.classes[k] for k in self.distances(X).argmin(axis=1)]
+        labels = np.empty(len(self.privacy.classes), dtype=object)
+        for k, label in enumerate(self.privacy.classes):
+            labels[k] = label
+        return np.asarray(labels[self.distances(X).argmin(axis=1)])
 
     def predict_proba_one(self, x: Reading) -> dict[Label, float]:
         """Return inverse squared distances as shares: what is nearest is likeliest."""
@@ -456,15 +453,11 @@ def gradient_scratch(w: Floats, omega: Floats) -> Floats:
 # --- randomness -----------------------------------------------------------------------------------
 
 
-class _Chance:
-    """Independent events of one probability, rounded down to a multiple of 2**-32."""
-
-    def __init__(self, probability: float) -> None:
-        self._below = math.floor(probability * 2**32)
-
-    def draw(self, count: int, randomness: Randomness) -> Bools:
-        bits = np.frombuffer(randomness(4 * count), np.dtype("<u4"))
-        return np.asarray(bits < np.uint64(self._below))
+def _sampled(probability: float, count: int, randomness: Randomness) -> Ints:
+    """Return the rows of a Poisson sample; the probability is rounded down to 32 bits."""
+    bits = np.frombuffer(randomness(4 * count), np.dtype("<u4"))
+    last = math.floor(probability * 2**32) - 1  # as a number of 32 bits
+    return np.flatnonzero(bits <= np.uint32(last)) if last >= 0 else np.empty(0, np.int64)
 
 
 def _gaussian(sigma: float, shape: tuple[int, ...], randomness: Randomness) -> Ints:

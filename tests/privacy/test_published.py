@@ -114,9 +114,9 @@ def test_it_learns(model: type[DPGLVQ]) -> None:
     X, y = blobs()
     trained = model(promise(4.0), epochs=5, sampling=0.05).train(X, y, randomness=seeded(1))
     test, labels = blobs(seed=4)
-    assert np.mean(np.array(trained.predict_rows(test)) == labels) > 0.95
+    assert np.mean(trained.predict_array(test) == labels) > 0.95
     reading = dict(zip(trained.privacy.bounds, test[0].tolist(), strict=True))
-    assert trained.predict_one(reading) == trained.predict_rows(test[:1])[0]
+    assert trained.predict_one(reading) == trained.predict_array(test[:1])[0]
     shares = trained.predict_proba_one(reading)
     assert list(shares) == list(range(CLASSES))
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -132,7 +132,7 @@ def test_learning_helps() -> None:
     for epochs in (0.1, 20):
         model = DPGMLVQ(privacy, epochs=epochs, sampling=0.02, metric_rate=0.05)
         model.train(X, y, randomness=seeded(0))
-        errors[epochs] = np.mean(np.array(model.predict_rows(X)) != y)
+        errors[epochs] = np.mean(model.predict_array(X) != y)
     assert errors[20] <= errors[0.1]
     assert model.omega[0] @ model.omega[0] > model.omega[1] @ model.omega[1]
 
