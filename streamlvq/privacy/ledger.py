@@ -297,6 +297,7 @@ class Ledger:
         self.path, self.keep = Path(path), keep
         self._lock = _locked(self.path)
         self._file = -1
+        self._is_renamed = False  # a new file whose name may not be durable yet
         try:
             self._open(dict(promise))
         except BaseException:
@@ -317,7 +318,6 @@ class Ledger:
         self._is_torn = self.path.stat().st_size > content.length
         if self._is_torn:
             log.warning("%s: the last record was not complete, and is cut off", self.path)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         self._mend()
 
     def _begin(self, promise: dict[str, Any]) -> None:
@@ -410,7 +410,10 @@ class Ledger:
             raise ValueError(f"expected a release that is reserved and comes next, got {number}")
         self._append(_RELEASED, number, released.astype("<i8").tobytes())
         if self.keep is not None:
-            self.forget(self.releases - self.keep)
+            try:
+                self.forget(self.releases - self.keep)
+            except OSError as error:  # the release is written; the file is only longer
+                log.warning("old releases cannot be forgotten: %s", error)
 
     def forget(self, before: int) -> None:
         """Give up the vectors of releases before a number; the file is shortened when it pays."""
@@ -438,15 +441,20 @@ class Ledger:
         )
         begin = _packed(b"", _BASE, account.releases, msgspec.json.encode(base))
         kept = os.pread(self._file, self._length - gone.end, gone.end)
-        self._replace([begin, kept])
-        os.close(self._file)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            self._replace([begin, kept])
+        except LedgerError:
+            if not self._is_renamed:
+                raise
+        os.close(self._file)  # nothing may be written to the old one any more
+        self._file = -1
         moved = len(begin) - gone.end
         rest = list(self._entries)[count:]
         self._entries = deque(
             each._replace(start=each.start + moved, end=each.end + moved) for each in rest
         )
         self._base, self._length = base, self._length + moved
+        self._mend()
 
     def _append(self, kind: int, number: int, body: bytes) -> None:
         data = _packed(self.head, kind, number, body)
@@ -466,7 +474,12 @@ class Ledger:
         self.head, self._length = _digest(data), entry.end
 
     def _mend(self) -> None:
-        """Cut off a record that was not written to its end."""
+        """Finish what failed before: a new name, opening, or a record without its end."""
+        if self._is_renamed:
+            _sync_folder(self.path.parent)
+            self._is_renamed = False
+        if self._file < 0:
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         if self._is_torn:
             os.ftruncate(self._file, self._length)
             os.fsync(self._file)
@@ -489,7 +502,9 @@ class Ledger:
             finally:
                 os.close(file)
             os.replace(unfinished, self.path)
+            self._is_renamed = True
             _sync_folder(self.path.parent)
+            self._is_renamed = False
         except OSError as error:
             unfinished.unlink(missing_ok=True)
             raise _unwritable(self.path, error) from error

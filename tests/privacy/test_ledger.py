@@ -313,6 +313,38 @@ def test_a_stream_that_never_ends_has_a_file_that_does(path: Path) -> None:
     assert path.stat().st_size == sizes[-1]
 
 
+def test_a_shorter_file_whose_name_is_not_durable_is_not_written_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder cannot be flushed for a while: records wait, and none goes to the old file."""
+    monkeypatch.setattr(module, "COMPACTION_BYTES", 0)
+    flush, broken = module._sync_folder, [False]
+
+    def flaky(folder: Path) -> None:
+        if broken[0]:
+            raise OSError(5, "Input/output error")
+        flush(folder)
+
+    monkeypatch.setattr(module, "_sync_folder", flaky)
+    with Ledger(path, PROMISE, keep=3) as ledger:
+        release(ledger, [0])
+        broken[0] = True
+        with pytest.raises(LedgerError, match="cannot be written: Input/output error"):
+            for k in range(1, 20):
+                release(ledger, [k])
+        count, head = ledger.releases, ledger.head
+        assert 3 < count < 19
+        with pytest.raises(LedgerError, match="cannot be written"):
+            release(ledger, [count])
+        assert (ledger.releases, ledger.head) == (count, head)
+        broken[0] = False
+        release(ledger, [count])
+        head = ledger.head
+    with Ledger(path, PROMISE, keep=3) as ledger:
+        assert ledger.head == head
+        assert [ledger.recorded(k) for k in (count - 1, count)] == [[count - 1], [count]]
+
+
 def test_a_file_that_was_not_finished_is_removed(path: Path) -> None:
     Ledger(path, PROMISE).close()
     litter = path.with_name(f".{path.name}.12ab.unfinished")

@@ -11,10 +11,9 @@ from streamlvq import replay
 
 LEDGER_FILE = "privacy.ledger"
 
-TEXT = (
-    "Show the prototypes and the relevances of the features in a snapshot, in raw units; of a node "
-    "under privacy, also what its ledger says."
-)
+TEXT = """\
+Show the prototypes and the relevances of the features in a snapshot, in raw units. Of a node that
+learns under privacy, also show what its ledger says."""
 EXAMPLES = """\
 examples:
   streamlvq inspect first.slvq            a file that `train` or `replay --save` wrote
