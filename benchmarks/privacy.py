@@ -14,14 +14,27 @@ from typing import Any
 
 from common import Table, show
 from privacy_published import paper, public, published, rates
+from privacy_stream import cost, forever, local, log, often, stream
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
+    "stream": stream,
+    "local": local,
+    "log": log,
+    "forever": forever,
+    "often": often,
+    "cost": cost,
     "rates": rates,
     "published": published,
     "paper": paper,
     "public": public,
 }
 SMALL: dict[str, dict[str, Any]] = {
+    "stream": {"data": ["digits", "letter"], "seeds": 1},
+    "local": {"data": ["letter"], "seeds": 1},
+    "log": {"data": ["digits"], "seeds": 1},
+    "forever": {"data": ["digits"], "seeds": 1},
+    "often": {"seeds": 1},
+    "cost": {"data": ["digits"]},
     "rates": {"data": ["segment"]},
     "published": {"data": ["segment"], "repeats": 1},
     "paper": {"data": ["segment"], "repeats": 1},

@@ -23,9 +23,10 @@ class Prototype:
     values
         The value of each feature; NaN where it has never seen one.
     count
-        Samples it has won for its class.
+        Samples it has won for its class; in a shared model rounded to a power of two.
     age
-        Labelled samples that the model has learnt since this prototype was born.
+        Labelled samples that the model has learnt since this prototype was born; in a shared model
+        all that it has learnt.
     index
         Its place in the model.
     against

@@ -43,6 +43,7 @@ class Health:
     connected: bool = False
     link_error: str | None = "not connected yet"
     journal: str | None = None  # why the journal cannot be written
+    ledger: str | None = None  # why releases cannot be written down
     snapshot: str | None = None  # why the last snapshot failed
     file: str | None = None  # why decisions cannot be written to their file
     fleet: str | None = None  # what is wrong with our part of the fleet
@@ -59,20 +60,25 @@ class Health:
     warnings: tuple[str, ...] = ()  # what somebody should look into
     beat: float = field(default_factory=time.monotonic)  # time of the last loop iteration
 
-    def problems(self, now: float | None = None) -> list[str]:
-        """Return why the service is unhealthy; empty if it is healthy."""
+    def problems(self, now: float | None = None, *, about_readings: bool = True) -> list[str]:
+        """Return why the service is unhealthy; empty if it is healthy.
+
+        Without `about_readings`, leave out what is only known from readings.
+        """
         now = time.monotonic() if now is None else now
         found = [f"journal: {self.journal}"] if self.journal else []
+        found += [f"ledger: {self.ledger}"] if self.ledger else []
         found += [f"file: {self.file}"] if self.file else []
         found += [f"fleet: {self.fleet}"] if self.fleet else []
-        found += self.warnings if self.limits.warnings_fail else ()
+        found += self.warnings if self.limits.warnings_fail and about_readings else ()
         if self.starting:
             return [*found, f"starting: {self._start_phase()}"]
         if self.stopping:
             found.append("stopping")
         if not self.connected:
             found.append(f"not connected: {self.link_error or 'the broker has not answered yet'}")
-        return found + self._silence(now) + self._snapshot(now) + self._stuck(now)
+        silence = self._silence(now) if about_readings else []
+        return found + silence + self._snapshot(now) + self._stuck(now)
 
     def _start_phase(self) -> str:
         return self.phase if progress.kernel is None else str(progress)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from streamlvq.config.errors import ConfigError, KeyPath, Problem
-from streamlvq.config.schema import MAX_VALUES, Config, ModelSection, RejectorSection
+from streamlvq.config.schema import (
+    MAX_VALUES,
+    PRIVATE_MODEL,
+    Config,
+    ModelSection,
+    PrivacySection,
+    RejectorSection,
+)
 from streamlvq.errors import ParameterError
 from streamlvq.registry import MODELS
 from streamlvq.text import suggestion
@@ -48,7 +55,7 @@ def build_classifier(config: Config, model: Any = None) -> Any:
     5000
 
     """
-    classifier = build_model(config.model) if model is None else model
+    classifier = build_model(config.model, privacy=config.privacy) if model is None else model
     if config.integrator is not None:
         classifier = _build_integrator(classifier, config)
     if config.rejector is not None:
@@ -73,8 +80,15 @@ def build_full_classifier(config: Config, model: Any = None) -> Any:
     return build_transform(config.model, build_classifier(config, model))
 
 
-def build_model(section: ModelSection, path: KeyPath = ("model",)) -> Any:
+def build_model(
+    section: ModelSection, path: KeyPath = ("model",), privacy: PrivacySection | None = None
+) -> Any:
     """Build the bare model of a section; raise `ConfigError`."""
+    if section.type == PRIVATE_MODEL:
+        if privacy is None:
+            expected = "expected a section 'privacy:' too: it says what is promised"
+            raise _error((*path, "type"), expected)
+        return _build_private(section, privacy, path)
     if section.type not in MODELS:
         known = ", ".join(MODELS)
         raise _error(
@@ -95,8 +109,34 @@ def build_model(section: ModelSection, path: KeyPath = ("model",)) -> Any:
         raise _config_error(error, (*path, "parameters")) from error
 
 
-def _refuse_unknown(model: Any, section: ModelSection, path: KeyPath) -> None:
-    names = list(inspect.signature(model).parameters)
+def build_privacy(section: PrivacySection) -> Any:
+    """Build the promise of a section `privacy`; raise `ConfigError`."""
+    from streamlvq.privacy import Privacy  # noqa: PLC0415 - slow to import
+
+    given = {name: getattr(section, name) for name in section.__struct_fields__}
+    del given["metric"]
+    try:
+        return Privacy(**given)
+    except ParameterError as error:
+        raise _config_error(error, ("privacy",)) from error
+
+
+def _build_private(section: ModelSection, privacy: PrivacySection, path: KeyPath) -> Any:
+    from streamlvq.privacy import PrivateLVQ  # noqa: PLC0415 - slow to import
+
+    promise = build_privacy(privacy)
+    _refuse_unknown(PrivateLVQ, section, path, given_elsewhere=("privacy", "metric"))
+    _refuse_huge(section, path)
+    try:
+        return PrivateLVQ(promise, metric=privacy.metric, **section.parameters)
+    except (ValueError, TypeError) as error:
+        raise _config_error(error, (*path, "parameters")) from error
+
+
+def _refuse_unknown(
+    model: Any, section: ModelSection, path: KeyPath, given_elsewhere: Collection[str] = ()
+) -> None:
+    names = [name for name in inspect.signature(model).parameters if name not in given_elsewhere]
     unknown = [name for name in section.parameters if name not in names]
     if unknown:
         raise ConfigError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from streamlvq.config.build import build_model
 from streamlvq.config.errors import ConfigError, Problem
-from streamlvq.config.schema import Config, ModelSection
+from streamlvq.config.schema import PRIVATE_MODEL, Config
 from streamlvq.config.topics import FleetTopics, own_name
 from streamlvq.topics import Template, TemplateError
 
@@ -72,7 +72,7 @@ def model(config: Config) -> Iterator[Problem]:
     fleet = config.fleet
     if fleet is None or fleet.role == "hub":  # it has none
         return
-    if not _is_shareable(config.model):
+    if not _is_shareable(config):
         yield Problem(
             ("model", "type"),
             f"expected a model that a fleet can share, got {config.model.type}, which is made of "
@@ -86,9 +86,11 @@ def model(config: Config) -> Iterator[Problem]:
         )
 
 
-def _is_shareable(section: ModelSection) -> bool:
+def _is_shareable(config: Config) -> bool:
+    if config.model.type == PRIVATE_MODEL:
+        return True  # its releases are
     try:
-        return bool(build_model(section).shareable)
+        return bool(build_model(config.model).shareable)
     except ConfigError:  # another check says what is wrong with it
         return True
 

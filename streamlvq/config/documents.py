@@ -17,7 +17,12 @@ import msgspec
 from msgspec import inspect
 
 from streamlvq.config.reader import expected
-from streamlvq.config.schema import KEY_DESCRIPTIONS, SECTION_DESCRIPTIONS, Config
+from streamlvq.config.schema import (
+    KEY_DESCRIPTIONS,
+    PRIVATE_MODEL,
+    SECTION_DESCRIPTIONS,
+    Config,
+)
 from streamlvq.registry import MODELS
 
 # --- all keys, in the order of the documentation -------------------------------------------------
@@ -217,7 +222,7 @@ def _described(struct: dict[str, Any], parts: dict[str, Any], prefix: str) -> di
     if prefix == "broker.":
         properties["protocol"]["enum"] = ["5", "3.1.1", 5]  # 5 is a number to YAML
     if prefix == "model.":
-        properties["type"]["enum"] = list(MODELS)
+        properties["type"]["enum"] = [*MODELS, PRIVATE_MODEL]
     return {
         "type": "object",
         "properties": properties,

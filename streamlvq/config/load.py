@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamlvq.config import check_broker, check_fleet
+from streamlvq.config import check_broker, check_fleet, check_privacy
 from streamlvq.config.build import build_classifier, build_model
 from streamlvq.config.errors import ConfigError, KeyPath, Problem
 from streamlvq.config.reader import CONFIG_MAX_BYTES, YamlReader, compose
@@ -179,7 +179,7 @@ def _labels(config: Config) -> Iterator[Problem]:
 
 def _model(config: Config) -> Iterator[Problem]:
     try:
-        build_model(config.model)
+        build_model(config.model, privacy=config.privacy)
     except ConfigError as error:
         yield from error.problems
 
@@ -188,7 +188,8 @@ def _wrappers(config: Config) -> Iterator[Problem]:
     try:
         build_classifier(config)
     except ConfigError as error:
-        yield from (problem for problem in error.problems if problem.path[0] != "model")
+        elsewhere = ("model", "privacy")
+        yield from (problem for problem in error.problems if problem.path[0] not in elsewhere)
 
 
 def _groups(config: Config) -> Iterator[Problem]:
@@ -290,8 +291,13 @@ _RULES = (
         tuple(f"readings.{key}" for key in Fields.__struct_fields__),
     ),
     _Rule(_labels, ("labels", "readings.sequence", "readings.time")),
-    _Rule(_model, ("model.type", "model.parameters")),
-    _Rule(_wrappers, ("model.type", "model.parameters", "integrator", "rejector")),
+    _Rule(_model, ("model.type", "model.parameters", "privacy")),
+    _Rule(_wrappers, ("model.type", "model.parameters", "privacy", "integrator", "rejector")),
+    _Rule(check_privacy.model, ("privacy", "model")),
+    _Rule(check_privacy.names, ("privacy", "readings", "model.max_classes")),
+    _Rule(check_privacy.wrappers, ("privacy", "integrator", "rejector")),
+    _Rule(check_privacy.state, ("privacy", "readings.qos", "labels", "state")),
+    _Rule(check_privacy.fleet, ("privacy", "fleet")),
     _Rule(_groups, ("model.per", "readings.topic")),
     _Rule(_width, ("model.max_features", "readings.features")),
     _Rule(_when, ("decisions.when", "rejector")),

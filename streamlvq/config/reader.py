@@ -270,6 +270,8 @@ class YamlReader:
                 return self._add_problem(
                     missing, f"missing; expected something such as {example!r}"
                 )
+        if any(fields[name].required and value is _INVALID for name, value in found.items()):
+            return _INVALID
         return {name: value for name, value in found.items() if value is not _INVALID}
 
     def _add_unknown(self, path: KeyPath, siblings: list[str]) -> None:

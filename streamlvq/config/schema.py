@@ -35,6 +35,11 @@ SECTION_DESCRIPTIONS = {
         "which reading a label is for. Leave this section out if there are none."
     ),
     "model": "The model that learns and decides.",
+    "privacy": (
+        "Learn under differential privacy: everything that other nodes get is made of noisy "
+        "releases, with a guarantee. Needs model.type: PrivateLVQ "
+        "and lists of features and classes that are public. Leave this section out for none."
+    ),
     "admission": (
         "When a model learns features and classes that are new to it. Whoever may publish can "
         "invent some, and each makes a model slower and larger for ever, so they are on probation "
@@ -61,7 +66,7 @@ SECTION_DESCRIPTIONS = {
     ),
     "shard": "One of several daemons that share the devices of one topic tree.",
     "fleet": (
-        "Several nodes that share what they have learnt, but no readings: each publishes its "
+        "Several nodes that share what they have learnt, not their readings: each publishes its "
         "model and decides with what all of them know. Leave this section out to work alone."
     ),
     "logging": ("What the daemon logs to standard error."),
@@ -221,7 +226,7 @@ KEY_DESCRIPTIONS = {
     # --- model -----------------------------------------------------------------------------------
     "model.type": Description(
         "The model: LGMLVQ is the most accurate single one, LVQCommittee also follows change, "
-        f"GLVQ is the fastest. One of {', '.join(MODELS)}.",
+        f"GLVQ is the fastest. One of {', '.join(MODELS)}; or PrivateLVQ with a section privacy.",
         "GMLVQ",
     ),
     "model.per": Description(
@@ -254,6 +259,49 @@ KEY_DESCRIPTIONS = {
     ),
     "model.max_classes": Description(
         "Maximum number of classes of a model; labels that would add more are refused.", 256
+    ),
+    # --- privacy ---------------------------------------------------------------------------------
+    "privacy.epsilon": Description(
+        "How much more likely any outcome may become by one unit, as a logarithm, however long the "
+        "stream is. 1 is usual, 4 is weak; there is no default.",
+        1.0,
+    ),
+    "privacy.delta": Description(
+        "Probability that the guarantee fails; far below one in the number of readings.", 1e-5
+    ),
+    "privacy.unit": Description(
+        "What is protected: each reading, or each segment of labelled readings that follow each "
+        "other, such as those of one person.",
+        "segment",
+    ),
+    "privacy.segment": Description("Longest number of labelled readings in a segment.", 20),
+    "privacy.bounds": Description(
+        "Lowest and highest value of each feature, which are those of readings.features. Public: "
+        "from a data sheet, never from the readings. Other values are moved to the nearest bound.",
+        {"rms": [0.0, 2.0], "temperature": [0.0, 120.0]},
+    ),
+    "privacy.classes": Description(
+        "All classes. Public; readings with other labels are refused.", ["ok", "worn"]
+    ),
+    "privacy.metric": Description(
+        "shared: one metric for all classes. local: one for each, which pays from epsilon 4 or "
+        "40000 readings on.",
+        "local",
+    ),
+    "privacy.half_life": Description(
+        "Number of batches after which a reading counts half. null: nothing is forgotten; then "
+        "horizon says how many batches there may be.",
+        50.0,
+    ),
+    "privacy.batch": Description("Labelled readings in a batch; each batch is one release.", 256),
+    "privacy.warmup": Description(
+        "Labelled readings before the first model, which are one release together.", 4096
+    ),
+    "privacy.scale_batch": Description(
+        "Labelled readings before those, which give the scale of each feature in one release.", 512
+    ),
+    "privacy.horizon": Description(
+        "Number of batches after which learning ends. Default: never.", 1000
     ),
     # --- admission -------------------------------------------------------------------------------
     "admission.after": Description(
@@ -551,6 +599,7 @@ MAX_VALUES = {
     "window": 100_000,
     "max_devices": 100_000_000,
 }
+PRIVATE_MODEL = "PrivateLVQ"  # the type of the model under a section `privacy`
 MAX_MODELS = 8_000  # the format of snapshots has room for the names of so many models' arrays
 
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
@@ -636,6 +685,21 @@ class ModelSection(Section, kw_only=True, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_MODELS)] = 1000
     max_features: Count = 4096
     max_classes: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 256
+
+
+class PrivacySection(Section, kw_only=True, frozen=True):
+    epsilon: Annotated[float, Meta(gt=0, le=64)]
+    delta: Annotated[float, Meta(gt=0, le=0.1)] = 1e-5
+    unit: str = "reading"  # `Privacy` says why others cannot be protected
+    segment: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    bounds: dict[str, Any]  # lowest and highest value by feature
+    classes: list[Any]
+    metric: Literal["shared", "local"] = "shared"
+    half_life: Annotated[float, Meta(ge=0.1, le=1e6)] | None = 50.0
+    batch: Annotated[int, Meta(ge=1, le=65_536)] = 256
+    warmup: Annotated[int, Meta(ge=1, le=65_536)] = 4096
+    scale_batch: Annotated[int, Meta(ge=2, le=65_536)] = 512
+    horizon: Annotated[int, Meta(ge=1, le=16_777_216)] | None = None
 
 
 class AdmissionSection(Section, kw_only=True, frozen=True):
@@ -735,6 +799,7 @@ class Config(Section, kw_only=True, frozen=True):
     readings: ReadingsSection = ReadingsSection()
     labels: LabelsSection | None = None
     model: ModelSection = ModelSection()
+    privacy: PrivacySection | None = None
     admission: AdmissionSection = AdmissionSection()
     integrator: IntegratorSection | None = None
     rejector: RejectorSection | None = None

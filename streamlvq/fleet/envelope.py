@@ -68,6 +68,7 @@ MEANINGS = {
     "future": "made at a time that has not come yet",
     "crowded": "one node more than there is room for",
     "values": "a payload that is no snapshot, or one with content that cannot be",
+    "ledger": "a ledger of private releases that does not go on where the last one ended",
     "unsaved": "good, but its number could not be written to the disk",
 }
 REASONS = tuple(MEANINGS)

@@ -35,7 +35,7 @@ from streamlvq.models.validation import MIN_CAPACITY, NAMES, StateSizes, all_siz
 ALONE_TIMES = 3  # k readings are new before a class no longer waits for the others
 ALONE_SHARE = 0.25  # of the published readings of a class that must be new as well
 DETERMINED = 1e-6  # share of its limit by which a forgetful count must miss it to be inverted
-SAME_EVERYWHERE = ("rank", "standardize", "absent", "half_life")  # or it is another model
+FIXED = ("rank", "standardize", "absent")  # parameters in which another model differs
 CLASS_ARRAYS = ("class_count", "class_weight", "class_mean", "class_variance")
 PROTOTYPE_NUMBERS = ("usefulness", "wins", "rate")
 
@@ -123,7 +123,7 @@ def _continues(before: Mapping[str, EstimatorState], now: Mapping[str, Estimator
 
 
 def _is_later(old: EstimatorState, new: EstimatorState) -> bool:
-    alike = all(old.parameters.get(name) == new.parameters.get(name) for name in SAME_EVERYWHERE)
+    alike = all(old.parameters.get(name) == new.parameters.get(name) for name in FIXED)
     features = set(old.extra["features"]) <= set(new.extra["features"])
     return old.kind == new.kind and alike and features
 

@@ -44,6 +44,7 @@ class FleetRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     members: dict[str, float] = {}  # age of what each of them knows, in seconds
     serving: str = "local"  # who decides: our own model, the fleet's (fused), or both (pool)
     pool: PoolRecord | None = None  # None: no pool decides
+    private: bool = False  # whether it learns under differential privacy
     left_out: dict[str, str] = {}  # nodes that decide by themselves, and why
     alike: list[list[str]] = []  # clusters of nodes that mean the same; empty if all do
     vetted: list[str] = []  # what did not count or needs a look, in sentences
@@ -73,6 +74,7 @@ class FleetMetrics(Collector):
         self.unpublished = 0
         self.due_at: float | None = None  # the next publication, by the monotonic clock
         self.waiting: str | None = None
+        self.is_private = False  # then nothing leaves that was measured on our readings
         self.has_news = False  # whether to publish the status now, and not when it is time to
         self.problems: dict[str, str] = {}  # by what is wrong; empty: nothing is
         self.refused: Tally[str] = Tally()  # messages, by reason
@@ -251,14 +253,15 @@ class FleetMetrics(Collector):
             role=self.role,
             members={node: round(age, 1) for node, age in self.ages().items()},
             serving=self.serving,
-            pool=self.pool_record(),
+            pool=None if self.is_private else self.pool_record(),
+            private=self.is_private,
             left_out=left_out(report),
             alike=alike(report),
             vetted=vetted(report)[:MAX_VETTED_SHOWN],
             fused=[] if fusion is None else [node for node, _ in fusion.key],
             fusion_age=None if age is None else round(age, 1),
             drift=None if report is None else report.drift,
-            standing=dict(self.serving_score),
+            standing={} if self.is_private else dict(self.serving_score),
             refused=dict(sorted(self.refused.items())),
             unpublished=self.unpublished,
             next_publication=None if due is None else round(max(0.0, due - time.monotonic()), 1),

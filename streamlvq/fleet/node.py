@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
@@ -32,7 +32,12 @@ from streamlvq.models.pool import PoolWeights
 from streamlvq.monitor import Monitor
 from streamlvq.role import Session
 from streamlvq.snapshot import Snapshot, SnapshotError, capture
+from streamlvq.snapshot.statement import PrivacyStatement
 from streamlvq.wrappers.base import unwrap
+
+if TYPE_CHECKING:
+    from streamlvq.fleet.private import ReleasePublisher
+    from streamlvq.privacy.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +68,13 @@ class FleetNode(FleetParticipant):
     models. Nor do weights echo: a node publishes those that suit its own readings.
     """
 
-    def __init__(self, config: Config, folder: Path, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        registry: CollectorRegistry,
+        ledger: Ledger | None = None,
+    ) -> None:
         assert config.fleet is not None
         self.is_peer = config.fleet.role == "peer"
         super().__init__(
@@ -75,6 +86,12 @@ class FleetNode(FleetParticipant):
             own=self._capture,
         )
         self._live = LiveRecords()
+        self._releases: ReleasePublisher | None = None
+        if config.privacy is not None and ledger is not None:
+            from streamlvq.fleet.private import ReleasePublisher  # noqa: PLC0415 - slow to import
+
+            self._releases = ReleasePublisher(config.privacy, ledger)
+            self.metrics.is_private = True
         self.schedule = self._resume_schedule()
         self.reporter = ServingReporter(self.metrics, self.section.serve)
         self._source: bytes | None = None  # digest of what the hub sent
@@ -88,10 +105,13 @@ class FleetNode(FleetParticipant):
         if last is None:
             return schedule
         try:
-            samples = Snapshot.from_bytes(last.payload).samples
+            snapshot = Snapshot.from_bytes(last.payload)
         except SnapshotError as error:
             log.warning("the last publication cannot be used: %s", error)
             return schedule
+        samples = snapshot.samples
+        if self._releases is not None:
+            samples = self._releases.published(snapshot.privacy)
         age = max(0.0, time.time() - last.header.created)
         schedule.published(samples, time.monotonic() - age)
         return schedule
@@ -166,12 +186,11 @@ class FleetNode(FleetParticipant):
     def _publish(self, now: float, monitor: Monitor) -> None:
         if ALL_DEVICES not in monitor.models():
             return
-        *_, model = unwrap(local := monitor.local(ALL_DEVICES))
-        if not self.schedule.due(model.samples, now):
+        samples = self._progress(monitor)
+        if not self.schedule.due(samples, now):
             return
         try:
-            pool = pool_of(monitor.serving(ALL_DEVICES)) if self._pools else None
-            payload = self._next_payload(local, None if pool is None else pool.fitted)
+            payload = self._payload(monitor)
             if payload is None or self._is_known(payload):
                 self.schedule.held_back(now)
                 return
@@ -179,16 +198,39 @@ class FleetNode(FleetParticipant):
         except Exception as error:  # readings must go on in any case
             self.schedule.failed(now)
             self.metrics.publish_failures.inc()
-            self.metrics.problems["publish"] = f"what was learnt cannot be published: {error}"
-            log.error("the local model cannot be published to the fleet: %s", error)
+            problem = f"what was learnt cannot be published: {error}"
+            if self.metrics.problems.get("publish") != problem:
+                log.error("the local model cannot be published to the fleet: %s", error)
+            self.metrics.problems["publish"] = problem
             return
         self.metrics.problems.pop("publish", None)
-        self.schedule.published(model.samples, now)
+        self.schedule.published(samples, now)
         if self.is_peer:
             self.roster.accept(self.name, data, time.time())
         self.link.publish([self._outgoing(self.name, data)])
         self.metrics.published.inc()
-        log.info("published %d samples to the fleet in %d bytes", model.samples, len(data))
+        log.info("published %d samples to the fleet in %d bytes", samples, len(data))
+
+    def _progress(self, monitor: Monitor) -> int:
+        """Return the number of labelled readings that publications go by."""
+        *_, model = unwrap(monitor.local(ALL_DEVICES))
+        return int(model.samples) if self._releases is None else self._releases.progress(model)
+
+    def _last_statement(self) -> PrivacyStatement | None:
+        """Return what our last publication said of its privacy."""
+        payload = self.writer.published(self.name)
+        return None if payload is None else Snapshot.from_bytes(payload).privacy
+
+    def _payload(self, monitor: Monitor) -> bytes | None:
+        """Return what others get of our own model; None if too little of it is new."""
+        local = monitor.local(ALL_DEVICES)
+        if self._releases is not None:
+            *_, model = unwrap(local)
+            return self._releases.payload(model, self.name, self._last_statement())
+        if self.config.privacy is not None:
+            raise SnapshotError("expected a ledger of releases with privacy, got none")
+        pool = pool_of(monitor.serving(ALL_DEVICES)) if self._pools else None
+        return self._next_payload(local, None if pool is None else pool.fitted)
 
     def _next_payload(self, local: Any, weights: PoolWeights | None) -> bytes | None:
         """Return what to publish now, see `held_back`; None if no class has readings enough."""
@@ -299,8 +341,7 @@ class FleetNode(FleetParticipant):
         self.reporter.report(monitor.serving_score(ALL_DEVICES), has_model)
         samples = 0
         if ALL_DEVICES in monitor.models():
-            *_, model = unwrap(monitor.local(ALL_DEVICES))
-            samples = model.samples
+            samples = self._progress(monitor)
         self.metrics.unpublished = self.schedule.new(samples)
         wait = self.schedule.wait(samples, now)
         self.metrics.due_at = None if wait is None else now + wait
@@ -312,7 +353,8 @@ class FleetNode(FleetParticipant):
                 samples,
                 members,
                 has_model,
-                is_published=self.writer.last_header(self.name) is not None,
+                is_published=self.config.privacy is not None
+                or self.writer.last_header(self.name) is not None,
             )
         )
 

@@ -28,6 +28,7 @@ from streamlvq.fleet.keys import TrustedKeys
 from streamlvq.fleet.pools import check_hub_state, check_node_state
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
 from streamlvq.snapshot.files import FILE_MODE, UNFINISHED_SUFFIX, read, write_atomically
+from streamlvq.snapshot.statement import SuccessionError
 
 ENVELOPE_MAX_BYTES = 16 * 2**20
 MODEL_MAX_NUMBERS = 2**24  # that a model may need memory for, whatever is said about it: 128 MiB
@@ -320,6 +321,7 @@ class Roster:
             return "same"
         self._check_age(envelope.header, now)
         snapshot = self._parse(envelope)
+        self._check_ledger(snapshot, now)
         self._keep(envelope, snapshot, data)
         return "new"
 
@@ -396,6 +398,19 @@ class Roster:
                 f"got one of {shown(snapshot.node)}",
             )
         return snapshot
+
+    def _check_ledger(self, snapshot: Snapshot, now: float) -> None:
+        """Raise if a private node's ledger does not go on; what is too old is forgotten."""
+        member = self._members.get(snapshot.node)
+        if member is None or now - member.header.created > self.max_age_seconds:
+            return
+        before, after = member.snapshot.privacy, snapshot.privacy
+        if before is None or after is None:
+            return
+        try:
+            after.check_follows(before)
+        except SuccessionError as error:
+            raise EnvelopeRefused("ledger", str(error)) from error
 
     def _keep(self, envelope: Envelope, snapshot: Snapshot, data: bytes) -> None:
         if self._store is not None:

@@ -20,6 +20,7 @@ from streamlvq.fleet.metrics import PoolRecord, alike
 from streamlvq.fleet.pools import is_candidate_name
 from streamlvq.fleet.roster import MODEL_MAX_NUMBERS, POOL_MAX_NUMBERS, Member, Roster
 from streamlvq.models.pool import LOCAL, MAX_WEIGHTS, UNSEEN
+from streamlvq.snapshot.statement import PrivacyStatement
 from streamlvq.topics import Template
 
 QUIET_SECONDS = 1.0  # of silence after which all retained messages have arrived
@@ -52,6 +53,7 @@ class NodeStatus(msgspec.Struct, kw_only=True):
     state: str | None = None  # online or offline, if it says so
     decides: str | None = None  # local, fused or pool, if it says so
     pool: PoolRecord | None = None  # how its pool is weighed and why, if it says so
+    privacy: PrivacyStatement | None = None  # what it guarantees, if it is private
     published: dict[str, float] = {}  # weights that suit it, as it tells other nodes
 
 
@@ -192,6 +194,7 @@ def _node(member: Member, now: float) -> NodeStatus:
         samples=snapshot.samples,
         counts={str(label): count for label, count in snapshot.counts.items()},
         features=len(snapshot.features),
+        privacy=snapshot.privacy,
         published={} if weights is None else _known(weights.named()),
     )
 

@@ -128,13 +128,12 @@ def add_gradient(floats, point, prototypes, p, c, out):
 
 MODEL = "float64[::1], float64[::1], float64[::1], float64[::1], float64[:, ::1]"
 METRIC = "float64[:, :, ::1], float64[:, ::1]"
+LABELLED = "float64[::1], float64[:, ::1], int64[::1]"
 STORE = "float64[::1], int64[::1], float64[::1], float64[:, ::1], int64[::1]"
 PRIVATE_ARRAYS = f"{STORE}, {MODEL}, {METRIC}"
 
 
-@kernel(
-    f"void(float64[::1], float64[:, ::1], int64[::1], {MODEL}, {METRIC}, float64[::1], float64[::1])"
-)
+@kernel(f"void({LABELLED}, {MODEL}, {METRIC}, float64[::1], float64[::1])")
 def add_private_rows(
     floats,
     rows,
@@ -172,9 +171,7 @@ def add_private_rows(
             add_gradient(floats, point, prototypes, p, c, out[n * d + n + packed :])
 
 
-@kernel(
-    f"void(float64[::1], float64[:, ::1], int64[::1], {MODEL}, {METRIC}, float64[::1], float64[::1])"
-)
+@kernel(f"void({LABELLED}, {MODEL}, {METRIC}, float64[::1], float64[::1])")
 def add_gradient_rows(
     floats, rows, codes, low, high, centre, inverse, missing, metrics, prototypes, work, out
 ):
@@ -282,7 +279,7 @@ def predict_private(
             inverse,
             metrics,
             prototypes,
-                    work[d : d + n],
+            work[d : d + n],
         )
     return infinite
 
@@ -317,5 +314,5 @@ def predict_private_rows(
             inverse,
             metrics,
             prototypes,
-                    out[k],
+            out[k],
         )

@@ -177,7 +177,7 @@ class NodeEnsemble(ArrayClassifier):
     def state(
         self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
     ) -> EstimatorState:
-        """Return a copy of all models and where they are; an ensemble has no readings of its own."""
+        """Return a copy of all models as they travel, and where they are; `readings` or not."""
         parts = {
             f"node{k}": model.state(readings=False, limits=limits)
             for k, model in enumerate(self.models)

@@ -548,7 +548,8 @@ class PoolClassifier(ArrayClassifier):
         Parameters
         ----------
         readings
-            Include the readings that the local model keeps for rehearsal.
+            Include the readings that the local model keeps for rehearsal. Candidates are as they
+            travel in any case.
         limits
             Limits that `from_state` will use.
 

@@ -35,10 +35,10 @@ class TableKernel:
     def __init__(self, verb: str, rows: str = "") -> None:
         self._verb, self._rows = verb, rows
 
-    def __set_name__(self, owner: type[TableEngine], name: str) -> None:
+    def __set_name__(self, owner: type[Any], name: str) -> None:
         self._name = name
 
-    def __get__(self, engine: object, owner: type[TableEngine]) -> Any:
+    def __get__(self, engine: object, owner: Any) -> Any:
         module = kernels(owner.module)
         kernel = getattr(module, f"{self._verb}_{owner.module}{self._rows}")
         setattr(owner, self._name, staticmethod(kernel))  # replaces this attribute

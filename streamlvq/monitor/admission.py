@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from streamlvq.arrays import Ints, Label
-from streamlvq.config import Config, ModelSection
+from streamlvq.config import Config, ModelSection, PrivacySection
 from streamlvq.events import NO_KEY, DroppedFields, Readings, Refused
 from streamlvq.kernels.layout import LARGEST_VALUE
 from streamlvq.monitor.late_labels import PendingReading
@@ -41,6 +41,15 @@ class BlankModel:
     features: tuple[Hashable, ...] = ()
     classes: tuple[Label, ...] = ()
     samples = 0
+
+
+class PublicModel:
+    """A private model as a `Learner`: it knows all public features and classes from the start."""
+
+    def __init__(self, section: PrivacySection, learner: Learner) -> None:
+        self.features: tuple[Hashable, ...] = tuple(section.bounds)
+        self.classes: tuple[Label, ...] = tuple(section.classes)
+        self.samples = learner.samples
 
 
 # --- what is admitted ----------------------------------------------------------------------------
@@ -91,7 +100,8 @@ class Admission:
 
     def learner(self, group: str) -> Learner:
         """Return the model of a group, or what it would start with."""
-        return self.learners.get(group, self.blank)
+        learner, privacy = self.learners.get(group, self.blank), self.config.privacy
+        return learner if privacy is None else PublicModel(privacy, learner)
 
     def clock(self, group: str) -> int:
         """Return the number of labelled readings of a group so far."""
@@ -129,6 +139,8 @@ class Admission:
             return False
         features: set[Hashable] = set(readings.features)
         labels = set(readings.labels) - {None}
+        if self.config.privacy is not None and not labels <= set(self.config.privacy.classes):
+            return False
         if len(groups) == 1 or not labels:
             return all(self._knows(group, features, labels, len(readings)) for group in groups)
         by_group: dict[str, set[Label | None]] = {group: set() for group in groups}
@@ -221,7 +233,10 @@ class KnownNames:
 
         `new` are those of its features that go on probation, `values` at least theirs.
         """
-        section = self._admission.config.model
+        config = self._admission.config
+        section = config.model
+        if config.privacy is not None and label not in (None, *config.privacy.classes):
+            return _not_public(config.privacy, label)
         if not self.on_probation:
             return _more_features(section, self.features.union(names)) or (
                 None if label is None else _another_class(section, self.classes, label)
@@ -444,6 +459,12 @@ def _another_class(section: ModelSection, known: set[Label], label: Label) -> Pr
     limit = section.max_classes
     text = f"expected at most {limit} classes (model.max_classes), got another: {label!r}"
     return "model", text, "classes"
+
+
+def _not_public(section: PrivacySection, label: Label | None) -> Problem:
+    known = ", ".join(map(str, section.classes))
+    text = f"expected one of privacy.classes ({known}), got {label!r}: classes are a public list"
+    return "label", text, "classes"
 
 
 # --- readings that come twice --------------------------------------------------------------------

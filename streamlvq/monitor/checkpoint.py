@@ -14,6 +14,7 @@ from msgspec import structs
 
 from streamlvq.config import Config, ModelSection
 from streamlvq.config.build import build_full_classifier, build_model
+from streamlvq.config.schema import PRIVATE_MODEL
 from streamlvq.errors import StreamLVQError
 from streamlvq.estimator import EstimatorState, build_around, parameters_of
 from streamlvq.models import LVQCommittee
@@ -79,7 +80,13 @@ class _CheckpointFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
 def config_fingerprint(config: Config) -> dict[str, Any]:
     """Return the configuration sections that classifiers depend on, as decoded from JSON."""
-    parts = {"model": config.model, "integrator": config.integrator, "rejector": config.rejector}
+    parts: dict[str, Any] = {
+        "model": config.model,
+        "integrator": config.integrator,
+        "rejector": config.rejector,
+    }
+    if config.privacy is not None:
+        parts["privacy"] = config.privacy
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parts))
     return plain
 
@@ -277,6 +284,10 @@ def _adapted(config: Config, before: dict[str, Any], classifier: Any) -> Any:
             f"model.per: the state was written with {per!r}, but the configuration says "
             f"{now['model']['per']!r}; {CHANGE_BACK}"
         )
+    if now.get("privacy") != before.get("privacy"):
+        raise OtherModelError(
+            f"privacy: the state was written under another promise; {CHANGE_BACK}"
+        )
     adapt(config.model, model, "the state is that of")
     check_transform(config.model, classifier, "the state is that of a model")
     return _rewrapped(config, before, classifier)
@@ -345,7 +356,17 @@ def adapt(section: ModelSection, model: Any, what: str) -> None:
             f"{what} {type(model).__name__}, but the configuration asks for {section.type} "
             f"(model.type); {CHANGE_BACK}"
         )
+    if section.type == PRIVATE_MODEL:
+        _check_private(section, model)
+        return
     _adapt(build_model(section), model, "model.parameters")
+
+
+def _check_private(section: ModelSection, model: Any) -> None:
+    """Raise `OtherModelError` if a private model has other parameters than are configured."""
+    for name, before in parameters_of(model).items():
+        if (now := section.parameters.get(name, before)) != before:
+            raise _unlike(f"model.parameters.{name}", before, now)
 
 
 def _adapt(wanted: Any, model: Any, path: str) -> None:

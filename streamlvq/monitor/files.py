@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from streamlvq.config import Config
+from streamlvq.errors import NotLearntYetError
 from streamlvq.monitor.monitor import Monitor
+from streamlvq.monitor.private import is_private, public_snapshot
 from streamlvq.snapshot import (
     TRUSTED_MAX_BYTES,
     Snapshot,
@@ -25,6 +27,10 @@ from streamlvq.snapshot import (
     write_atomically,
 )
 from streamlvq.text import number
+from streamlvq.wrappers.base import innermost_model
+
+if TYPE_CHECKING:
+    from streamlvq.privacy import ReleaseLedger
 
 T = TypeVar("T")
 
@@ -44,13 +50,16 @@ def load_start_model(config: Config) -> Snapshot | None:
 
 
 def restore_newest(
-    config: Config, files: SnapshotFiles, start: Snapshot | None
+    config: Config,
+    files: SnapshotFiles,
+    start: Snapshot | None,
+    ledger: ReleaseLedger | None = None,
 ) -> tuple[Monitor, int, Path] | None:
     """Restore a monitor from the newest usable checkpoint of a state folder.
 
     Return it with its position in the journal and its file; None if there is no usable one.
     """
-    return _newest(files, lambda data: Monitor.restore(config, data, start))
+    return _newest(files, lambda data: Monitor.restore(config, data, start, ledger))
 
 
 def load_monitor(config: Config, path: str | Path | None = None) -> Monitor:
@@ -97,7 +106,7 @@ def load_snapshots(path: str | Path, node: str | None = None) -> list[Snapshot]:
             return [_renamed(Snapshot.from_bytes(data), node)]
         name = node or path.resolve().stem
         return [
-            Snapshot.of(classifier, node=f"{name}/{group}" if group else name)
+            public_snapshot(classifier, f"{name}/{group}" if group else name)
             for group, classifier in _models(data).items()
         ]
     except SnapshotError as error:
@@ -143,10 +152,22 @@ def _described(models: Mapping[str, Any], width: int | None) -> str:
     if not models:
         return "nothing has been learnt yet"
     texts = [
-        _text(Snapshot.of(classifier), width, owner=group or "all devices")
+        _model_text(classifier, width, owner=group or "all devices")
         for group, classifier in models.items()
     ]
     return "\n\n".join(texts)
+
+
+def _model_text(classifier: Any, width: int | None, owner: str) -> str:
+    if not is_private(classifier):
+        return _text(Snapshot.of(classifier), width, owner)
+    model = innermost_model(classifier)
+    counts = f"{number(model.samples)} labelled readings, {number(model.releases)} releases"
+    try:
+        released = public_snapshot(model)
+    except NotLearntYetError:
+        return f"PrivateLVQ of {owner}\n{counts}: too few for a model"
+    return f"PrivateLVQ of {owner}\n{counts}; released:\n\n{inspect_text(released, width=width)}"
 
 
 def _text(snapshot: Snapshot, width: int | None, owner: str | None = None) -> str:

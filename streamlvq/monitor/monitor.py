@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from streamlvq.config import Config
 from streamlvq.config.build import build_full_classifier, build_transform
 from streamlvq.estimator import ModelLock, exclusive
 from streamlvq.events import (
+    ALL_DEVICES,
     Decisions,
     DedupWindow,
     DroppedFields,
@@ -39,6 +40,9 @@ from streamlvq.monitor.probation import HeldReading
 from streamlvq.monitor.serving import Group, Served
 from streamlvq.snapshot import Snapshot
 from streamlvq.wrappers.feature_transform import Transform
+
+if TYPE_CHECKING:
+    from streamlvq.privacy import ReleaseLedger
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,13 +75,18 @@ class Monitor:
         Snapshot that every model starts from; None to start untrained. Its integrator and rejector
         go on with what labels taught them if they are configured as they were, else they begin
         anew. Windows of devices begin anew.
+    ledger
+        Account of what a private model releases; None: it keeps none.
 
     """
 
-    def __init__(self, config: Config, start: Snapshot | None = None) -> None:
+    def __init__(
+        self, config: Config, start: Snapshot | None = None, ledger: ReleaseLedger | None = None
+    ) -> None:
         self._lock = ModelLock()
         self.config = config
         self._start = start
+        self._ledger = ledger
         self._mode = "both" if config.fleet is None else config.fleet.serve
         transform = config.model.transform
         self._transform = None if transform is None else Transform(transform)
@@ -87,6 +96,8 @@ class Monitor:
         # A snapshot that does not fit fails now rather than at the first reading.
         blank = BlankModel() if start is None else self._new_group()
         self._admission = Admission(config, self._groups, blank)
+        if config.privacy is not None:  # its key must be saved before its first release
+            self._groups[ALL_DEVICES] = self._new_group()
         labels = config.labels
         self._pending = (
             None if labels is None else PendingReadings(labels.wait, labels.sequence is not None)
@@ -207,11 +218,20 @@ class Monitor:
 
     def _new_group(self) -> Group:
         if self._start is None:
-            return Group(Pipeline(build_full_classifier(self.config)))
+            group = Group(Pipeline(build_full_classifier(self.config)))
+            self._keep_account(group)
+            return group
         classifier, self._anew = checkpoint.begun_with(
             self.config, self._start.classifier(), "model.start: this is a snapshot"
         )
         return Group(Pipeline(classifier))
+
+    def _keep_account(self, group: Group) -> None:
+        """Let a private model write its releases into the ledger."""
+        if self.config.privacy is not None and self._ledger is not None:
+            private: Any = group.local.model
+            private.use_ledger(self._ledger)
+            private.spending()  # makes the key
 
     def _tell_anew(self) -> None:
         """Say once, and only if a group begins, what `model.start` has no memory for."""
@@ -364,12 +384,17 @@ class Monitor:
 
     def compile(self) -> None:
         """Compile the kernels, so that the first reading does not have to wait."""
+        names: tuple[str, ...] = ("a", "b")
         rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.5, 1.2], [1.1, 1.9]])  # valid for any transform
         times: list[float | None] = [0.0, 1.0, 2.0, 3.0]
         labels: list[Label | None] = ["x", "y", None, "x"]
+        if (privacy := self.config.privacy) is not None:
+            names, rows = tuple(privacy.bounds), np.zeros((4, len(privacy.bounds)))
+            labels = [*privacy.classes[:2], None, privacy.classes[0]]
+            kernels("private").load("add_scale_rows", "add_private_rows")
         blank, numbers = [""] * 4, [0] * 4
         readings = Readings(
-            ("a", "b"), rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
+            names, rows, blank, blank, labels, times, [None] * 4, numbers, numbers, numbers
         )
         Pipeline(build_full_classifier(self.config)).step(readings, [False] * 4)
         if self.config.rejector is not None:  # what only some readings need
@@ -426,15 +451,23 @@ class Monitor:
         return checkpoint.capture(self.config, self._groups, self._admission, self._pending)
 
     @classmethod
-    def restore(cls, config: Config, data: bytes, start: Snapshot | None = None) -> Monitor:
+    def restore(
+        cls,
+        config: Config,
+        data: bytes,
+        start: Snapshot | None = None,
+        ledger: ReleaseLedger | None = None,
+    ) -> Monitor:
         """Return a monitor that continues from a checkpoint.
 
         Raises `SnapshotError` if the checkpoint is damaged, `OtherModelError` if its model differs
         from the configured one. Wrappers whose configuration has changed start afresh around the
         old model.
         """
-        monitor = cls(config, start)
+        monitor = cls(config, start, ledger)
         checkpoint.load(config, data, monitor._groups, monitor._admission, monitor._pending)
+        for group in monitor._groups.values():
+            monitor._keep_account(group)
         return monitor
 
 

@@ -210,6 +210,9 @@ class Pipeline:
         self._inner = chain[0]  # sees transformed readings
         self.model: LVQClassifier | LVQCommittee | PoolClassifier = chain[-1]
         self.pool: PoolClassifier | None = chain[-1] if type(chain[-1]) is PoolClassifier else None
+        # A private model learns all of its public classes at once.
+        promise = getattr(self.model, "privacy", None)
+        self._public: tuple[Label, ...] = () if promise is None else tuple(promise.classes)
         self.rejector = next((link for link in chain if isinstance(link, Rejector)), None)
         self.integrator = next((link for link in chain if isinstance(link, TimeIntegrator)), None)
         wrappers = [part for part in (self.rejector, self.integrator) if part is not None]
@@ -246,7 +249,8 @@ class Pipeline:
         readings = self._transformed(readings)
         known = self.classes
         new = {y for y in readings.labels if y is not None}.difference(known)
-        buffer = DecisionBuffer.empty(len(readings), len(known) + len(new))
+        columns = max(len(known) + len(new), len(self._public))
+        buffer = DecisionBuffer.empty(len(readings), columns)
         return Progress(buffer, KernelBatch(readings, duplicates, self.learns), remember)
 
     def advance(self, progress: Progress, stop: int) -> None:

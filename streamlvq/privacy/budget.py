@@ -64,7 +64,7 @@ class NoisePlan:
         mu = gaussian_mu(privacy.epsilon, privacy.delta)
         length = privacy.longest
         # A unit may lie partly in the first release, which counts like readings of one batch. The
-        # norm of the parts is at most that of the whole, except where more than one batch is needed.
+        # norm of the parts is at most that of the whole, unless more than one batch is needed.
         apart = 1.0 if length <= max(privacy.batch, warmup) else math.sqrt(2.0)
         norm = apart * unit_norm(factor, length, privacy.batch, warmup)
         rounding = rounding_allowance(vector.size, releases)
@@ -95,9 +95,9 @@ class NoisePlan:
             )
 
 
-SCALE_SHARE, STATISTICS_SHARE = 0.25, 0.6  # of the mu of a recorded log
+SCALE_SHARE, STATISTICS_SHARE = 0.15, 0.7  # of the mu of a recorded log
 STEPS = 200
-LOG_GAIN = 1.0
+LOG_BATCH = 128.0  # readings of a stream that a step moves prototypes like
 LOG_RATE = 0.1  # share of the log in a step
 
 
@@ -134,13 +134,9 @@ class LogPlan:
             GRADIENT_WEIGHT * GRID * sigma,
         )
 
-    def gain(self, readings: int, step: float) -> float:
-        """Return what the sum of a step's gradients is multiplied with.
-
-        Such that all steps together move prototypes as far as a stream of so many readings would,
-        if `step` is that of the stream.
-        """
-        return LOG_GAIN / (self.rate * readings) * 256.0
+    def gain(self, readings: int) -> float:
+        """Return the factor of a step's sum of gradients: as if it were a batch of a stream."""
+        return LOG_BATCH / (self.rate * readings)
 
 
 def unit_norm(factor: ToeplitzFactor, length: int, batch: int, warmup: int) -> float:

@@ -320,11 +320,13 @@ class PrivateEngine:
         `STATISTICS_SHARE` of mu, and what is left to the steps.
         """
         if self.samples or self.number:
-            raise ValueError(f"expected a model that has learnt nothing, got {self.samples} samples")
+            raise ValueError(
+                f"expected a model that has learnt nothing, got {self.samples} samples"
+            )
         if self.privacy.unit != "reading":
             raise ValueError(
-                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps on "
-                "samples of the log hide one reading each"
+                f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps "
+                "on samples of the log hide one reading each"
             )
         plan = LogPlan.of(self.privacy, self.vector, len(rows))
         spending = replace(self.spending(), mu=None)
@@ -346,10 +348,11 @@ class PrivateEngine:
         if self.vector.gradients and self.step:
             self._take_steps(rows, codes, plan, work)
         self.ints[at.SAMPLES], self.ints[self._number] = len(rows), 2
+        self.sums = np.zeros(self.vector.size)
         self.stopped = TRAINED
         self._adopt()
         if self.ledger is not None:
-            released = np.concatenate([scales, sums, np.rint(self.series.gradient)])
+            released = np.concatenate([scales, sums, np.rint(self.series.smooth)])
             self.ledger.record(0, released.astype(np.int64))
 
     def _take_steps(self, rows: Rows, codes: Ints, plan: LogPlan, work: Floats) -> None:
@@ -362,11 +365,11 @@ class PrivateEngine:
                 self.floats, rows[chosen], codes[chosen], *self._model_arrays(), work, sums
             )
             sums = draw(sums, plan.step_sigma).astype(np.float64)
-            self.series.gradient = self.series.gradient + sums * plan.gain(len(rows), self.step)
+            self.series.smooth = self.series.smooth + sums * plan.gain(len(rows))
             if 2 * step >= plan.steps:
-                mean += self.series.gradient / (plan.steps - plan.steps // 2)
+                mean += self.series.smooth / (plan.steps - plan.steps // 2)
             self._fit()
-        self.series.gradient = mean
+        self.series.smooth = mean
         self._fit()
 
     @property
@@ -398,7 +401,7 @@ class PrivateEngine:
             "taken": int(self.ints[self._taken]),
             "trained": int(self.stopped == TRAINED),
         }
-        return {name: array.copy() for name, array in arrays.items()}, counters
+        return {name: array.copy() for name, array in arrays.items() if array.size}, counters
 
     def restore(self, arrays: Mapping[str, Array], counters: Mapping[str, int]) -> None:
         """Take over arrays and counters that were saved; they have been checked."""

@@ -7,10 +7,10 @@ noise is `rint(sigma * Z)` for a normal Z, and every integer can arise from ever
 Since the value is an integer n, `n + rint(sigma Z)` is `rint(n + sigma Z)`: rounding of the ideal
 Gaussian mechanism, which costs nothing. `Z = ndtri(u)` of u from 127 random bits. A float is good
 for about 50 of these, so a number that is nearer to the border between two integers than
-`FLOAT_ERROR` allows is computed again in decimal arithmetic with all bits. What is left is that 127
-bits are no real number: a border between integers may fall into one of their 2**128 cells, and there
-are less than 27 sigma borders. For sigma = 2**30 that is a statistical distance below 2**-92 for a
-number, and below 2**-46 for all numbers of 2**24 releases of 2**22 numbers.
+`FLOAT_ERROR` allows is computed again in decimal arithmetic with all bits. What is left is that
+127 bits are no real number: a border between integers may fall into one of their 2**128 cells, and
+there are less than 27 sigma borders. For sigma = 2**30 that is a statistical distance below 2**-92
+for a number, and below 2**-46 for all numbers of 2**24 releases of 2**22 numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 from scipy.special import ndtri
 
-from streamlvq.arrays import Bools, Floats, Ints
+from streamlvq.arrays import Array, Bools, Floats, Ints
 
 BYTES_PER_NUMBER = 16  # a sign and 127 bits
 FLOAT_ERROR = 2.0**-44  # of `ndtri`, relative; its float results err by about 2**-51
@@ -66,10 +66,11 @@ def gaussian_of_bits(sigma: float, bits: bytes) -> Ints:
     for k in np.flatnonzero(near):
         tail = (int(high[k]) << 64) + int(low[k])
         whole[k] = exact_rounding(sigma, tail, int(whole[k]))
-    return np.where(sign, -whole, whole).astype(np.int64)
+    signed: Ints = np.where(sign, -whole, whole).astype(np.int64)
+    return signed
 
 
-def _tail(high: Ints, low: Ints) -> Floats:
+def _tail(high: Array, low: Array) -> Floats:
     """Return `(127 bits + 1/2) / 2**128`, above 0 and below 1/2, with the precision of a float."""
     tail: Floats = high.astype(np.float64) * 2.0**-64 + (low.astype(np.float64) + 0.5) * 2.0**-128
     return tail

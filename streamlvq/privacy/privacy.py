@@ -21,7 +21,7 @@ UNPROTECTED = {
 }
 MAX_BATCH = 2**16  # sums of integers stay exact in floats
 MAX_EPSILON, MAX_DELTA = 64.0, 0.1
-WARN_EPSILON = 0.5  # below, little is learnt
+MAX_HALF_LIFE = 10_000.0
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Privacy:
     unit
         `"reading"`, or `"segment"`: up to `segment` labelled readings that follow each other.
     bounds
-        Lowest and highest value of each feature. Public: from a data sheet, never from the readings.
-        Other values are moved to the nearest bound.
+        Lowest and highest value of each feature. Public: from a data sheet, never from the
+        readings. Other values are moved to the nearest bound.
     classes
         All classes. Public; readings of others are refused.
     half_life
@@ -64,14 +64,15 @@ class Privacy:
 
     >>> from streamlvq.privacy import Privacy
 
-    >>> privacy = Privacy(1.0, bounds={"rms": (0, 2), "temperature": (0, 120)}, classes=["ok", "worn"])
+    >>> bounds = {"rms": (0, 2), "temperature": (0, 120)}
+    >>> privacy = Privacy(1.0, bounds=bounds, classes=["ok", "worn"])
     >>> privacy.epsilon, privacy.delta, privacy.unit, privacy.features
     (1.0, 1e-05, 'reading', ('rms', 'temperature'))
-    >>> Privacy(1.0, unit="device", bounds={"rms": (0, 2)}, classes=["ok", "worn"])
+    >>> Privacy(1.0, unit="device", bounds=bounds, classes=["ok", "worn"])
     Traceback (most recent call last):
     ...
-    streamlvq.errors.ParameterError: Privacy(unit=...): expected one of reading, segment, got 'device':
-    a device sends for ever, and what it sends adds up without end
+    streamlvq.errors.ParameterError: Privacy(unit=...): expected one of reading, segment, got
+    'device': a device sends for ever, and what it sends adds up without end
 
     """
 
@@ -101,9 +102,10 @@ class Privacy:
                 raise _refusal(
                     "horizon", "expected a number of batches where half_life is None, got None"
                 )
-        elif not (_is_number(self.half_life) and 0.1 <= self.half_life <= 1e6):
+        elif not (_is_number(self.half_life) and 0.1 <= self.half_life <= MAX_HALF_LIFE):
             raise _refusal(
-                "half_life", f"expected 0.1 to 1e6 batches or None, got {self.half_life!r}"
+                "half_life",
+                f"expected 0.1 to {MAX_HALF_LIFE:g} batches or None, got {self.half_life!r}",
             )
 
     def _check_budget(self) -> None:
@@ -208,8 +210,8 @@ def _checked_bounds(bounds: Any) -> dict[Hashable, tuple[float, float]]:
     if not isinstance(bounds, Mapping) or not bounds:
         raise _refusal(
             "bounds",
-            "expected the lowest and highest value of each feature, such as {'rms': (0, 2)} (public, "
-            f"not from the readings), got {bounds!r}",
+            "expected the lowest and highest value of each feature, such as {'rms': (0, 2)} "
+            f"(public, not from the readings), got {bounds!r}",
         )
     checked = {}
     for name, pair in bounds.items():

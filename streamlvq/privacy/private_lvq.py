@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import msgspec
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from streamlvq.arrays import Array, Label, Reading, Rows
 from streamlvq.errors import NotLearntYetError, ParameterError, SnapshotError
 from streamlvq.estimator import (
+    DEFAULT_LIMITS,
     EstimatorState,
     StateLimits,
     check_between,
@@ -53,13 +54,13 @@ class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     """LVQ whose model is made of differentially private releases alone.
 
-    A first batch gives the scale of each feature, a silent warm-up the first model, and from then on
-    each batch of readings one release: class sums, counts, second moments and a clipped gradient as
-    one vector, with one sensitivity and noise correlated over time. With a half-life the promise
+    A first batch gives the scale of each feature, a silent warm-up the first model, and from then
+    on each batch of readings one release: class sums, counts, second moments and a clipped gradient
+    as one vector, with one sensitivity and noise correlated over time. With a half-life the promise
     holds for ever. Prototypes, metrics and probabilities are made of releases, so the model itself
-    may be known to everybody: share `released_model()`. The *state* holds the current batch and is as
-    secret as the readings: for checkpoints only, and for one model at a time (two copies that go on
-    learning would each release the same readings).
+    may be known to everybody: share `released_model()`. The *state* holds the current batch and is
+    as secret as the readings: for checkpoints only, and for one model at a time (two copies that go
+    on learning would each release the same readings).
 
     Parameters
     ----------
@@ -114,6 +115,10 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         self._codes = {label: code for code, label in enumerate(self._promise.classes)}
         self._ledger: ReleaseLedger | None = None
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"privacy": {"epsilon": 1.0, "bounds": {"x": [0.0, 1.0]}, "classes": [False, True]}}
+
     @property
     def _promise(self) -> Privacy:
         return cast(Privacy, self.privacy)
@@ -161,7 +166,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         unknown = [name for name in names if name not in self._promise.bounds]
         if unknown:
             raise ValueError(
-                f"feature: expected one of the public features {list(self.features)}, got {unknown[0]!r}"
+                f"feature: expected one of the public features {list(self.features)}, "
+                f"got {unknown[0]!r}"
             )
         if self._engine is None:
             self._engine = self._new_engine(len(self.features))
@@ -194,7 +200,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             self._classes_changed(self._engine)
 
     def column_names(self, width: int, names: Sequence[Hashable] | None = None) -> list[Hashable]:
-        """Return the feature names of an array's columns: `names` if given, else the public ones."""
+        """Return the names of an array's columns: `names` if given, else the public features."""
         if names is None and self._column_names is None and width == len(self.features):
             return list(self.features)
         if names is None and self._column_names is None:
@@ -287,6 +293,16 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         parameters = {**parameters_of(self), "privacy": self._promise.as_mapping()}
         return EstimatorState(type(self).__name__, parameters)
 
+    @exclusive
+    def state(
+        self, *, readings: bool = True, limits: StateLimits = DEFAULT_LIMITS
+    ) -> EstimatorState:
+        """Return a copy of everything, secrets too; `readings=False` is refused once it has any."""
+        state = super().state(readings=readings, limits=limits)
+        if self._engine is not None:
+            return state
+        return replace(state, extra={**state.extra, "features": []})  # none is in use yet
+
     def _tables(self, sizes: PrivateSizes) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Return shape and type of each array of a state."""
         vector = self._vector()
@@ -296,24 +312,21 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             "rows": (MAX_ROWS, d),
             "sums": (size if sizes.number else 2 * d,),
             "encoder": (BUFFERS, size),
+            "remainder": (BUFFERS, size),
             "products": (size - vector.gradients,),
             "squares": (2,),
             "lengths": (BUFFERS,),
             "remembered": (1,),
             "decoder": (BUFFERS, vector.gradients),
             "gradient": (vector.gradients,),
+            "smooth": (vector.gradients,),
             "centre": (d,),
             "inverse": (d,),
         }
         tables: dict[str, tuple[tuple[int, ...], Any]] = {
             name: (shape, np.float64) for name, shape in shapes.items()
         }
-        integers = {
-            "codes": (MAX_ROWS,),
-            "key": (KEY_WORDS,),
-            "chain": (KEY_WORDS,),
-            "started": (1,),
-        }
+        integers = {"codes": (MAX_ROWS,), "key": (KEY_WORDS,), "chain": (KEY_WORDS,)}
         tables |= {name: (shape, np.int64) for name, shape in integers.items()}
         return tables
 
@@ -322,8 +335,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     ) -> tuple[dict[str, Array], PrivateSizes]:
         if not readings:
             raise SnapshotError(
-                "expected a model whose state can leave out readings, got a PrivateLVQ: its state is "
-                "secret; share released_model(), and save the state with readings=True at home"
+                "expected a model whose state can leave out readings, got a PrivateLVQ: its state "
+                "is secret; share released_model(), and save the state with readings=True at home"
             )
         arrays, counters = engine.save()
         sizes = PrivateSizes(**counters)
@@ -342,7 +355,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
         check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
         check_tables(arrays, tables)
-        for name in ("sums", "encoder", "products", "decoder", "gradient", "centre"):
+        sums = ("sums", "encoder", "remainder", "products", "decoder", "gradient", "smooth")
+        for name in (*sums, "centre"):
             check_numbers(arrays, name, -1e300, 1e300)
         check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
         check_numbers(arrays, "codes", 0, vector.classes - 1)

@@ -18,6 +18,7 @@ from streamlvq.privacy.vector import Sums
 
 LEAST_VARIANCE = 0.02  # of a standardised reading, along any direction
 LEAST_COUNT = 1.0
+WHOLE = ("label", "buffer_y", "buffer_right", "buffer_wrong")  # arrays of integers
 OWN_SHARE = 0.75  # of a class's own covariance in its metric
 LEAST_SHARE = 0.1  # of the usual variance, that any feature has
 
@@ -101,14 +102,10 @@ def fit_model(
     )
     prototypes = prototypes + step * sums.gradient
     variances = np.broadcast_to(np.diag(within), means.shape).copy()
-    return ReleasedModel(
-        counts, means, variances, metrics, np.ascontiguousarray(prototypes)
-    )
+    return ReleasedModel(counts, means, variances, metrics, np.ascontiguousarray(prototypes))
 
 
-def _shrunk_means(
-    sums: Rows, counts: Floats, shares: Floats, noise: float
-) -> tuple[Rows, Floats]:
+def _shrunk_means(sums: Rows, counts: Floats, shares: Floats, noise: float) -> tuple[Rows, Floats]:
     """Return class means drawn to their centre where noise exceeds their spread.
 
     By empirical Bayes in the principal directions of the means; also the covariance of what is left
@@ -156,9 +153,11 @@ def _local_metrics(own: Floats, within: Floats, noise: Floats, uncertain: Floats
     metrics = np.empty_like(own)
     for c, matrix in enumerate(own):
         lifted = _positive(matrix, float(noise[c])) + uncertain
-        metrics[c] = _whitening(OWN_SHARE * lifted + (1.0 - OWN_SHARE) * within)
+        mixed = OWN_SHARE * lifted + (1.0 - OWN_SHARE) * within
+        metrics[c] = np.linalg.inv(np.linalg.cholesky(mixed))  # cheaper than the symmetric one
     norms = np.linalg.norm(metrics, axis=(1, 2), keepdims=True)
-    return metrics * (norms.mean() / norms)
+    alike: Floats = metrics * (norms.mean() / norms)
+    return alike
 
 
 # --- as a model that fusion knows ----------------------------------------------------------------
@@ -199,10 +198,9 @@ def public_state(
         seed=spec.seed,
     )
     shapes = all_sizes(sizes, spec, d) | {at.BUFFER: 0, at.RANGES: 0}
-    arrays = {name: np.zeros(shape_of(name, shapes)) for name in NAMES}
-    whole = {name: arrays[name].astype(np.int64) for name in ("label", "buffer_y")}
-    arrays |= whole | {
-        name: arrays[name].astype(np.int64) for name in ("buffer_right", "buffer_wrong")
+    arrays: dict[str, Array] = {
+        name: np.zeros(shape_of(name, shapes), np.int64 if name in WHOLE else np.float64)
+        for name in NAMES
     }
     _fill(arrays, model, centre, scale, counts, spec.start_metric(d))
     extra = {

@@ -18,6 +18,7 @@ from streamlvq.errors import StreamLVQError
 from streamlvq.events import ALL_DEVICES, Event, LateLabel, Readings, Refused
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.late_labels import LabelMatcher
+from streamlvq.monitor.private import public_snapshot
 from streamlvq.replay.report import Report, explain_empty, feature_lines, note_lines, refused_lines
 from streamlvq.replay.run import Bar, LogBatch, LogReader, ReplayRun
 from streamlvq.replay.statistics import Statistics
@@ -61,8 +62,11 @@ class Trained:
     examples: Sequence[str] = ()
 
     def snapshot(self, node: str = "train") -> Snapshot:
-        """Return a snapshot of the model, to start any number of monitors from."""
-        return Snapshot.of(self.monitor.models()[""], node=node)
+        """Return a snapshot of the model, to start any number of monitors from.
+
+        Of a private model it holds what was released.
+        """
+        return public_snapshot(self.monitor.models()[""], node)
 
     def summary(self) -> str:
         """Return the result as text."""
@@ -116,6 +120,10 @@ def train(
         Whether to show progress bars; None to show them in a terminal only.
 
     """
+    if config.privacy is not None and epochs > 1:
+        raise StreamLVQError(
+            f"expected 1 epoch with privacy, got {epochs}: each reading may be released once"
+        )
     shared = msgspec.structs.replace(config.model, per="all")
     config = msgspec.structs.replace(config, model=shared)
     feed, refused = LogReader(log, config, format, limit), Statistics()

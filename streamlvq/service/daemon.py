@@ -36,6 +36,7 @@ RESTART_KEYS = (
     "state.duplicates",
     "model",
     "admission",
+    "privacy",
     "integrator",
     "rejector.type",
     "rejector.memory",
@@ -91,7 +92,8 @@ class MonitoringRole:
         self.health.file = self.publisher.file_error
         self.fleet: FleetNode | None = None
         if config.fleet is not None:
-            self.fleet = FleetNode(config, self.store.folder, self.metrics.registry)
+            ledger = None if self.store.ledger is None else self.store.ledger.ledger
+            self.fleet = FleetNode(config, self.store.folder, self.metrics.registry, ledger)
         self._next_count = 0.0
 
     def subscriptions(self, config: Config) -> list[Subscription]:
@@ -110,6 +112,8 @@ class MonitoringRole:
             self.health.phase = restoring
             guard.compiling = False
             self.processor = self.store.restore(self.config, self._still_starting)
+        if self.store.ledger is not None:
+            self.store.ledger.pause = self._wait_for_ledger
         self._join_fleet()
         self._count()
 
@@ -213,6 +217,18 @@ class MonitoringRole:
             time.sleep(min(HOUSEKEEPING_SECONDS, end - now))
         return True
 
+    def _wait_for_ledger(self, seconds: float) -> bool:
+        """Wait within a step, so without a snapshot; return False if asked to stop."""
+        assert self.store.ledger is not None
+        self.health.ledger = self.store.ledger.problem
+        end = time.monotonic() + seconds
+        while (now := time.monotonic()) < end:
+            if self.context.signals.leave:
+                return False
+            self.context.keep_alive(now)
+            time.sleep(min(HOUSEKEEPING_SECONDS, end - now))
+        return True
+
     def announcements(self, session_lost: bool) -> Iterator[Outgoing]:
         """Yield the devices for Home Assistant, and our envelopes for the fleet."""
         yield from self.publisher.announcements()
@@ -224,6 +240,8 @@ class MonitoringRole:
     def tend(self, now: float) -> None:
         """Write snapshots, follow the fleet, update counts."""
         self.store.tend(self.monitor, now)
+        if self.store.ledger is not None:
+            self.health.ledger = self.store.ledger.problem
         if now >= self._next_count:
             self._count()
         self.publisher.tend(now)
@@ -278,7 +296,8 @@ class MonitoringRole:
         decoder, publisher = Decoder(new), Publisher(new, self.metrics)
         monitor = self.monitor
         if old.rejector != new.rejector or old.labels != new.labels:
-            monitor = Monitor.restore(new, monitor.checkpoint(), load_start_model(new))
+            start = load_start_model(new)
+            monitor = Monitor.restore(new, monitor.checkpoint(), start, self.store.ledger)
             monitor.compile()
         fleet = None if self.fleet is None else self.fleet.prepare_keys()
         self.store.record_decoding(new)

@@ -37,10 +37,11 @@ class StatusRecord(msgspec.Struct, kw_only=True):
     state: ServiceState
     since: float  # when the service started, in seconds since 1970
     version: str
-    devices: int = 0
-    models: int = 0
-    readings: int = 0  # since the start
-    learnt: int = 0  # since the start
+    # With privacy, nothing that counts readings.
+    devices: int | msgspec.UnsetType = 0
+    models: int | msgspec.UnsetType = 0
+    readings: int | msgspec.UnsetType = 0  # since the start
+    learnt: int | msgspec.UnsetType = 0  # since the start
     snapshot_age: float | None = None  # seconds since the last one, or since the start
     complaints: list[str] = []  # as `/healthz` has them
     fleet: msgspec.Struct | msgspec.UnsetType = msgspec.UNSET  # `FleetRecord`, if in a fleet
@@ -62,6 +63,7 @@ class StatusWriter:
     def __init__(self, config: Config) -> None:
         self.topic = own_topic(config.status.topic, config)
         self.since = time.time()
+        self._is_private = config.privacy is not None
         self._fleet = None  # who we are in a fleet, which a will must say as well
         if config.fleet is not None:
             name, role = config.fleet.name, config.fleet.role
@@ -90,15 +92,17 @@ class StatusWriter:
             state=state,
             since=self.since,
             version=streamlvq.__version__,
-            devices=status.devices,
-            models=status.models,
-            readings=readings,
-            learnt=learnt,
+            **self._counts(devices=status.devices, models=status.models),
+            **self._counts(readings=readings, learnt=learnt),
             snapshot_age=None if snapshot_age is None else round(snapshot_age, 1),
             complaints=list(problems),
             fleet=msgspec.UNSET if fleet is None else fleet,
         )
         return Outgoing(self.topic, msgspec.json.encode(record), qos=1, retain=True)
+
+    def _counts(self, **counts: int) -> dict[str, int | msgspec.UnsetType]:
+        """Return counts that others may know."""
+        return dict.fromkeys(counts, msgspec.UNSET) if self._is_private else {**counts}
 
 
 def own_topic(template: str | None, config: Config) -> str | None:
@@ -239,7 +243,7 @@ class BrokerSession:
             readings=self.metrics.readings_count,
             learnt=self.metrics.learnt_count,
             snapshot_age=time.monotonic() - self.health.saved,
-            problems=self.health.problems(),
+            problems=self.health.problems(about_readings=self.config.privacy is None),
         )
 
     def _remember(self, filters: list[str]) -> list[str]:

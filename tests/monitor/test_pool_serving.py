@@ -459,11 +459,11 @@ def test_novelty_is_that_of_the_speaker_however_its_classes_are_ordered() -> Non
     """The scores of earlier readings follow their classes to the model that speaks."""
     monitor = Monitor(config(integrator="alone", rejector="rate"))
     say(monitor, stream(300, labelled=1.0))
-    candidates = {"a": other((3, 2, 1, 0))}
+    shared = Snapshot.of(other((3, 2, 1, 0)), "n", readings=False)
     weights = PoolWeights({"a": 2.0}, 0.1, 0.0)
-    monitor.serve("", PoolClassifier(None, candidates, weights))
+    monitor.serve("", PoolClassifier(None, {"a": shared.classifier()}, weights))
     fused = Monitor.restore(monitor.config, _without_served(monitor))
-    fused.serve("", Snapshot.of(other((3, 2, 1, 0)), "n", readings=False).classifier())
+    fused.serve("", shared.classifier())
     part = stream(60, seed=4, labelled=0.0)
     ours, theirs = ([r.novelty for r in m.step(part).decisions.records()] for m in (monitor, fused))
     assert ours == theirs

@@ -114,6 +114,9 @@ def _notes(status: FleetStatus) -> Iterator[str]:
     if status.trouble is not None:
         yield entry("not fused", status.trouble)
     for node in status.nodes:
+        if node.privacy is not None:
+            yield entry("private", f"{node.node}: {node.privacy}")
+    for node in status.nodes:
         if (text := _weighed(node)) is not None:
             yield entry("weights", f"{node.node}: {text}")
     for node in status.nodes:

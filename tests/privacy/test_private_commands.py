@@ -1,0 +1,101 @@
+"""`replay`, `train`, `inspect` and `fuse` of what learns under privacy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from streamlvq.cli import main
+from streamlvq.config import Config, check
+from streamlvq.privacy.ledger import read_ledger
+from streamlvq.role import Health
+from streamlvq.service.journal import Received
+from streamlvq.service.metrics import ServiceMetrics
+from streamlvq.service.state_store import StateStore
+from streamlvq.snapshot import Snapshot
+from support.private import FEATURES, PRIVACY, readings_of
+
+SECTIONS: dict[str, Any] = {
+    "readings": {"features": list(FEATURES), "label": "y", "time": "t", "sequence": "n"},
+    "model": {"type": "PrivateLVQ"},
+    "privacy": PRIVACY,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log, a configuration, and the state of a daemon that has learnt as many readings."""
+    folder = tmp_path_factory.mktemp("private")
+    rows = [json.loads(message.payload) for message in readings_of(900)]
+    names = [*FEATURES, "t", "n", "y"]
+    lines = [",".join(names), *(",".join(str(row[name]) for name in names) for row in rows)]
+    (folder / "log.csv").write_text("\n".join(lines) + "\n")
+    sections = {**SECTIONS, "state": {"folder": str(folder / "state")}}
+    sections["readings"] = {**SECTIONS["readings"], "topic": "plant/{device}/readings"}
+    (folder / "node.yaml").write_text(yaml.safe_dump(sections))
+    config = check(msgspec.convert(sections, Config))
+    health = Health(config.health)
+    store = StateStore(config, health, ServiceMetrics(health, 1))
+    processor = store.restore(config, print)
+    messages = readings_of(900)
+    store.append(Received(messages))
+    processor.process(messages)
+    health.unsaved = True
+    assert store.save(processor.monitor)
+    store.close()
+    return folder
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main([str(each) for each in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_replay_works_and_leaves_the_ledger_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = folder / "state" / "privacy.ledger"
+    before = ledger.read_bytes()
+    text = said(capsys, "replay", folder / "log.csv", "--config", folder / "node.yaml")
+    assert "900" in text
+    assert ledger.read_bytes() == before
+
+
+def test_training_writes_what_was_released(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ledger = folder / "state" / "privacy.ledger"
+    before, out = ledger.read_bytes(), tmp_path / "first.slvq"
+    config = folder / "node.yaml"
+    said(capsys, "train", folder / "log.csv", "--config", config, "-o", out)
+    snapshot = Snapshot.load(out)
+    assert (snapshot.type_name, len(snapshot.labels)) == ("GMLVQ", 3)
+    assert not snapshot.has_readings
+    assert ledger.read_bytes() == before
+    again = ["train", folder / "log.csv", "--config", config, "-o", out, "--epochs", "2"]
+    assert main([str(each) for each in again]) == 2
+    assert "expected 1 epoch with privacy, got 2" in capsys.readouterr().err
+
+
+def test_inspect_shows_model_and_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "inspect", folder / "state")
+    assert "900 labelled readings, 15 releases; released:" in text
+    assert "promised    epsilon 4, delta 1e-05\n" in text
+    assert "spent       epsilon 4, delta 1e-05 for each reading\n" in text
+    assert "releases    15, of which the vectors from 0 on are kept; 16 reserved\n" in text
+    alone = said(capsys, "inspect", folder / "state" / "privacy.ledger")
+    assert text.endswith(alone)
+    head = read_ledger(folder / "state" / "privacy.ledger").head.hex()
+    assert alone.endswith(f"head        {head}\n")
+
+
+def test_fusing_a_state_folder_uses_what_was_released(folder: Path) -> None:
+    from streamlvq.monitor.files import load_snapshots
+
+    (snapshot,) = load_snapshots(folder / "state")
+    assert snapshot.type_name == "GMLVQ"
