@@ -330,6 +330,12 @@ API: dict[str, tuple[str, str, Callable[[], dict[str, Members]]]] = {
             },
         },
     ),
+    "audit": (
+        "Audit",
+        "`streamlvq.audit`: attacks on what nodes publish; "
+        "[Attack yourself](../../privacy.md#attack-yourself) explains them.",
+        lambda: _all("streamlvq.audit"),
+    ),
     "certainty": (
         "Coupling and robustness",
         "Pairwise probabilities, acceptance balls and certificates.",
