@@ -1,10 +1,12 @@
 """What a batch of readings adds to a private release, and decisions by a released model.
 
 A reading x becomes `u = (x - centre) * inverse`, moved to its bounds before and, where it is
-learnt or a shared metric decides, to the ball of `RADIUS` after. A labelled one adds to `out`, in this order: its u to the sum
-of its class, 1 to the count of its class, the products `u_i u_j` for i <= j (off the diagonal times
-sqrt 2, so that their norm is that of the whole matrix), and the clipped gradient of `log p(c | x)`
-for each prototype. Each block is scaled so that its norm is at most its weight, and each number is
+learnt or a shared metric decides, to the ball of `RADIUS` after. A labelled one adds to `out`, in
+this order: its u to the sum of its class, 1 to the count of its class, the products `u_i u_j` for
+i <= j (off the diagonal times sqrt 2, so that their norm is that of the whole matrix), and the
+clipped gradient of `log p(c | x)` for each prototype.
+
+Each block is scaled so that its norm is at most its weight, and each number is
 cut to an integer multiple of the grid, towards zero, so that norms only fall and sums are exact.
 """
 

@@ -97,7 +97,7 @@ class NoisePlan:
 
 SCALE_SHARE, STATISTICS_SHARE = 0.15, 0.7  # of the mu of a recorded log
 LOG_STEPS = 200
-LOG_BATCH = 128.0  # readings of a stream that a step moves prototypes like
+LOG_BATCH = 96.0  # readings of a stream that a step moves prototypes like
 LOG_RATE = 0.1  # share of the log in a step
 
 
