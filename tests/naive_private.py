@@ -56,7 +56,8 @@ class Naive:
         return math.log(self.probabilities(u)[c])
 
     def predict(self, x: Sequence[float]) -> Vector:
-        return self.probabilities(self.standardised(x, [0.0] * len(x)))
+        u = self.standardised(x, [0.0] * len(x))
+        return self.probabilities(u if self.local else self.clipped(u))
 
     def gradient(self, u: Vector, label: int) -> list[Vector]:
         """Return the derivative of `log p(label | u)` by each prototype, then clipped."""

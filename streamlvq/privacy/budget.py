@@ -10,7 +10,7 @@ from streamlvq.privacy.accountant import compose_gaussian, gaussian_mu, poisson_
 from streamlvq.privacy.factor import ToeplitzFactor
 from streamlvq.privacy.noise import MAX_SIGMA, rounding_allowance
 from streamlvq.privacy.privacy import Privacy
-from streamlvq.privacy.vector import COUNT_WEIGHT, GRADIENT_WEIGHT, GRID, BatchVector
+from streamlvq.privacy.vector import GRADIENT_WEIGHT, GRID, SUM_WEIGHT, BatchVector
 
 MAX_RELEASES = 2**24  # 136 years of one batch of 256 readings every 256 seconds
 
@@ -81,23 +81,23 @@ class NoisePlan:
 
     def _check_useful(self, privacy: Privacy, vector: BatchVector) -> None:
         """Refuse a unit that only noise could hide which drowns all that is remembered."""
-        counts = self.sigma / GRID * self.factor.error() / self.factor.norm() / COUNT_WEIGHT
+        lost = self.sigma / GRID * self.factor.error() / self.factor.norm() / SUM_WEIGHT
         remembered = self.warmup + privacy.batch * self.releases
         if privacy.half_life is not None:
             remembered = min(remembered, self.warmup + int(privacy.batch / (1.0 - privacy.forget)))
-        if counts * vector.classes > remembered:
+        if lost * vector.classes > remembered:
             raise ParameterError(
                 "Privacy",
                 "epsilon" if privacy.longest == 1 else "segment",
-                f"expected noise on the count of a class below {remembered / vector.classes:.3g} "
-                f"(a class's share of the {remembered} readings remembered), got {counts:.3g}: "
+                f"expected noise worth less than {remembered / vector.classes:.3g} readings "
+                f"(a class's share of the {remembered} remembered), got {lost:.3g}: "
                 "protect a smaller unit, remember longer, or raise epsilon",
             )
 
 
 SCALE_SHARE, STATISTICS_SHARE = 0.15, 0.7  # of the mu of a recorded log
 LOG_STEPS = 200
-LOG_BATCH = 128.0  # readings of a stream that a step moves prototypes like
+LOG_BATCH = 96.0  # readings of a stream that a step moves prototypes like
 LOG_RATE = 0.1  # share of the log in a step
 
 
