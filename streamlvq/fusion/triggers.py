@@ -22,7 +22,7 @@ TRIGGER_DEVIATIONS = (-8.0, -5.0, -3.0, 3.0, 5.0, 8.0)  # of one feature, within
 MIN_RECOGNISING = 0.5  # share of the other holders of a class that still decide for it there
 FEW_SHARE = 0.25  # of the holders of a class: so few may all be hostile
 HOLDING_ROUNDS = 3
-MAX_CLASSES = 64  # that have places: each costs so many distances from every prototype
+MAX_TRIGGER_CLASSES = 64  # that have places: each costs so many distances from every prototype
 
 
 def few_holders(held: Bools) -> Ints:
@@ -66,7 +66,8 @@ class TriggerPlaces:
         kind: int,
     ) -> Self:
         """Ask the holders of each class; some of them, if there are many."""
-        label = most_claimed(held, np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES), MAX_CLASSES)
+        known = np.flatnonzero(held.sum(axis=0) >= MIN_JUDGES)
+        label = most_claimed(held, known, MAX_TRIGGER_CLASSES)
         held, centre, step = held[:, label], centre[label], np.sqrt(spread[label])
         asked = np.zeros(held.shape, bool)
         for k in range(held.shape[1]):
