@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import Table, show
+from privacy_aggregate import aggregate
+from privacy_attack_paper import attack_paper
+from privacy_curve import curve
+from privacy_leakage import leakage
 from privacy_published import paper, public, published, rates
 from privacy_stream import cost, forever, local, log, often, stream
 
 STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "stream": stream,
+    "curve": curve,
     "local": local,
     "log": log,
     "forever": forever,
@@ -27,9 +32,13 @@ STUDIES: dict[str, Callable[..., Iterator[Table]]] = {
     "published": published,
     "paper": paper,
     "public": public,
+    "aggregate": aggregate,
+    "leakage": leakage,
+    "attack_paper": attack_paper,
 }
 SMALL: dict[str, dict[str, Any]] = {
     "stream": {"data": ["digits", "letter"], "seeds": 1},
+    "curve": {"data": ["digits"], "seeds": 1},
     "local": {"data": ["letter"], "seeds": 1},
     "log": {"data": ["digits"], "seeds": 1},
     "forever": {"data": ["digits"], "seeds": 1},
@@ -39,6 +48,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "published": {"data": ["segment"], "repeats": 1},
     "paper": {"data": ["segment"], "repeats": 1},
     "public": {"models": ["GLVQ"], "repeats": 1},
+    "aggregate": {"seeds": 1, "per_class": [3000]},
+    "leakage": {"seeds": 40},
+    "attack_paper": {"steps": 1000},
 }
 OPTIONS = ("data", "models", "epsilons", "repeats", "seeds")
 

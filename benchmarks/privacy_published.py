@@ -32,7 +32,14 @@ SEARCHED = (0.25, 0.75, 2.5)  # values of epsilon
 GRID: tuple[Rates, ...] = tuple(itertools.product((0.05, 0.1, 0.2), (0.02, 0.035, 0.05)))
 SETS = ("mnist", "uci_har", "segment")
 MODELS = ("GLVQ", "GMLVQ")
-RATES: dict[Key, Rates] = {}
+RATES: dict[Key, Rates] = {
+    ("mnist", "GLVQ"): (0.1, 0.0),
+    ("mnist", "GMLVQ"): (0.1, 0.05),
+    ("uci_har", "GLVQ"): (0.1, 0.0),
+    ("uci_har", "GMLVQ"): (0.1, 0.05),
+    ("segment", "GLVQ"): (0.1, 0.0),
+    ("segment", "GMLVQ"): (0.05, 0.02),
+}
 
 EPSILONS = (0.25, 0.75, 1.0, 1.5, 2.5, 5.0)
 Cell = tuple[float, float]
@@ -147,10 +154,11 @@ def public_set(name: str) -> Prepared:
     if name == "mnist":
         tiles = X.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(len(X), -1)
         return Prepared(tiles.astype(np.float64), y, dict.fromkeys(range(49), (0.0, 1.0)))
-    # Features of HAR are in [-1, 1] by definition.
-    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1], COMPONENTS)))[0]
-    bound = 3.0  # of a projection; the root of the number of features is never nearly reached
-    return Prepared(X @ basis, y, dict.fromkeys(range(COMPONENTS), (-bound, bound)))
+    # Features are in [-1, 1] by definition; the bound is three deviations of independent ones.
+    basis = np.random.default_rng(0).normal(size=(X.shape[1], COMPONENTS))
+    basis /= np.linalg.norm(basis, axis=0)
+    bounds = dict.fromkeys(range(COMPONENTS), (-np.sqrt(3.0), np.sqrt(3.0)))
+    return Prepared(np.clip(X, -1, 1) @ basis, y, bounds)
 
 
 # --- one training ---------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ def often_accuracy(batch: int, independent: bool, seed: int, epsilon: float = 1.
     if independent:
         alone = ToeplitzFactor.independent(1.0, plan.factor.releases)
         plan = NoisePlan.with_factor(promise, vector, alone, plan.warmup, plan.releases)
-    engine = PrivateEngine(promise, vector, plan, step=3.0)
+    engine = PrivateEngine(promise, vector, plan, step=4.0)
     engine.learn_rows(X, y)
     return float(np.mean(engine.predict_rows(held_out).argmax(axis=1) == labels))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Vector = list[float]
-WEIGHTS = (1.0, 0.5, 1.0, 1.0)  # of class sums, counts, second moments, gradients
+WEIGHTS = (1.0, 0.25, 0.7, 1.0)  # of class sums, counts, second moments, gradients
 GRID = 2**26
 SHRINK = 1.0 - 1e-9
 
@@ -34,6 +34,9 @@ class Naive:
             u.append(
                 missing[k] if math.isnan(value) else (inside - self.centre[k]) * self.inverse[k]
             )
+        return u
+
+    def clipped(self, u: Vector) -> Vector:
         norm = math.hypot(*u)
         return [each * self.radius / norm for each in u] if norm > self.radius else u
 
@@ -68,11 +71,15 @@ class Naive:
     def contribution(self, x: Sequence[float], label: int) -> list[int]:
         """Return what one reading adds to the vector, in steps of the grid."""
         d, n = len(x), len(self.missing)
-        u = self.standardised(x, self.missing[label])
-        sums = [u[k] / self.radius if c == label else 0.0 for c in range(n) for k in range(d)]
+        u = self.clipped(self.standardised(x, self.missing[label]))
+        sums = [
+            WEIGHTS[0] * u[k] / self.radius if c == label else 0.0
+            for c in range(n)
+            for k in range(d)
+        ]
         counts = [WEIGHTS[1] / SHRINK if c == label else 0.0 for c in range(n)]
         moments = [
-            (u[i] * u[j] * (1.0 if i == j else math.sqrt(2.0))) / self.radius**2
+            WEIGHTS[2] * (u[i] * u[j] * (1.0 if i == j else math.sqrt(2.0))) / self.radius**2
             for i in range(d)
             for j in range(i, d)
         ]
@@ -83,5 +90,5 @@ class Naive:
         if not self.local:
             gradient = [0.0] * (n * d)
             if self.prototypes:
-                gradient = [g for row in self.gradient(u, label) for g in row]
+                gradient = [WEIGHTS[3] * g for row in self.gradient(u, label) for g in row]
         return [math.trunc(GRID * SHRINK * each) for each in (*sums, *counts, *moments, *gradient)]

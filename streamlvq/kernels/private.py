@@ -1,11 +1,11 @@
 """What a batch of readings adds to a private release, and decisions by a released model.
 
-A reading x becomes `u = (x - centre) * inverse`, moved to its bounds before and to the ball of
-`RADIUS` after. A labelled one adds to `out`, in this order: its u to the sum of its class, 1 to the
-count of its class, the products `u_i u_j` for i <= j (off the diagonal times sqrt 2, so that their
-norm is that of the whole matrix), and the clipped gradient of `log p(c | x)` for each prototype.
-Each block is scaled so that its norm is at most its weight, and each number is cut to an integer
-multiple of the grid, towards zero, so that norms only fall and sums are exact.
+A reading x becomes `u = (x - centre) * inverse`, moved to its bounds before and, where it is
+learnt, to the ball of `RADIUS` after. A labelled one adds to `out`, in this order: its u to the sum
+of its class, 1 to the count of its class, the products `u_i u_j` for i <= j (off the diagonal times
+sqrt 2, so that their norm is that of the whole matrix), and the clipped gradient of `log p(c | x)`
+for each prototype. Each block is scaled so that its norm is at most its weight, and each number is
+cut to an integer multiple of the grid, towards zero, so that norms only fall and sums are exact.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ TAKEN = POSITION + 2  # readings of the batch, rows and sums
 NUMBER = POSITION + 3  # of the next release
 PRIVATE_HEADER = POSITION + 4
 
+UNLIMITED = 1e200  # radius of readings that are decided on
 SAFETY = 1.0 - 1e-9  # norms stay below their limit in spite of rounding
 
 
@@ -245,7 +246,7 @@ def decide(floats, x, work, low, high, centre, inverse, metrics, prototypes, p):
         return
     zero, u, point, distance = work[:d], work[d:], work[2 * d :], work[3 * d :]
     zero[:] = 0.0
-    standardised(x, low, high, centre, inverse, floats[RADIUS], zero, u[:d])
+    standardised(x, low, high, centre, inverse, UNLIMITED, zero, u[:d])
     distances(metrics, prototypes, u[:d], point[:d], distance[:n])
     to_posterior(distance[:n], floats[SHARPNESS], p)
 

@@ -15,7 +15,7 @@ from streamlvq.kernels import kernels
 from streamlvq.privacy.accountant import gaussian_mu
 from streamlvq.privacy.noise import BYTES_PER_NUMBER, gaussian_of_bits
 from streamlvq.privacy.privacy import Privacy
-from streamlvq.privacy.published import GRID, Box, Randomness, class_numbers, gradient_scratch
+from streamlvq.privacy.published import GRID_STEPS, Box, Randomness, class_numbers, gradient_scratch
 
 NO_CLIP = 1e6  # no gradient is that long
 
@@ -90,9 +90,11 @@ def sample_and_aggregate(
         inside = number == k
         found = (learn or glvq_prototypes)(rows[inside], labels[inside], shape[0])
         total += _bounded(found, shape)
-    sigma = 2 * math.sqrt(math.prod(shape)) / gaussian_mu(privacy.epsilon, privacy.delta) * GRID
+    sigma = (
+        2 * math.sqrt(math.prod(shape)) / gaussian_mu(privacy.epsilon, privacy.delta) * GRID_STEPS
+    )
     noise = gaussian_of_bits(sigma, randomness(BYTES_PER_NUMBER * total.size)).reshape(shape)
-    prototypes = box.raw(np.clip((total + noise) / (bins * GRID), -1.0, 1.0))
+    prototypes = box.raw(np.clip((total + noise) / (bins * GRID_STEPS), -1.0, 1.0))
     return {
         label: dict(zip(box.features, row.tolist(), strict=True))
         for label, row in zip(privacy.classes, prototypes, strict=True)
@@ -105,7 +107,7 @@ def _bounded(found: npt.ArrayLike, shape: tuple[int, int]) -> Ints:
     if rows.shape != shape:
         raise ValueError(f"learn: expected prototypes of shape {shape}, got {rows.shape}")
     inside = np.clip(np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0), -1.0, 1.0)
-    return np.trunc(inside * GRID).astype(np.int64)
+    return np.trunc(inside * GRID_STEPS).astype(np.int64)
 
 
 def glvq_prototypes(
@@ -124,13 +126,13 @@ def glvq_prototypes(
     known = np.ascontiguousarray(w[present])
     numbers = np.searchsorted(present, y)
     rows, omega = np.arange(len(X)), np.empty((0, X.shape[1]))
-    sums, none = np.empty(known.shape, np.int64), np.empty(omega.shape, np.int64)
+    sums, none = np.empty_like(known), np.empty_like(omega)
     scratch = gradient_scratch(known, omega)
     X = np.ascontiguousarray(X)
     for _ in range(epochs):
         kernels("clipped").clipped_sums(
-            X, numbers, rows, known, omega, NO_CLIP, float(GRID), sums, none, scratch
+            X, numbers, rows, known, omega, NO_CLIP, float(GRID_STEPS), sums, none, scratch
         )
-        known -= learning_rate / (GRID * len(X)) * sums
+        known -= learning_rate / (GRID_STEPS * len(X)) * sums
     w[present] = known
     return w

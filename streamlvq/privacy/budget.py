@@ -96,7 +96,7 @@ class NoisePlan:
 
 
 SCALE_SHARE, STATISTICS_SHARE = 0.15, 0.7  # of the mu of a recorded log
-STEPS = 200
+LOG_STEPS = 200
 LOG_BATCH = 128.0  # readings of a stream that a step moves prototypes like
 LOG_RATE = 0.1  # share of the log in a step
 
@@ -120,14 +120,14 @@ class LogPlan:
     statistics_sigma: float
     step_sigma: float
     rate: float = LOG_RATE
-    steps: int = STEPS
+    steps: int = LOG_STEPS
 
     @classmethod
     def of(cls, privacy: Privacy, vector: BatchVector, readings: int) -> LogPlan:
         """Plan the noise for a promise."""
         mu = gaussian_mu(privacy.epsilon, privacy.delta)
         others = compose_gaussian([SCALE_SHARE * mu, STATISTICS_SHARE * mu])
-        sigma = poisson_sigma(privacy.epsilon, privacy.delta, LOG_RATE, STEPS, mu=others)
+        sigma = poisson_sigma(privacy.epsilon, privacy.delta, LOG_RATE, LOG_STEPS, mu=others)
         return cls(
             GRID / (SCALE_SHARE * mu),
             vector.statistics_sensitivity * GRID / (STATISTICS_SHARE * mu),

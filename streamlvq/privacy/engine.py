@@ -36,7 +36,7 @@ from streamlvq.privacy.vector import (
 TRAINED = "a model of a recorded log learns no more"
 MAX_ROWS = 256  # readings kept before they are added up
 MEAN_OF = 256.0  # readings whose mean gradient is a step
-SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
+MIXTURE_SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
 
 
 class PrivateEngine:
@@ -77,7 +77,7 @@ class PrivateEngine:
             COUNT_WEIGHT,
             SECOND_WEIGHT,
             GRADIENT_WEIGHT,
-            SHARPNESS,
+            MIXTURE_SHARPNESS,
         )
         low, high = np.array([privacy.bounds[name] for name in privacy.features]).T
         self.low, self.high = np.ascontiguousarray(low), np.ascontiguousarray(high)

@@ -56,7 +56,7 @@ class ToeplitzFactor:
 
     >>> factor = ToeplitzFactor.fitted(0.5 ** (1 / 50))
     >>> factor.norm(), factor.error()  # of a column, and of the noise in the running sum
-    (1.43, 2.05)
+    (1.43, 2.04)
     >>> factor.norm([1, 1])  # a unit in two successive batches
     2.62
 

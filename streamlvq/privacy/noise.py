@@ -27,7 +27,7 @@ from streamlvq.arrays import Array, Bools, Floats, Ints
 
 BYTES_PER_NUMBER = 16  # a sign and 127 bits
 FLOAT_ERROR = 2.0**-44  # of `ndtri`, relative; its float results err by about 2**-51
-DIGITS = 60  # of decimal arithmetic
+DECIMAL_DIGITS = 60  # of decimal arithmetic
 MAX_SIGMA = 2.0**40
 
 
@@ -78,7 +78,7 @@ def _tail(high: Array, low: Array) -> Floats:
 
 def exact_rounding(sigma: float, tail: int, guess: int) -> int:
     """Return the integer nearest to `-sigma ndtri((tail + 1/2) / 2**128)`, near a guess."""
-    with localcontext(Context(prec=DIGITS)):
+    with localcontext(Context(prec=DECIMAL_DIGITS)):
         u = (Decimal(tail) + Decimal("0.5")) / Decimal(2) ** 128
         whole = guess - 1
         # -ndtri(u) > z means that the upper tail beyond z is larger than u.
@@ -92,9 +92,9 @@ def upper_tail(z: Decimal) -> Decimal:
 
     By the series `phi(z) (z + z^3/3 + z^5/(3 5) + ...)` for the part between 0 and z.
     """
-    with localcontext(Context(prec=DIGITS)):
+    with localcontext(Context(prec=DECIMAL_DIGITS)):
         square, term, total, k = z * z, z, z, 1
-        while abs(term) > abs(total) * Decimal(10) ** -(DIGITS - 2) and term != 0:
+        while abs(term) > abs(total) * Decimal(10) ** -(DECIMAL_DIGITS - 2) and term != 0:
             k += 2
             term = term * square / k
             total += term
@@ -105,14 +105,14 @@ def upper_tail(z: Decimal) -> Decimal:
 @functools.cache
 def _pi() -> Decimal:
     """Return pi to 60 digits, by Machin's formula."""
-    with localcontext(Context(prec=DIGITS + 5)):
+    with localcontext(Context(prec=DECIMAL_DIGITS + 5)):
         return 4 * (4 * _arctan_inverse(5) - _arctan_inverse(239))
 
 
 def _arctan_inverse(n: int) -> Decimal:
     power = total = 1 / Decimal(n)
     k = 1
-    while abs(power) > Decimal(10) ** -(DIGITS + 4):
+    while abs(power) > Decimal(10) ** -(DECIMAL_DIGITS + 4):
         power /= -n * n
         k += 2
         total += power / k

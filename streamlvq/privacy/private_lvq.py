@@ -37,7 +37,7 @@ from streamlvq.privacy.releases import ReleaseLedger, Spending
 from streamlvq.privacy.series import KEY_WORDS
 from streamlvq.privacy.vector import BatchVector
 
-METRICS = ("shared", "local")
+METRIC_CHOICES = ("shared", "local")
 
 
 class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -82,16 +82,20 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     Examples
     --------
 
-    >>> from river import datasets
-    >>> import streamlvq
+    >>> import numpy as np
     >>> from streamlvq.privacy import Privacy, PrivateLVQ
 
-    >>> X, y = streamlvq.synth.blobs(12_000, 4, 3)
-    >>> privacy = Privacy(1.0, bounds={f"f{k}": (-6, 6) for k in range(4)}, classes=[0, 1, 2])
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.integers(3, size=12_000)
+    >>> X = rng.normal(size=(12_000, 3)) + 3 * np.eye(3)[y]
+
+    >>> privacy = Privacy(1.0, bounds={name: (-4, 8) for name in "abc"}, classes=[0, 1, 2])
     >>> model = PrivateLVQ(privacy)
-    >>> model.learn_array(X[:10_000], y[:10_000], [f"f{k}" for k in range(4)])
-    >>> (model.predict_array(X[10_000:]) == y[10_000:]).mean()
+    >>> model.learn_array(X[:10_000], y[:10_000])
+    >>> float((model.predict_array(X[10_000:]) == y[10_000:]).mean())
     0.9
+    >>> model.releases, type(model.released_model()).__name__
+    (23, 'GMLVQ')
 
     """
 
@@ -100,7 +104,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
 
     privacy: Privacy | Mapping[str, Any]
     metric: str = "shared"
-    step: float = 3.0
+    step: float = 4.0
     radius: float = 1.0
     clip: float = 1.0
     absent: str = "missing"
@@ -128,7 +132,7 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             raise ParameterError(
                 "PrivateLVQ", "privacy", f"expected a Privacy or a mapping, got {self.privacy!r}"
             )
-        check_choice("PrivateLVQ", "metric", self.metric, METRICS)
+        check_choice("PrivateLVQ", "metric", self.metric, METRIC_CHOICES)
         check_choice("PrivateLVQ", "absent", self.absent, tuple(ABSENT_VALUES))
         check_range("PrivateLVQ", "step", self.step, 0, 1e6)
         for name in ("radius", "clip"):

@@ -1,7 +1,7 @@
 """Private GLVQ and GMLVQ for recorded logs, as Brinkrolf (thesis, chapter 3) published them.
 
 Everything is computed on readings that are scaled from their public bounds to [-1, 1] and rounded
-to a grid of `GRID` steps, so that sums are exact integers. The lemmas are in docs/privacy.md,
+to a grid of `GRID_STEPS` steps, so that sums are exact integers. The lemmas are in docs/privacy.md,
 "Accounting".
 """
 
@@ -30,12 +30,12 @@ from streamlvq.privacy.accountant import (
 from streamlvq.privacy.noise import BYTES_PER_NUMBER, gaussian_of_bits
 from streamlvq.privacy.privacy import Privacy
 
-GRID = 2**20  # steps between 0 and 1
+GRID_STEPS = 2**20  # steps between 0 and 1
 ACCOUNTINGS = ("proved", "published")
 Randomness = Callable[[int], bytes]  # gives that many random bytes
 
 
-class NoisePlan(NamedTuple):
+class TrainingPlan(NamedTuple):
     """Noise that a training will draw; it depends on no reading.
 
     `initial` is the standard deviation of the noise of class counts and sums, `sigma` that of the
@@ -127,7 +127,7 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         self.accounting = accounting
         self._check_parameters()
         self._box = Box(privacy.bounds)
-        self._plan: NoisePlan | None = None
+        self._plan: TrainingPlan | None = None
         self._w: Floats | None = None
         self._omega = np.empty((0, len(privacy.bounds)))
 
@@ -167,22 +167,22 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         return math.ceil(self.epochs / self.sampling)
 
     @property
-    def plan(self) -> NoisePlan:
+    def plan(self) -> TrainingPlan:
         """Noise of a training and the epsilon that is proved for it."""
         if self._plan is None:
             self._plan = self._proved() if self.accounting == "proved" else self._published()
         return self._plan
 
-    def _proved(self) -> NoisePlan:
+    def _proved(self) -> TrainingPlan:
         """One Gaussian for counts and sums; the steps get what the composition leaves."""
         epsilon, delta = self.privacy.epsilon, self.privacy.delta
         mu = gaussian_mu(self.initial_share * epsilon, delta)
         sigma = poisson_sigma(epsilon, delta, self.sampling, self.steps, mu=mu)
         curve = poisson_curve(sigma, self.sampling, self.steps) + gaussian_curve(mu)
         norm = math.sqrt(len(self._box.features) + 1)  # of a reading in its corner, and its count
-        return NoisePlan(norm / mu, sigma, curve_epsilon(curve, delta))
+        return TrainingPlan(norm / mu, sigma, curve_epsilon(curve, delta))
 
-    def _published(self) -> NoisePlan:
+    def _published(self) -> TrainingPlan:
         """Laplace noise for counts and sums, and the sigma of the thesis (3.7) with factor 2."""
         initial = self.initial_share * self.privacy.epsilon
         rest = self.privacy.epsilon - initial
@@ -190,7 +190,7 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         sigma = 2 * self.sampling * spread / rest
         curve = poisson_curve(sigma, self.sampling, self.steps) + pure_curve(initial)
         scale = 2 * len(self._box.features) / initial
-        return NoisePlan(math.sqrt(2) * scale, sigma, curve_epsilon(curve, self.privacy.delta))
+        return TrainingPlan(math.sqrt(2) * scale, sigma, curve_epsilon(curve, self.privacy.delta))
 
     # --- training ---------------------------------------------------------------------------------
 
@@ -224,24 +224,24 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         labels = class_numbers(self.privacy.classes, y, len(grid))
         plan = self.plan
         w, size = self._initial(grid, labels, randomness)
-        self._descend(grid / GRID, labels, w, size, plan.sigma, randomness)
+        self._descend(grid / GRID_STEPS, labels, w, size, plan.sigma, randomness)
         return self
 
     def _initial(self, grid: Ints, labels: Ints, randomness: Randomness) -> tuple[Floats, float]:
         """Return noisy class means, and the number of readings as far as it may be known."""
         classes, d = len(self.privacy.classes), grid.shape[1]
         table = np.zeros((classes, d + 1), dtype=np.int64)
-        np.add.at(table, labels, np.column_stack([grid, np.full(len(grid), GRID)]))
+        np.add.at(table, labels, np.column_stack([grid, np.full(len(grid), GRID_STEPS)]))
         if self.accounting == "published":
             initial = self.initial_share * self.privacy.epsilon
             sums = table[:, :d] + _laplace(2 * d / initial, (classes, d), randomness)
             counts = table[:, d] + _laplace(2 / initial, (classes,), randomness)
             return sums / np.where(counts == 0, 1, counts)[:, None], float(len(grid))
-        sigma = self.plan.initial * GRID
+        sigma = self.plan.initial * GRID_STEPS
         noisy = table + _gaussian(sigma, table.shape, randomness)
         counts = np.maximum(noisy[:, d], sigma)  # fewer cannot be told from none
         means = np.clip(noisy[:, :d] / counts[:, None], -1.0, 1.0)
-        return means, float(counts.sum()) / GRID
+        return means, float(counts.sum()) / GRID_STEPS
 
     def _descend(
         self,
@@ -255,15 +255,15 @@ class DPGLVQ(base.Classifier):  # type: ignore[misc]
         """Take noisy steps on Poisson-sampled batches."""
         omega = self._omega.copy()
         scratch = gradient_scratch(w, omega)
-        sums, omega_sums = np.empty(w.shape, np.int64), np.empty(omega.shape, np.int64)
+        sums, omega_sums = np.empty_like(w), np.empty_like(omega)
         chance = _Chance(self.sampling)
-        unit = GRID * max(1.0, self.sampling * size)  # of a mean over a batch
+        unit = GRID_STEPS * max(1.0, self.sampling * size)  # of a mean over a batch
         for _ in range(self.steps):
             rows = np.flatnonzero(chance.draw(len(X), randomness))
             kernels("clipped").clipped_sums(
-                X, y, rows, w, omega, self.clip, float(GRID), sums, omega_sums, scratch
+                X, y, rows, w, omega, self.clip, float(GRID_STEPS), sums, omega_sums, scratch
             )
-            noise = _gaussian(sigma * self.clip * GRID, (w.size + omega.size,), randomness)
+            noise = _gaussian(sigma * self.clip * GRID_STEPS, (w.size + omega.size,), randomness)
             w -= self.learning_rate / unit * (sums + noise[: w.size].reshape(w.shape))
             omega -= self._metric_step / unit * (omega_sums + noise[w.size :].reshape(omega.shape))
         self._w, self._omega = w, omega
@@ -356,7 +356,7 @@ class DPGMLVQ(DPGLVQ):
         sampling: float = 0.01,
         epochs: float = 50,
         learning_rate: float = 0.1,
-        metric_rate: float = 0.02,
+        metric_rate: float = 0.05,
         initial_share: float = 0.2,
         accounting: str = "proved",
     ) -> None:
@@ -425,7 +425,7 @@ class Box:
 
     def on_grid(self, rows: Floats) -> Ints:
         """Return scaled rows in whole steps of the grid."""
-        return np.trunc(self.scaled(rows) * GRID).astype(np.int64)
+        return np.trunc(self.scaled(rows) * GRID_STEPS).astype(np.int64)
 
     def raw(self, scaled: Floats) -> Floats:
         """Return scaled rows in the units of the bounds."""
@@ -450,7 +450,7 @@ def class_numbers(classes: Sequence[Label], y: Iterable[Label], count: int) -> I
 def gradient_scratch(w: Floats, omega: Floats) -> Floats:
     """Return the scratch that `clipped_sums` needs."""
     m = len(omega)
-    return np.empty((len(w) + 3) * m + 2 * w.shape[1])
+    return np.empty((len(w) + 3) * m + 4 * w.shape[1])
 
 
 # --- randomness -----------------------------------------------------------------------------------
@@ -476,5 +476,5 @@ def _laplace(scale: float, shape: tuple[int, ...], randomness: Randomness) -> In
     """Draw Laplace noise on the grid; only for the published accounting, as it rounds a float."""
     bits = np.frombuffer(randomness(8 * math.prod(shape)), np.dtype("<u8")).reshape(shape)
     u = ((bits >> np.uint64(1)).astype(np.float64) + 0.5) / 2**63
-    distance = np.rint(scale * GRID * -np.log(u)).astype(np.int64)
+    distance = np.rint(scale * GRID_STEPS * -np.log(u)).astype(np.int64)
     return np.where(bits & np.uint64(1), distance, -distance)

@@ -20,7 +20,7 @@ LEAST_VARIANCE = 0.02  # of a standardised reading, along any direction
 LEAST_COUNT = 1.0
 WHOLE = ("label", "buffer_y", "buffer_right", "buffer_wrong")  # arrays of integers
 OWN_SHARE = 0.75  # of a class's own covariance in its metric
-LEAST_SHARE = 0.1  # of the usual variance, that any feature has
+LEAST_VARIANCE_SHARE = 0.1  # of the usual variance, that any feature has
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def fit_scales(first: Floats, second: Floats, noise: float) -> tuple[Floats, Flo
     doubt = noise**2 * (1.0 + 4.0 * float(np.mean(np.clip(first**2 - noise**2, 0.0, 1.0))))
     kept = max(0.0, 1.0 - doubt / max(float(variance.var()), 1e-12))
     shrunk = usual + kept * (variance - usual)
-    return mean, np.sqrt(np.clip(shrunk, usual * LEAST_SHARE, 1.0))
+    return mean, np.sqrt(np.clip(shrunk, usual * LEAST_VARIANCE_SHARE, 1.0))
 
 
 def fit_model(

@@ -10,7 +10,7 @@ import numpy as np
 from streamlvq.arrays import Floats, Rows
 
 GRID = 2.0**26  # steps of the integer grid in one unit of a vector
-SUM_WEIGHT, COUNT_WEIGHT, SECOND_WEIGHT, GRADIENT_WEIGHT = 1.0, 0.5, 1.0, 1.0
+SUM_WEIGHT, COUNT_WEIGHT, SECOND_WEIGHT, GRADIENT_WEIGHT = 1.0, 0.25, 0.7, 1.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class BatchVector:
     >>> from streamlvq.privacy.vector import BatchVector
 
     >>> vector = BatchVector(features=2, classes=3, local=False, radius=1.7, clip=1.0)
-    >>> vector.size, round(vector.sensitivity, 3)  # 6 + 3 + 3 + 6; sqrt(1 + 1/4 + 1 + 1)
-    (18, 1.803)
+    >>> vector.size, round(vector.sensitivity, 3)  # 6 + 3 + 3 + 6; root of 1 + .25^2 + .7^2 + 1
+    (18, 1.598)
 
     """
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from naive_private import GRID, Naive
+from naive_private import GRID, WEIGHTS, Naive
 from streamlvq.kernels import kernels
 from streamlvq.privacy.vector import BatchVector
 
@@ -45,7 +45,7 @@ def arrays(model: Naive) -> tuple[Any, ...]:
 
 
 def floats(model: Naive) -> Any:
-    return np.array([model.radius, model.clip, GRID, 1.0, 0.5, 1.0, 1.0, 0.5])
+    return np.array([model.radius, model.clip, GRID, *WEIGHTS, 0.5])
 
 
 def vector(model: Naive) -> BatchVector:
@@ -144,7 +144,7 @@ def test_a_corner_reaches_the_sensitivity(local: bool) -> None:
     assert norms == pytest.approx(shape.weights, rel=1e-5)
     for left_out in range(len(norms)):
         rest = math.sqrt(sum(w * w for k, w in enumerate(shape.weights) if k != left_out))
-        assert np.linalg.norm(moved) > 1.03 * rest
+        assert np.linalg.norm(moved) > 1.01 * rest
 
 
 @given(st.lists(anything, min_size=D, max_size=D))
@@ -168,7 +168,7 @@ def test_a_corner_reaches_the_sensitivity_of_scales() -> None:
 def test_vectors_are_unpacked_to_what_readings_say() -> None:
     model = naive(False)
     x, c = [0.5, 3.0, -2.0], 2
-    u = np.array(model.standardised(x, model.missing[c]))
+    u = np.array(model.clipped(model.standardised(x, model.missing[c])))
     sums = vector(model).unpack(added(model, [x, x], [c, c]))
     assert np.allclose(sums.sums[c], 2 * u, atol=1e-6)
     assert np.allclose(sums.counts, [0, 0, 2, 0], atol=1e-6)

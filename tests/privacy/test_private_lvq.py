@@ -177,7 +177,7 @@ def test_noise_is_what_the_promise_needs() -> None:
         given = promise(epsilon, half_life=half_life)
         plan = NoisePlan.of(given, vector)
         column = np.linalg.norm(plan.factor.coefficients(20_000))
-        mu = math.sqrt(3.25) * column * GRID / plan.sigma
+        mu = math.sqrt(1 + 0.25**2 + 0.7**2 + 1) * column * GRID / plan.sigma
         assert gaussian_delta(mu, epsilon) <= given.delta
         assert gaussian_delta(mu * 1.02, epsilon) > given.delta  # and not much more than that
         assert gaussian_delta(GRID / plan.scale_sigma, epsilon) <= given.delta * (1 + 1e-6)
@@ -540,9 +540,9 @@ def test_the_released_model_decides_alike_and_can_be_fused(metric: str) -> None:
     released = model.released_model()
     assert type(released).__name__ == ("LGMLVQ" if metric == "local" else "GMLVQ")
     X, y = readings(1000, seed=9)
-    assert np.mean(released.predict_array(X) == model.predict_array(X)) > 0.97
+    assert np.mean(released.predict_array(X) == model.predict_array(X)) > 0.999
     other = PrivateLVQ(promise(), metric=metric)
-    other.learn_array(X + [0.5, 0, 0], y)
+    other.learn_array(X + np.array([0.5, 0.0, 0.0]), y)
     nodes = [
         Snapshot.of(each.released_model(), name, readings=False)
         for each, name in ((model, "n1"), (other, "n2"))
@@ -556,7 +556,7 @@ def test_released_statistics_are_plausible_however_noisy() -> None:
     bounds = dict.fromkeys(FEATURES, (-6, 6))
     for _ in range(10):
         model = PrivateLVQ(Privacy(0.5, bounds=bounds, classes=CLASSES, warmup=64, scale_batch=2))
-        X, y = readings(66)
+        X, _ = readings(66)
         model.learn_array(X, ["ok"] * 66)
         snapshot = Snapshot.of(model.released_model(), readings=False)
         assert all(count >= 0 for count in snapshot.counts.values())
@@ -575,11 +575,11 @@ def test_a_recorded_log(metric: str) -> None:
     X, y = readings(1500)
     model.train(X[:1000], y[:1000])
     assert np.mean(model.predict_array(X[1000:]) == y[1000:]) > 0.9
-    assert model.samples == 1000 and [*ledger.series.values()][0].mu is None
+    assert model.samples == 1000 and next(iter(ledger.series.values())).mu is None
     twin = Snapshot.from_bytes(Snapshot.of(model).to_bytes()).classifier()
     assert np.array_equal(twin.predict_proba_array(X), model.predict_proba_array(X))
     released = model.released_model()
-    assert np.mean(released.predict_array(X) == model.predict_array(X)) > 0.97
+    assert np.mean(released.predict_array(X) == model.predict_array(X)) > 0.999
     assert released.samples == pytest.approx(1000, abs=200)
     for each in (model, twin):
         with pytest.raises(ValueError, match="expected a model that has learnt nothing"):

@@ -14,7 +14,7 @@ from streamlvq.kernels import kernels
 from streamlvq.privacy import DPGLVQ, DPGMLVQ, Privacy, sample_and_aggregate
 from streamlvq.privacy.accountant import gaussian_mu, poisson_epsilon
 from streamlvq.privacy.aggregate import glvq_prototypes
-from streamlvq.privacy.published import GRID, gradient_scratch
+from streamlvq.privacy.published import GRID_STEPS, gradient_scratch
 
 CLASSES, D = 4, 5
 MODELS = [DPGLVQ, DPGMLVQ]
@@ -37,9 +37,9 @@ def seeded(seed: int) -> Any:
     return np.random.default_rng(seed).bytes
 
 
-def sums(X, y, w, omega, clip: float, grid: float = float(GRID)):
+def sums(X, y, w, omega, clip: float, grid: float = float(GRID_STEPS)):
     """What the kernel returns for all rows."""
-    found = np.full(w.shape, 7, np.int64), np.full(omega.shape, 7, np.int64)
+    found = np.full(w.shape, 7.0), np.full(omega.shape, 7.0)
     scratch = np.full_like(gradient_scratch(w, omega), np.nan)
     rows = np.arange(len(X))
     kernels("clipped").clipped_sums(X, y, rows, w, omega, clip, grid, *found, scratch)
@@ -65,7 +65,7 @@ def test_the_kernel_equals_the_oracle(omega: np.ndarray, clip: float) -> None:
     by_w, by_omega = np.zeros(w.shape, np.int64), np.zeros(omega.shape, np.int64)
     for x, label in zip(X.tolist(), y.tolist(), strict=True):
         exact = naive_clipped.analytic_gradient(x, label, w.tolist(), metric)
-        mine, metrics = naive_clipped.clipped(*exact, clip, GRID)
+        mine, metrics = naive_clipped.clipped(*exact, clip, GRID_STEPS)
         by_w += np.array(mine)
         by_omega += np.array(metrics).reshape(omega.shape).astype(np.int64)
     found = sums(X, y, w, omega, clip)
@@ -94,7 +94,7 @@ def test_one_reading_moves_the_sums_by_at_most_the_clip(omega: np.ndarray) -> No
             x, y = rng.uniform(-1, 1, size=(1, D)), rng.integers(CLASSES, size=1)
             found = sums(x, y, w, omega, clip)
             square = sum(int(each) ** 2 for part in found for each in part.ravel())
-            assert square <= (clip * GRID) ** 2
+            assert square <= (clip * GRID_STEPS) ** 2
     w = np.zeros((CLASSES, D))
     assert not sums(np.zeros((1, D)), np.zeros(1, np.int64), w, omega, clip)[0].any()
 
