@@ -277,7 +277,7 @@ def test_trees_and_bins_are_not_published(mixed: list[Snapshot], world: World) -
         # Weights of a pool of four would be too small for the two: theirs were fitted alone.
         core = node.estimator_state().innermost.arrays["fitted"][-1, 1:3]
         if node.node != "n3":
-            assert list(sent.weights.values()) == pytest.approx(core.tolist())
+            assert list(sent.weights.values()) == pytest.approx(core.tolist(), abs=1 / 128)
         i = int(node.node[1])
         test = world.read(70, 200, shift=SHIFT[i], known=KNOWN[i])
         assert accuracy(sent.classifier(), *test) > accuracy(node.classifier(), *test) - 0.05
