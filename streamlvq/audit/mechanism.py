@@ -95,12 +95,8 @@ class Trials:
         model.learn_array(self.readings(codes), labels, features=self.privacy.features)
 
     def readings(self, codes: Ints) -> Rows:
-        """Return readings of classes that differ: a class for each corner."""
-        corner = np.random.default_rng(1).integers(0, 2, (self.classes, len(self.low)))
-        middle = self.low + (self.high - self.low) * (0.3 + 0.4 * corner[codes])
-        noise = 0.1 * (self.high - self.low) * self.random.standard_normal(middle.shape)
-        rows: Rows = np.clip(middle + noise, self.low, self.high)
-        return rows
+        """Return readings of these classes, see `made_up_readings`."""
+        return made_up_readings(self.privacy, codes, self.random)
 
     def extreme_readings(self, count: int) -> tuple[Rows, Ints]:
         """Return readings in corners of the bounds, of any class: their vectors are longest."""
@@ -158,6 +154,15 @@ def added(engine: PrivateEngine, rows: Rows, codes: Ints) -> Floats:
     add = kernels(engine.module).add_private_rows
     add(floats, rows, codes, *released, work.copy(), sums)
     return sums
+
+
+def made_up_readings(privacy: Privacy, codes: Ints, random: np.random.Generator) -> Rows:
+    """Return readings within public bounds, of classes in corners of their own."""
+    low, high = np.array([privacy.bounds[name] for name in privacy.features]).T
+    corner = np.random.default_rng(1).integers(0, 2, (len(privacy.classes), len(low)))
+    middle = low + (high - low) * (0.3 + 0.4 * corner[codes])
+    rows: Rows = middle + 0.1 * (high - low) * random.standard_normal(middle.shape)
+    return np.clip(rows, low, high)
 
 
 class Watcher:
