@@ -131,9 +131,16 @@ def not_applicable(why: str) -> Finding:
 
 
 def best_first(found: Sequence[Reconstruction]) -> tuple[Reconstruction, ...]:
-    """Return the reconstructions that a report shows: the most accurate ones first."""
-    order = sorted(found, key=lambda one: math.inf if one.error is None else one.error)
-    return tuple(order[:MAX_SHOWN])
+    """Return the reconstructions that a report shows: exact ones first, then by their error.
+
+    Of exact ones, those furthest from the mean of their class: there a guess would have failed.
+    """
+
+    def rank(one: Reconstruction) -> tuple[bool, float, float]:
+        error = math.inf if one.error is None else one.error
+        return not one.is_exact, 0.0 if one.is_exact else error, -(one.mean_error or 0.0)
+
+    return tuple(sorted(found, key=rank)[:MAX_SHOWN])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binomtest, norm
 
-from streamlvq.arrays import Floats, Ints, Rows
+from streamlvq.arrays import Bools, Floats, Ints, Rows
 from streamlvq.audit.attack import Attack
 from streamlvq.audit.bounds import least_mu, noise_scale, one_run_epsilon
 from streamlvq.audit.findings import AuditVerdict, Finding, not_applicable
@@ -32,8 +32,10 @@ ALPHA = 1e-3  # chance that an audit accuses a mechanism that keeps its promise
 NOISE_ALPHA = 1e-6
 RUNS = 1500  # of each of two worlds
 LATER_RELEASES = 10  # that a canary is followed through: noise is correlated over time
-CANARIES = 1000  # of a run; each is in it or not by a coin
-GUESSED_SHARE = 0.2  # of them, half of it at either end
+CANARIES = 3000  # of a run; each is in it or not by a coin
+DIFFERENT_CANARIES = 40
+ONE_RUN_ALPHA = 1e-2  # chance to accuse: one run has little to show
+GUESSED_SHARE = 0.1  # of them, half of it at either end
 FOLLOWED = 3  # releases after a canary that one run uses
 NOISE_NUMBERS = 8000
 TRIED_CANARIES = 400
@@ -87,7 +89,8 @@ class Trials:
         self._teach(model, engine.plan.warmup)
         self._start = engine
         self.length = kernels(engine.module).LENGTH
-        self.canary, self.code = self._worst_reading()
+        rows, codes = self.worst_readings(1)
+        self.canary, self.code = rows[0], int(codes[0])
 
     def _teach(self, model: PrivateLVQ, count: int) -> None:
         codes = self.random.integers(0, self.classes, count)
@@ -95,12 +98,8 @@ class Trials:
         model.learn_array(self.readings(codes), labels, features=self.privacy.features)
 
     def readings(self, codes: Ints) -> Rows:
-        """Return readings of classes that differ: a class for each corner."""
-        corner = np.random.default_rng(1).integers(0, 2, (self.classes, len(self.low)))
-        middle = self.low + (self.high - self.low) * (0.3 + 0.4 * corner[codes])
-        noise = 0.1 * (self.high - self.low) * self.random.standard_normal(middle.shape)
-        rows: Rows = np.clip(middle + noise, self.low, self.high)
-        return rows
+        """Return readings of these classes, see `made_up_readings`."""
+        return made_up_readings(self.privacy, codes, self.random)
 
     def extreme_readings(self, count: int) -> tuple[Rows, Ints]:
         """Return readings in corners of the bounds, of any class: their vectors are longest."""
@@ -109,20 +108,26 @@ class Trials:
         rows: Rows = np.where(corner == 1, self.high, self.low)
         return rows, codes
 
+    @property
+    def room(self) -> int:
+        """Number of releases that a run may make after the beginning."""
+        return self._start.plan.releases + 1 - self._start.number
+
     def begin(self) -> PrivateEngine:
         """Return an engine after the beginning, independent of others."""
         engine = copy.deepcopy(self._start)
         engine.ledger = LastRelease()
         return engine
 
-    def _worst_reading(self) -> tuple[Floats, int]:
+    def worst_readings(self, count: int) -> tuple[Rows, Ints]:
+        """Return the readings, of many in corners, that add the longest vectors."""
         rows, codes = self.extreme_readings(TRIED_CANARIES)
         sizes = [
             float(np.linalg.norm(added(self._start, rows[k : k + 1], codes[k : k + 1])))
             for k in range(len(rows))
         ]
-        worst = int(np.argmax(sizes))
-        return rows[worst], int(codes[worst])
+        worst = np.argsort(sizes)[-count:]
+        return rows[worst], codes[worst]
 
     def sigma_needed(self) -> float:
         """Noise of a number of a release that the promise needs, computed here once more."""
@@ -160,6 +165,15 @@ def added(engine: PrivateEngine, rows: Rows, codes: Ints) -> Floats:
     return sums
 
 
+def made_up_readings(privacy: Privacy, codes: Ints, random: np.random.Generator) -> Rows:
+    """Return readings within public bounds, of classes in corners of their own."""
+    low, high = np.array([privacy.bounds[name] for name in privacy.features]).T
+    corner = np.random.default_rng(1).integers(0, 2, (len(privacy.classes), len(low)))
+    middle = low + (high - low) * (0.3 + 0.4 * corner[codes])
+    rows: Rows = middle + 0.1 * (high - low) * random.standard_normal(middle.shape)
+    return np.clip(rows, low, high)
+
+
 class Watcher:
     """Somebody who knows all readings but the canaries, and takes them away from releases."""
 
@@ -182,12 +196,13 @@ class Watcher:
         rest: Floats = np.asarray(engine.ledger.released, np.float64) - expected
         return rest
 
-    def follow(self, filler: Rows, canaries: Rows, labels: Ints, later: int) -> Floats:
+    def follow(self, filler: Rows, canaries: Rows, labels: Ints) -> Floats:
         """Release a batch with canaries and later ones without; return what they say of them.
 
         Each release counts as its noise, which is correlated over time, wants it.
         """
-        code, column = np.zeros(1, np.int64), self.engine.plan.factor.coefficients(later + 1)
+        count = min(LATER_RELEASES + 1, self.trials.room)
+        code, column = np.zeros(1, np.int64), self.engine.plan.factor.coefficients(count)
         said = self.release(filler, code, canaries, labels)
         for weight in column[1:]:
             rest = self.release(filler, code, canaries[:0], labels[:0])
@@ -247,7 +262,7 @@ class TwoWorlds(_MechanismAudit):
         canaries = np.repeat(trials.canary[None], count if inside else 0, axis=0)
         labels = np.full(len(canaries), trials.code, np.int64)
         mark = count * added(watcher.engine, trials.canary[None], np.array([trials.code]))
-        said = watcher.follow(trials.filler, canaries, labels, LATER_RELEASES)
+        said = watcher.follow(trials.filler, canaries, labels)
         return float(said @ mark) / float(mark @ mark)
 
 
@@ -266,7 +281,7 @@ class KnownOthers(_MechanismAudit):
             engine = watcher.engine
             true = np.clip((row - engine.centre) * engine.inverse, -RADIUS_LIMIT, RADIUS_LIMIT)
             mean = engine.missing[code]
-            said = watcher.follow(trials.filler, row[None], np.array([code]), LATER_RELEASES)
+            said = watcher.follow(trials.filler, row[None], np.array([code]))
             found = engine.vector.unpack(said).sums[code]
             errors.append(float(np.sqrt(np.mean((found - true) ** 2))))
             mean_errors.append(float(np.sqrt(np.mean((mean - true) ** 2))))
@@ -290,12 +305,13 @@ class OneRun(_MechanismAudit):
     """One run with many canaries, each in it or not by a coin: how many coins can be guessed?"""
 
     def _audit(self, trials: Trials) -> Finding:
-        coins, scores = self._run(trials)
-        guesses = int(GUESSED_SHARE * CANARIES)
+        canaries = min(CANARIES, trials.room)
+        coins, scores = self._run(trials, canaries)
+        guesses = max(2, int(GUESSED_SHARE * canaries))
         order = np.argsort(scores)
         right = int((~coins[order[: guesses // 2]]).sum() + coins[order[-(guesses // 2) :]].sum())
         privacy = trials.privacy
-        epsilon = one_run_epsilon(CANARIES, guesses, right, privacy.delta, ALPHA)
+        epsilon = one_run_epsilon(canaries, guesses, right, privacy.delta, ONE_RUN_ALPHA)
         broken = epsilon > privacy.epsilon
         measure = (
             f"{right} of {guesses} guesses right: epsilon is at least {epsilon:.2f}, promised "
@@ -304,20 +320,23 @@ class OneRun(_MechanismAudit):
         return Finding(
             AuditVerdict.BROKEN if broken else AuditVerdict.NOTHING,
             measure,
-            f"all releases of one run; sees little above epsilon 4; false alarms: {ALPHA:g}",
+            "all releases of one run; sees little above epsilon 4; false alarms: "
+            f"{ONE_RUN_ALPHA:g}",
             MECHANISM_ADVICE if broken else "",
             figures={"epsilon": epsilon, "promised": privacy.epsilon, "right": right},
         )
 
-    def _run(self, trials: Trials) -> tuple[np.ndarray, Floats]:
-        coins = trials.random.random(CANARIES) < 0.5
-        rows, codes = trials.extreme_readings(CANARIES)
+    def _run(self, trials: Trials, canaries: int) -> tuple[Bools, Floats]:
+        coins = trials.random.random(canaries) < 0.5
+        rows, codes = trials.worst_readings(DIFFERENT_CANARIES)
+        which = trials.random.integers(0, len(rows), canaries)
+        rows, codes = rows[which], codes[which]
         watcher = Watcher(trials)
         weights = watcher.engine.plan.factor.coefficients(FOLLOWED + 1)
         other = trials.filler
         marks: list[Floats] = []
-        scores = np.zeros(CANARIES)
-        for k in progress_bar(range(CANARIES), "one run", self.case.progress):
+        scores = np.zeros(canaries)
+        for k in progress_bar(range(canaries), "one run", self.case.progress):
             marks = [*marks, added(watcher.engine, rows[k : k + 1], codes[k : k + 1])]
             marks = marks[-FOLLOWED - 1 :]
             inside = slice(k, k + 1 if coins[k] else k)
@@ -333,10 +352,12 @@ class NoiseScale(_MechanismAudit):
     """The noise of batches without a canary, by chi-square against what the promise needs."""
 
     def _audit(self, trials: Trials) -> Finding:
-        watcher, other = Watcher(trials), trials.filler
+        other = trials.filler
         nobody, none = np.empty((0, other.shape[1])), np.empty(0, np.int64)
         needed, parts = trials.sigma_needed(), []
-        for _ in range(math.ceil(NOISE_NUMBERS / watcher.engine.vector.size)):
+        for k in range(math.ceil(NOISE_NUMBERS / trials.begin().vector.size)):
+            if k % trials.room == 0:
+                watcher = Watcher(trials)  # nothing is released any more: once again
             rest = watcher.release(other, np.zeros(1, np.int64), nobody, none)
             parts.append(rest / needed)
         noise = np.concatenate(parts)

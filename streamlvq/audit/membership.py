@@ -38,6 +38,8 @@ class LikelihoodRatio(Attack):
         truth, make = self.case.truth, self.case.make
         if truth is None or make is None:
             return not_applicable("needs a log, from which models of the same kind are trained")
+        if self.case.private is not None:
+            return not_applicable("of a private model, two-worlds asks more with less")
         if len(truth.labels) < MIN_SAMPLED or len(set(truth.labels)) < 2:
             return not_applicable(
                 f"needs {MIN_SAMPLED} labelled readings of two classes, got {len(truth.labels)}"
@@ -111,7 +113,7 @@ def _targets(certainty: Rows, member: Bools) -> Iterable[tuple[Floats, Bools]]:
             mean = np.where(which, certainty[others], 0.0).sum(axis=0) / count
             square = np.where(which, (certainty[others] - mean) ** 2, 0.0).sum(axis=0)
             means.append(mean)
-            deviations.append(np.sqrt(square.sum() / count.sum()) + 1e-9)  # alike for all readings
+            deviations.append(np.sqrt(square.sum() / count.sum()) + 1e-6)  # alike for all readings
         z = [(certainty[target] - m) / s for m, s in zip(means, deviations, strict=True)]
         ratio = 0.5 * (z[1] ** 2 - z[0] ** 2) + np.log(deviations[1] / deviations[0])
         yield ratio, member[target]

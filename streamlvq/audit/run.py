@@ -12,10 +12,11 @@ import numpy as np
 
 from streamlvq.audit.attack import Attack, Case
 from streamlvq.audit.findings import AuditError, AuditReport
+from streamlvq.audit.mechanism import made_up_readings
 from streamlvq.audit.membership import progress_bar
 from streamlvq.audit.publications import Step, Truth, published_models
 from streamlvq.config import Config, FleetSection
-from streamlvq.config.build import build_model, build_transform
+from streamlvq.config.build import build_model, build_privacy, build_transform
 from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.events import Readings
 from streamlvq.fleet.held_back import next_publication
@@ -25,7 +26,8 @@ from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor import Monitor
 from streamlvq.monitor.files import load_snapshots
-from streamlvq.privacy import PrivateLVQ
+from streamlvq.monitor.private import public_snapshot
+from streamlvq.privacy import Privacy, PrivateLVQ
 from streamlvq.registry import ATTACKS
 from streamlvq.replay.run import LogReader
 from streamlvq.replay.training import with_late_labels
@@ -37,6 +39,7 @@ from streamlvq.wrappers.base import innermost_model
 MAX_AUDITED_READINGS = 20_000  # of a log that is audited, unless told otherwise
 MAX_PUBLICATIONS = 1_000
 SIMULATED_READINGS = 2_000
+PRIVATE_BATCHES = 12
 STORED_LABELS = ("buffer_y", "window_y")  # the same, one number each
 LOG_NODE = "log"
 DEFAULT_FLEET = FleetSection(name="audit", trust="everyone")
@@ -223,7 +226,21 @@ def audit_config(
     seed: int = 0,
     progress: bool | None = False,
 ) -> AuditReport:
-    """Attack what a configuration would publish of a simulated machine's readings."""
+    """Attack what a configuration would publish of a simulated machine's readings.
+
+    With a section `privacy` they are made up within its bounds, and the mechanism is audited too.
+    """
+    if config.privacy is not None:
+        return audit_readings(
+            _readings_within(build_privacy(config.privacy), seed),
+            config,
+            every=every,
+            attacks=attacks,
+            seed=seed,
+            progress=progress,
+            subject="what a private node of this configuration would publish",
+            notes=["no log was given: the readings are made up, within the public bounds"],
+        )
     samples = Machine(seed=seed).take(SIMULATED_READINGS)
     readings = [
         Readings.of(
@@ -258,7 +275,8 @@ def audit_readings(
     features = tuple(dict.fromkeys(name for one in readings for name in one.features))
     truth = Truth(features)
     make = _config_maker(config)
-    case = Case(truth, make, seed=seed, progress=progress)
+    private = None if config.privacy is None else make
+    case = Case(truth, make, private=private, seed=seed, progress=progress)
     chosen = _new_attacks(case, attacks)
     node = _Publisher(config, every, _have_times(readings))
     count = 0
@@ -275,6 +293,16 @@ def audit_readings(
     return _report(subject, chosen, [*notes, told])
 
 
+def _readings_within(privacy: Privacy, seed: int) -> list[Readings]:
+    """Return as many made-up readings as a few publications need."""
+    random = np.random.default_rng(seed)
+    count = privacy.scale_batch + privacy.warmup + PRIVATE_BATCHES * privacy.batch
+    codes = random.integers(0, len(privacy.classes), min(count, MAX_AUDITED_READINGS))
+    rows = made_up_readings(privacy, codes, random)
+    labels = [privacy.classes[c] for c in codes]
+    return [Readings.of([str(name) for name in privacy.features], rows, labels=labels)]
+
+
 def _shared_by_all(config: Config) -> Config:
     """Return the configuration with one model for all devices: fleets publish no others."""
     return msgspec.structs.replace(config, model=msgspec.structs.replace(config.model, per="all"))
@@ -285,7 +313,8 @@ def _have_times(readings: Sequence[Readings]) -> bool:
 
 
 def _config_maker(config: Config) -> Callable[[], Any]:
-    return lambda: build_transform(config.model, build_model(config.model))
+    section, privacy = config.model, config.privacy
+    return lambda: build_transform(section, build_model(section, privacy=privacy))
 
 
 class _Publisher:
@@ -309,6 +338,9 @@ class _Publisher:
 
     def _next(self, classifier: Any) -> Snapshot | None:
         """Return what is published now; None if no class has readings enough, or nothing is new."""
+        model = innermost_model(classifier)
+        if isinstance(model, PrivateLVQ):
+            return self._new(public_snapshot(classifier, LOG_NODE)) if model.classes else None
         state = capture(classifier, readings=False)
         self._remember_births(classifier)
         if self._k > 1:
@@ -316,11 +348,15 @@ class _Publisher:
             if found is None:
                 return None
             state = found.state
-        snapshot = Snapshot(state, LOG_NODE, readings=False)
+        self._published = state
+        return self._new(Snapshot(state, LOG_NODE, readings=False))
+
+    def _new(self, snapshot: Snapshot) -> Snapshot | None:
+        """Return a snapshot unless it is the one that was published last."""
         data = snapshot.to_bytes()
         if data == self._data:
             return None
-        self._published, self._data = state, data
+        self._data = data
         return snapshot
 
     def _remember_births(self, classifier: Any) -> None:

@@ -18,7 +18,7 @@ from streamlvq.audit import (
     load_publications,
     truth_of_log,
 )
-from streamlvq.config import Config, FleetSection, ModelSection, ReadingsSection
+from streamlvq.config import Config, FleetSection, ModelSection, ReadingsSection, loads
 from streamlvq.events import Readings
 from streamlvq.monitor import Monitor
 from streamlvq.registry import ATTACKS, UnknownNameError
@@ -163,3 +163,28 @@ def test_snapshots_of_other_parameters_are_not_compared() -> None:
     (second,) = published(GLVQ(half_life=50), rows, labels, 100)
     report = audit_snapshots([first, second], attacks=STATISTICS)
     assert not report.succeeded
+
+
+PRIVATE = """
+readings: {label: state, features: [rms, heat]}
+model: {type: PrivateLVQ}
+state: {folder: state, journal: always}
+privacy:
+  epsilon: 4
+  bounds: {rms: [0, 2], heat: [0, 120]}
+  classes: [ok, worn]
+  scale_batch: 64
+  warmup: 128
+  batch: 64
+"""
+
+
+def test_a_private_configuration_is_audited_with_its_mechanism() -> None:
+    attacks = [*STATISTICS, "nearest-to-born", "membership", "known-others", "noise-scale"]
+    report = audit_config(loads(PRIVATE), every=64, attacks=attacks)
+    assert not report.succeeded
+    assert report["noise-scale"].verdict is AuditVerdict.NOTHING
+    assert report["known-others"].figures["error"] > report["known-others"].figures["mean_error"]
+    assert report["counts-and-means"].figures["publications"] > 5
+    assert report["membership"].verdict is AuditVerdict.NOT_APPLICABLE
+    assert report.notes[0].startswith("no log was given: the readings are made up")

@@ -26,7 +26,8 @@ away. Every attack says what it assumes, and "does not apply" where it cannot be
   snapshots     .slvq files: one, or several of a node in the order of time
   state folders of daemons: the snapshots in them, without stored readings, as they would publish
   a log         with --config: learnt as the daemon would, attacked at the times it would publish
-  configuration a YAML file: the same with readings of a simulated machine
+  configuration a YAML file: the same with readings of a simulated machine; with a section
+                `privacy` its mechanism is run thousands of times, which takes a minute
 
 With --log the readings that were learnt tell how good the attacks on snapshots are; a log that is
 WHAT itself always does.
