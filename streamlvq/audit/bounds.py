@@ -8,7 +8,7 @@ from scipy.stats import beta, binom, chi2, norm
 
 from streamlvq.arrays import Floats
 
-MAX_EPSILON = 50.0
+MAX_FOUND_EPSILON = 50.0
 
 
 def clopper_pearson(successes: int, trials: int, alpha: float) -> tuple[float, float]:
@@ -87,7 +87,7 @@ def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha
 
     if excess(0.0) >= 0.0:
         return 0.0
-    return float(brentq(excess, 0.0, MAX_EPSILON, xtol=1e-6))
+    return float(brentq(excess, 0.0, MAX_FOUND_EPSILON, xtol=1e-6))
 
 
 def noise_scale(noise: Floats, alpha: float) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ DRAW_GRID = (
     2**60
 )  # probabilities are multiples of 1 / DRAW_GRID: no rounding of theirs can break the promise
 DRAW_ROUNDING = 2.0**-40  # a share of the truth that is given up for errors of floating point
-MAX_EPSILON = 20.0
+MAX_LABEL_EPSILON = 20.0
 
 ByFeature = Mapping[Hashable, float]
 
@@ -56,9 +56,11 @@ class RandomisedResponse:
             raise ParameterError(
                 owner, "labels", f"expected at least 2 distinct labels, got {labels!r}"
             )
-        if not 0.0 < epsilon <= MAX_EPSILON:
+        if not 0.0 < epsilon <= MAX_LABEL_EPSILON:
             raise ParameterError(
-                owner, "epsilon", f"expected more than 0, up to {MAX_EPSILON:g}, got {epsilon!r}"
+                owner,
+                "epsilon",
+                f"expected more than 0, up to {MAX_LABEL_EPSILON:g}, got {epsilon!r}",
             )
         self.labels, self.epsilon = tuple(labels), float(epsilon)
         self._known = frozenset(self.labels)

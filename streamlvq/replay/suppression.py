@@ -28,7 +28,7 @@ from streamlvq.replay.statistics import share
 
 MAX_SUPPRESSED_CLASSES = 40  # a larger matrix is left out
 CELLS_PER_THRESHOLD = 10  # a cell of time has at least this many times the threshold
-RANK_TOLERANCE = 1e-7
+SOLUTION_TOLERANCE = 1e-7
 
 Key = Hashable
 
@@ -114,13 +114,15 @@ class CountTable:
         counts = self._matrix([every[key] for key in keys], free)
         inside = counts[:, moves]
         is_open = (
-            np.abs(inside - inside @ basis.T @ basis).max(axis=1, initial=0.0) > RANK_TOLERANCE
+            np.abs(inside - inside @ basis.T @ basis).max(axis=1, initial=0.0) > SOLUTION_TOLERANCE
         )
         # An atom of 0 may go up by 1 if those above 0 can make up for it.
         rises, answers = lines[:, ~moves], -inverse @ lines[:, ~moves]
-        left = np.abs(rises + lines[:, moves] @ answers).max(axis=0, initial=0.0) <= RANK_TOLERANCE
+        left = (
+            np.abs(rises + lines[:, moves] @ answers).max(axis=0, initial=0.0) <= SOLUTION_TOLERANCE
+        )
         change = counts[:, ~moves] + inside @ answers
-        is_open |= (np.abs(change[:, left]) > RANK_TOLERANCE).any(axis=1)
+        is_open |= (np.abs(change[:, left]) > SOLUTION_TOLERANCE).any(axis=1)
         return next((key for key, opened in zip(keys, is_open, strict=True) if not opened), None)
 
     @staticmethod
@@ -137,7 +139,7 @@ def _row_space(matrix: Floats) -> tuple[Floats, Floats]:
     if 0 in matrix.shape:
         return np.zeros((0, matrix.shape[1])), np.zeros(matrix.shape[::-1])
     left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
-    real: Bools = sizes > RANK_TOLERANCE * max(float(sizes.max(initial=0.0)), 1.0)
+    real: Bools = sizes > SOLUTION_TOLERANCE * max(float(sizes.max(initial=0.0)), 1.0)
     basis: Floats = right[real]
     return basis, (basis.T / sizes[real]) @ left[:, real].T
 
