@@ -396,6 +396,7 @@ def test_the_published_configurations_are_these() -> None:
         "machine.yaml",
         "edge-float32.yaml",
         "fleet-node.yaml",
+        "private.yaml",
         "fleet-hub.yaml",
         "sample.yaml",
     }
