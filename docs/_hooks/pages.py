@@ -330,6 +330,23 @@ API: dict[str, tuple[str, str, Callable[[], dict[str, Members]]]] = {
             },
         },
     ),
+    "privacy": (
+        "Privacy",
+        "`streamlvq.privacy`; [Privacy](../../privacy.md) says what is guaranteed and why.",
+        lambda: {
+            **_all("streamlvq.privacy"),
+            **_of(
+                "streamlvq.privacy.accountant",
+                "gaussian_epsilon",
+                "gaussian_mu",
+                "gaussian_delta",
+                "poisson_epsilon",
+                "poisson_sigma",
+                "compose_gaussian",
+            ),
+            **_of("streamlvq.privacy.ledger", "Ledger", "read_ledger"),
+        },
+    ),
     "audit": (
         "Audit",
         "`streamlvq.audit`: attacks on what nodes publish; "
