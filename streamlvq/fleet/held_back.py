@@ -85,9 +85,9 @@ def next_publication(
     ...     model.learn_one(x, y)
     >>> second = next_publication(first.state, model.state(readings=False), k=10)
     >>> counts(first)["path"], counts(second)["path"]  # of others, 1 to 9 readings are new
-    (15, 15)
+    (15.0, 15.0)
     >>> "sky" in counts(first), counts(second)["sky"]
-    (False, 16)
+    (False, 16.0)
 
     """
     now = members_of(current)
