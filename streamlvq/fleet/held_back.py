@@ -5,12 +5,14 @@ of a model change from one publication to the next only if enough is new:
 
 - a class (count, means, spreads, prototypes and their own metrics): at least k new readings of it;
 - a pair of classes: one of them has so many, and the other as well or none at all;
-- what classes share (metric, temperature, weights of members, peaks of Euclidean models): no class
-  has 1 to k - 1 unpublished readings.
+- what classes share (metric, temperature, weights of members): no class has 1 to k - 1 unpublished
+  readings. Before that has ever been so, they are those of an untrained model.
 
-Means and scales of features are made of the published classes alone, so neither unlabelled readings
-nor those held back are in them. This is no differential privacy: k readings of a class still tell
-their mean and spread, and a prototype may lie on a reading.
+A class that is published for the first time while others wait has one prototype, at its mean, until
+it goes ahead of them. Features, their means and their scales are those of the published classes
+alone, so neither unlabelled readings nor those held back are in them. This is no differential
+privacy: k readings of a class still tell their mean and spread, and a prototype may lie on a
+reading.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ from streamlvq.fleet.pools import with_innermost
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models import LVQCommittee
+from streamlvq.models.committee import shared_state, start_weights
 from streamlvq.models.engine import ARRAY_SECTIONS, ModelSpec
-from streamlvq.models.traces import inverse_scales, reach, rounded_peaks, scales_count
+from streamlvq.models.traces import inverse_scales, reach
 from streamlvq.models.validation import MIN_CAPACITY, NAMES, StateSizes, all_sizes, shape_of
 
 ALONE_TIMES = 3  # k readings are new before a class no longer waits for the others
@@ -53,7 +56,7 @@ class Publication:
 def next_publication(
     published: EstimatorState | None, current: EstimatorState, k: int
 ) -> Publication | None:
-    """Return what a node may publish now; None if no class has k readings yet.
+    """Return what a node may publish now; None if no class has k readings with values yet.
 
     Parameters
     ----------
@@ -82,9 +85,9 @@ def next_publication(
     ...     model.learn_one(x, y)
     >>> second = next_publication(first.state, model.state(readings=False), k=10)
     >>> counts(first)["path"], counts(second)["path"]  # of others, 1 to 9 readings are new
-    (15, 15)
+    (15.0, 15.0)
     >>> "sky" in counts(first), counts(second)["sky"]
-    (False, 16)
+    (False, 16.0)
 
     """
     now = members_of(current)
@@ -94,9 +97,13 @@ def next_publication(
     plan = _plan(before, now, k)
     if not plan.labels:
         return None
-    parts = {name: _compose(before.get(name), state, plan) for name, state in now.items()}
-    state = _put_together(current, parts, None if plan.shares_new else published)
-    return Publication(state, plan.shares_new)
+    features = {name: _features(before.get(name), state, plan) for name, state in now.items()}
+    if not all(features.values()):
+        return None
+    parts = {
+        name: _compose(before.get(name), state, features[name], plan) for name, state in now.items()
+    }
+    return Publication(_put_together(current, parts, published, plan), plan.shares_new)
 
 
 def members_of(state: EstimatorState) -> dict[str, EstimatorState]:
@@ -106,14 +113,20 @@ def members_of(state: EstimatorState) -> dict[str, EstimatorState]:
 
 
 def _put_together(
-    current: EstimatorState, parts: dict[str, EstimatorState], before: EstimatorState | None
+    current: EstimatorState,
+    parts: dict[str, EstimatorState],
+    before: EstimatorState | None,
+    plan: _Plan,
 ) -> EstimatorState:
-    """Return the current state around composed models; a committee with its weights before."""
+    """Return the current state around composed models; a committee with weights it may show."""
     if "" in parts:
         return with_innermost(current, parts[""])
     committee = replace(current.innermost, parts=parts)
-    if before is not None:
+    if not plan.shares_new and before is not None:
         committee = replace(committee, arrays=before.innermost.arrays)
+    elif not plan.shares_new:
+        committee = replace(committee, arrays={"fitted": start_weights(len(parts), len(parts))})
+        committee = shared_state(committee)  # rounds
     return with_innermost(current, committee)
 
 
@@ -137,6 +150,7 @@ class _Plan:
 
     labels: list[Label]
     fresh: frozenset[Label]  # as they are now
+    learnt: frozenset[Label]  # of these, with prototypes as they are now; others start at means
     unchanged: frozenset[Label]  # published, and nothing of them was learnt since
     shares_new: bool
 
@@ -156,16 +170,24 @@ def _plan(before: Mapping[str, EstimatorState], now: Mapping[str, EstimatorState
         for label, count in new.items()
         if count >= k and all(_features_moved(before.get(n), now[n], label, k) for n in now)
     }
-    unchanged = {label for label, count in new.items() if count == 0}
-    shares_new = not before or enough | unchanged == set(known)
+    unchanged = {
+        label
+        for label, count in new.items()
+        if count == 0 and all(_is_unchanged(before.get(n), now[n], label) for n in now)
+    }
+    shares_new = enough | unchanged == set(known)
+    ahead = enough
     if not shares_new:  # who waits for the others lets what is shared be published some day
-        enough = {label for label in enough if _goes_alone(new[label], former.get(label, 0), k)}
+        ahead = {label for label in enough if _goes_alone(new[label], former.get(label, 0), k)}
+        enough = {label for label in enough if label in ahead or label not in former}
     labels = [label for label in known if label in former or label in enough]
-    return _Plan(labels, frozenset(enough), frozenset(unchanged), shares_new)
+    if not shares_new and len(labels) == 1:  # prototypes have moved for those alone that wait
+        ahead = set()
+    return _Plan(labels, frozenset(enough), frozenset(ahead), frozenset(unchanged), shares_new)
 
 
 def _goes_alone(new: int, published: int, k: int) -> bool:
-    return published == 0 or new >= max(ALONE_TIMES * k, ALONE_SHARE * published)
+    return new >= max(ALONE_TIMES * k, ALONE_SHARE * published)
 
 
 def _counts(state: EstimatorState) -> dict[Label, int]:
@@ -199,6 +221,41 @@ def _features_moved(
     return bool(((new == 0) | (new >= k)).all())
 
 
+def _is_unchanged(before: EstimatorState | None, now: EstimatorState, label: Label) -> bool:
+    """Return whether a class of as many readings as published has learnt these very readings.
+
+    It has not if a backup was put back and has learnt others since.
+    """
+    if before is None or label not in before.extra["classes"]:
+        return True  # no reading, as before
+    columns = _columns(before, now)
+    later = np.ones(len(now.extra["features"]), bool)
+    later[columns] = False
+    return not (_has_values(now, label) & later).any() and all(
+        np.array_equal(_row(before, name, label), _row(now, name, label)[columns])
+        for name in ("class_weight", "class_mean", "class_variance")
+    )
+
+
+def _has_values(state: EstimatorState, label: Label) -> Array:
+    """Return of which features a class has values, other than those that an absence means."""
+    values = _row(state, "class_weight", label) > 0.0
+    if state.parameters["absent"] == "zero":
+        moved = _row(state, "class_variance", label) > 0.0
+        values &= (_row(state, "class_mean", label) != 0.0) | moved
+    return values
+
+
+def _features(before: EstimatorState | None, now: EstimatorState, plan: _Plan) -> list[Any]:
+    """Return the features to publish: those published before, and those of fresh classes."""
+    published = [] if before is None else before.extra["features"]
+    seen = np.zeros(len(now.extra["features"]), bool)
+    for label in plan.fresh:
+        seen |= _has_values(now, label)
+    found = [name for name, is_seen in zip(now.extra["features"], seen, strict=True) if is_seen]
+    return [*published, *(name for name in found if name not in set(published))]
+
+
 def _row(state: EstimatorState, name: str, label: Label) -> Floats:
     found: Floats = state.arrays[name][state.extra["classes"].index(label)]
     return found
@@ -213,19 +270,23 @@ def _columns(before: EstimatorState, now: EstimatorState) -> Ints:
 
 
 class _Source:
-    """Arrays of a state, with columns for all features that the model has now."""
+    """Arrays of a state, with columns for the features to publish."""
 
-    def __init__(self, state: EstimatorState, now: EstimatorState) -> None:
-        self.arrays, self.width = state.arrays, len(now.extra["features"])
+    def __init__(self, state: EstimatorState, features: list[Any]) -> None:
+        self.arrays, self.width = state.arrays, len(features)
         self.labels: list[Label] = state.extra["classes"]
-        self._columns = _columns(state, now)
+        known = {name: column for column, name in enumerate(state.extra["features"])}
+        shown = [column for column, name in enumerate(features) if name in known]
+        self._columns = np.array(shown, np.int64)
+        self._given = np.array([known[features[column]] for column in shown], np.int64)
+        self._is_whole = len(shown) == len(known)
         self._codes = state.arrays["label"][: state.extra["sizes"]["prototypes"]]
 
     def wide(self, name: str, missing: float = 0.0) -> Floats:
         """Return an array of features; `missing` where the state did not know one."""
         array = self.arrays[name]
         out = np.full((*array.shape[:-1], self.width), missing)
-        out[..., self._columns] = array
+        out[..., self._columns] = array[..., self._given]
         return out
 
     def rows(self, name: str) -> Any:
@@ -247,34 +308,46 @@ class _Source:
 
     def metric(self, number: int, inverse: Floats, spec: ModelSpec) -> Floats:
         """Return a metric for other scales: the same in sensor units, with norm one."""
-        given = self.arrays["omega"][number]
-        omega = np.zeros((spec.rows(self.width), self.width))
-        omega[: len(given), self._columns] = given
+        given, rows = self.wide("omega")[number], spec.rows(self.width)
+        if len(given) > rows:  # the same distances with fewer rows, as fewer features allow
+            given = np.linalg.qr(given, mode="r")
+        omega = np.zeros((rows, self.width))
+        omega[: len(given)] = given
         former, used = self.wide("inverse"), inverse > 0.0
-        if not spec.standardize or np.array_equal(former, inverse):
+        if spec.standardize and not np.array_equal(former, inverse):
+            omega *= np.where(used, former / np.where(used, inverse, 1.0), 0.0)
+        elif self._is_whole:
             return omega
-        omega *= np.where(used, former / np.where(used, inverse, 1.0), 0.0)
         norm = float(np.linalg.norm(omega))
         return omega / norm if norm > 0.0 else spec.start_metric(self.width)
 
 
-def _compose(before: EstimatorState | None, now: EstimatorState, plan: _Plan) -> EstimatorState:
+def _compose(
+    before: EstimatorState | None, now: EstimatorState, features: list[Any], plan: _Plan
+) -> EstimatorState:
     """Return a model whose classes are as they are now, or as they were published."""
     blank: Any = estimator_class(now.kind)
     model = blank.from_blank(now)
     spec: ModelSpec = replace(model.spec(), seed=now.extra["sizes"]["seed"])
-    current = _Source(now, now)
-    former = None if before is None else _Source(before, now)
+    current = _Source(now, features)
+    former = None if before is None else _Source(before, features)
     sources = {y: current if y in plan.fresh or former is None else former for y in plan.labels}
-    shared = current if plan.shares_new or former is None else former
+    # Unlabelled readings move the scales that a metric was learnt with: alone they change nothing.
+    shared = current if plan.shares_new and (plan.fresh or former is None) else former
     arrays = _class_arrays(sources)
     if spec.rule == at.RULE_PAIRWISE:
         learnt, metrics = _take_pairs(current, former, arrays, plan)
     else:
-        learnt, metrics = _take_prototypes(sources)
-    arrays |= learnt | {"calibration": shared.arrays["calibration"]}
+        rate = float(now.parameters.get("learning_rate", 0.0))
+        learnt, metrics = _take_prototypes(sources, arrays, rate, plan)
+    arrays |= learnt
+    if shared is None:
+        arrays["calibration"] = np.zeros(at.CALIBRATION_COUNT)
+        arrays["calibration"][at.TEMPERATURE] = blank.start_temperature()
+    else:
+        arrays["calibration"] = shared.arrays["calibration"]
     floor = 0.0 if now.parameters["absent"] == "zero" else float(now.parameters["scale_floor"])
-    arrays |= _scales(arrays, shared, spec, floor)
+    arrays |= _scales(arrays, spec, floor)
     if spec.kind != at.EUCLIDEAN:
         start = spec.start_metric(current.width)
         arrays["start"] = start
@@ -284,7 +357,13 @@ def _compose(before: EstimatorState | None, now: EstimatorState, plan: _Plan) ->
             [start if s is None else s.metric(n, arrays["inverse"], spec) for s, n in wanted]
         )
     sizes = _sizes(now, arrays, spec)
-    extra = {**now.extra, "classes": plan.labels, "sizes": msgspec.structs.asdict(sizes)}
+    columns = now.extra["columns"]
+    extra = {
+        "features": features,
+        "classes": plan.labels,
+        "columns": columns and [name for name in columns if name in set(features)],
+        "sizes": msgspec.structs.asdict(sizes),
+    }
     state = replace(now, arrays=_filled(arrays, sizes, spec, current.width), extra=extra)
     finished: EstimatorState = blank.shared_state(state)  # moments
     return finished
@@ -297,27 +376,46 @@ def _class_arrays(sources: Mapping[Label, _Source]) -> dict[str, Array]:
     }
 
 
-def _take_prototypes(sources: Mapping[Label, _Source]) -> tuple[dict[str, Array], Metrics]:
-    """Return the prototypes of all classes, each from its source, and where their metrics are."""
-    chosen = [
-        (code, source, p)
-        for code, (label, source) in enumerate(sources.items())
-        for p in source.prototypes_of(label)
-    ]
-    arrays = {
-        name: np.array([source.arrays[name][p] for _, source, p in chosen])
-        for name in PROTOTYPE_NUMBERS
-    }
-    arrays["w"] = np.array([source.wide("w", np.nan)[p] for _, source, p in chosen])
-    arrays["label"] = np.array([code for code, _, _ in chosen], np.int64)
-    return arrays, [(source, p) for _, source, p in chosen]
+def _take_prototypes(
+    sources: Mapping[Label, _Source], classes: Mapping[str, Array], rate: float, plan: _Plan
+) -> tuple[dict[str, Array], Metrics]:
+    """Return the prototypes of all classes, each from its source, and where their metrics are.
+
+    A class that is new, but not yet with what it learnt beside others, has one at its mean.
+    """
+    means = _means(classes)
+    w: list[Floats] = []
+    label: list[int] = []
+    numbers: dict[str, list[float]] = {name: [] for name in PROTOTYPE_NUMBERS}
+    metrics: Metrics = []
+    for code, (name, source) in enumerate(sources.items()):
+        if name in plan.fresh - plan.learnt:
+            w.append(means[code])
+            metrics.append((None, 0))
+            for key, start in zip(PROTOTYPE_NUMBERS, (0.0, 0.0, rate), strict=True):
+                numbers[key].append(start)
+        else:
+            found = source.prototypes_of(name)
+            w += list(source.wide("w", np.nan)[found])
+            metrics += [(source, p) for p in found]
+            for key, values in numbers.items():
+                values += source.arrays[key][found].tolist()
+        label += [code] * (len(w) - len(label))
+    arrays = {"w": np.array(w), "label": np.array(label, np.int64)}
+    return arrays | {key: np.array(values) for key, values in numbers.items()}, metrics
+
+
+def _means(classes: Mapping[str, Array]) -> Floats:
+    """Return the means of classes; NaN where a class has no values."""
+    found: Floats = np.where(classes["class_weight"] > 0.0, classes["class_mean"], np.nan)
+    return found
 
 
 def _take_pairs(
     current: _Source, former: _Source | None, classes: Mapping[str, Array], plan: _Plan
 ) -> tuple[dict[str, Array], Metrics]:
     """Return all pairs of the classes in their order; one never published begins at their means."""
-    means = np.where(classes["class_weight"] > 0.0, classes["class_mean"], np.nan)
+    means = _means(classes)
     w: list[Floats] = []
     label: list[int] = []
     platt: list[Floats] = []
@@ -364,9 +462,7 @@ def _sigmoid(platt: Floats, turned: bool) -> Floats:
     return seen
 
 
-def _scales(
-    arrays: Mapping[str, Array], shared: _Source, spec: ModelSpec, floor: float
-) -> dict[str, Array]:
+def _scales(arrays: Mapping[str, Array], spec: ModelSpec, floor: float) -> dict[str, Array]:
     """Return means and scales of features over the readings of these classes alone."""
     weight, mean = arrays["class_weight"], arrays["class_mean"]
     total = weight.sum(axis=0)
@@ -374,13 +470,7 @@ def _scales(
     middle = (weight * mean).sum(axis=0) / known
     variance = (weight * (arrays["class_variance"] + (mean - middle) ** 2)).sum(axis=0) / known
     found = {"mean": middle, "variance": variance, "weight": total, "still": np.zeros(len(total))}
-    if scales_count(spec):
-        former = np.sqrt(shared.wide("variance"))
-        moving = former > 0.0
-        ratio = np.where(moving, shared.wide("peak") / np.where(moving, former, 1.0), 0.0)
-        found["peak"] = rounded_peaks({"variance": variance, "peak": ratio * np.sqrt(variance)})
-    else:
-        found["peak"] = reach({**arrays, **found}, len(arrays["w"]))
+    found["peak"] = reach({**arrays, **found}, len(arrays["w"]))
     squared = np.maximum(variance, (floor * found["peak"]) ** 2)
     spread = squared > kernels("features").RELATIVE_ROUNDING * middle * middle
     found["varies"] = np.where(spread | spec.published, 1.0, 0.0)

@@ -242,8 +242,8 @@ class FleetNode(FleetParticipant):
         found = next_publication(former, state, k)
         if found is None:
             return None
-        if not found.shares_new and published is not None:
-            weights = published.pool_weights
+        if not found.shares_new:
+            weights = None if published is None else published.pool_weights
         return Snapshot(found.state, self.name, readings=False, weights=weights).to_bytes()
 
     def _published(self) -> Snapshot | None:

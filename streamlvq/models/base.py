@@ -1040,6 +1040,11 @@ class LVQClassifier(CompiledClassifier[Engine]):
         return cls._kind
 
     @classmethod
+    def start_temperature(cls) -> float:
+        """Return the temperature of probabilities before the first sample."""
+        return cls._start_temperature
+
+    @classmethod
     def has_local_metrics(cls) -> bool:
         """Return True if each prototype has its own metric."""
         return cls._local

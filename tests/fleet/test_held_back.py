@@ -113,15 +113,49 @@ def shared_parts(state: EstimatorState) -> list[np.ndarray[Any, Any]]:
     return found
 
 
+def counts_of(state: EstimatorState) -> dict[int, int]:
+    model = next(iter(members_of(state).values()))
+    if not model.arrays:
+        return {}
+    counts = model.arrays["class_count"]
+    return {label: int(counts[code]) for code, label in enumerate(model.extra["classes"])}
+
+
+def few_are_new(before: Publication | None, model: Any) -> bool:
+    """Whether a class has learnt so few readings since that they must not show, by its count."""
+    old = {} if before is None else counts_of(before.state)
+    now = counts_of(capture(model, readings=False))
+    new = [now.get(label, 0) - old.get(label, 0) for label in {*now, *old}]
+    return any(count < 0 or 0 < count < K for count in new)
+
+
+def check_start(state: EstimatorState) -> None:
+    """Check that what classes share is as in a model that has learnt nothing."""
+    if "fitted" in state.innermost.arrays:
+        fitted, members = state.innermost.arrays["fitted"], len(members_of(state))
+        np.testing.assert_allclose(fitted[:, 1 : 1 + members], 1.0 / members)
+        assert not fitted[:, 0].any()
+        assert not fitted[:, 1 + members :].any()
+    for model in members_of(state).values():
+        assert model.arrays["calibration"].tolist() in ([1.0, 0.0], [2.0, 0.0])
+        if len(omega := model.arrays.get("omega", ())) == 1:
+            start = np.ones((1, D)) if len(omega[0]) == 1 else np.eye(D)
+            np.testing.assert_allclose(omega[0], start / np.linalg.norm(start))
+
+
 def check_step(before: Publication | None, after: Publication, model: Any) -> None:
-    """Check what changed from one publication to the next."""
+    """Check what changed from one publication to the next; `model` as the second was made."""
+    if few_are_new(before, model):
+        assert not after.shares_new
     Snapshot.from_bytes(Snapshot(after.state, readings=False).to_bytes())
     for part in members_of(after.state).values():
         assert min(part.arrays["class_count"][: len(part.extra["classes"])]) >= K
         assert part.extra["sizes"]["samples"] == part.arrays["class_count"].sum()
     if before is None:
+        if few_are_new(before, model):
+            check_start(after.state)
         return
-    for label in members_of(before.state)[next(iter(members_of(before.state)))].extra["classes"]:
+    for label in counts_of(before.state):
         old, new = class_of(before.state, label), class_of(after.state, label)
         assert old is not None
         assert new is not None
@@ -130,7 +164,7 @@ def check_step(before: Publication | None, after: Publication, model: Any) -> No
         else:
             assert new[0] - old[0] >= K
     shares = zip(shared_parts(before.state), shared_parts(after.state), strict=True)
-    if not after.shares_new:
+    if few_are_new(before, model) or not after.shares_new:
         assert all(np.allclose(a, b, rtol=1e-9) for a, b in shares)
 
 
@@ -159,6 +193,9 @@ def test_publications_are_equal_in_a_class_or_k_readings_apart(
         found = publish(model, published[-1] if published else None)
         if found is not None:
             check_step(published[-1] if published else None, found, model)
+            if not missing and name != "forgetful":  # nothing waits longer than it must
+                last = published[-1] if published else None
+                assert found.shares_new != few_are_new(last, model)
             published.append(found)
     # Nor are any two of them fewer apart, in count or in the values of any single feature.
     for one, other in itertools.combinations(published, 2):
@@ -204,18 +241,135 @@ def test_a_class_with_few_readings_is_not_published(make: Any) -> None:
     assert set(classifier.predict_proba_one(stream.reading(0))) == {0, 1}
 
 
+@pytest.mark.parametrize("published", [0, 30])
+def test_the_only_other_class_does_not_show_before_it_has_enough(make: Any, published: int) -> None:
+    """All that a model of two classes learns is how they differ."""
+    payloads = []
+    for value in (5.0, -7.0):
+        model, stream = make(), Stream()
+        stream.teach(model, *[0] * published)
+        before = publish(model, None)
+        stream.teach(model, *[0] * 30)
+        model.learn_one(dict.fromkeys(NAMES, value), 1)
+        after = publish(model, before)
+        assert after is not None
+        assert counts_of(after.state) == {0: published + 30}
+        check_step(before, after, model)
+        payloads.append(Snapshot(after.state, readings=False).to_bytes())
+    assert payloads[0] == payloads[1]
+
+
+def test_a_class_that_is_seen_no_more_does_not_stop_the_others(make: Any) -> None:
+    model, stream = make(), Stream()
+    stream.teach(model, *[2] * 3, *[0, 1] * 40)
+    first = publish(model, None)
+    assert first is not None
+    check_step(None, first, model)
+    stream.teach(model, *[0, 1] * 40)
+    second = publish(model, first)
+    assert second is not None
+    check_step(first, second, model)
+    assert counts_of(second.state) == {0: 80, 1: 80}
+    for found in (first, second):
+        receiver = build_estimator(found.state)
+        right = [receiver.predict_one(stream.reading(y)) == y for y in [0, 1] * 50]
+        assert np.mean(right) > 0.9
+
+
+def test_a_new_class_begins_at_its_mean_while_others_wait() -> None:
+    model, stream = streamlvq.LGMLVQ(), Stream()
+    stream.teach(model, *[0, 1] * 30)
+    first = publish(model, None)
+    stream.teach(model, *[2] * 12, *[0] * 5)
+    second = publish(model, first)
+    assert second is not None
+    arrays, sizes = second.state.arrays, second.state.extra["sizes"]
+    (p,) = np.flatnonzero(arrays["label"][: sizes["prototypes"]] == 2)
+    np.testing.assert_array_equal(arrays["w"][p], arrays["class_mean"][2])
+    np.testing.assert_allclose(arrays["omega"][p], np.eye(D) / D**0.5)
+    stream.teach(model, *[2] * 40)
+    third = publish(model, second)
+    assert third is not None
+    p = np.flatnonzero(third.state.arrays["label"][: third.state.extra["sizes"]["prototypes"]] == 2)
+    assert not np.allclose(third.state.arrays["w"][p], third.state.arrays["class_mean"][2])
+
+
 def test_unlabelled_readings_are_in_no_publication(make: Any) -> None:
     model, twin = make(), make()
     for each in (model, twin):
         Stream().teach(each, *[0, 1, 2] * 20)
     for _ in range(3):
-        twin.observe_one(dict.fromkeys(NAMES, 50.0))
+        twin.observe_one(dict.fromkeys([*NAMES, "new"], 50.0))
     one, other = (publish(each, None) for each in (model, twin))
     assert one is not None
     assert other is not None
     for a, b in zip(members_of(one.state).values(), members_of(other.state).values(), strict=True):
-        for array in ("mean", "variance", "weight"):
+        assert a.extra["features"] == b.extra["features"] == NAMES
+        for array in ("mean", "variance", "weight", "peak", "varies", "inverse", "w"):
             np.testing.assert_array_equal(a.arrays[array], b.arrays[array])
+    Snapshot.from_bytes(Snapshot(other.state, readings=False).to_bytes())
+
+
+def test_unlabelled_readings_alone_change_nothing(make: Any) -> None:
+    model = make()
+    Stream().teach(model, *[0, 1, 2] * 20)
+    first = publish(model, None)
+    for _ in range(3):
+        model.observe_one(dict.fromkeys([*NAMES, "new"], 50.0))
+    second = publish(model, first)
+    assert first is not None
+    assert second is not None
+    one, other = (Snapshot(each.state, readings=False).to_bytes() for each in (first, second))
+    assert one == other
+
+
+def test_a_backup_that_learnt_other_readings_is_no_new_state(make: Any) -> None:
+    model, stream = make(), Stream()
+    stream.teach(model, *[0, 1] * 34)
+    restored = build_estimator(model.state())
+    stream.teach(model, 0, 1)
+    first = publish(model, None)
+    stream.teach(restored, 0, 1)  # as many as are published, but others
+    second = publish(restored, first)
+    assert first is not None
+    assert second is not None
+    assert first.shares_new
+    assert not second.shares_new
+    one, other = (Snapshot(each.state, readings=False).to_bytes() for each in (first, second))
+    assert one == other
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_features_of_few_readings_have_no_name(rank: int | None) -> None:
+    for make in (streamlvq.GMLVQ, streamlvq.LGMLVQ):
+        model, stream = make(rank=rank), Stream()
+        stream.teach(model, *[0, 1] * 20)
+        for _ in range(9):
+            model.learn_one(stream.reading(2) | {"secret": stream.random.random()}, 2)
+        first = publish(model, None)
+        assert first is not None
+        assert first.state.extra["features"] == NAMES
+        model.learn_one(stream.reading(2) | {"secret": 0.5}, 2)
+        second = publish(model, first)
+        assert second is not None
+        assert second.state.extra["features"] == [*NAMES, "secret"]
+        for each in (first, second):
+            Snapshot.from_bytes(Snapshot(each.state, readings=False).to_bytes())
+
+
+def test_words_of_held_back_readings_are_not_published() -> None:
+    model = streamlvq.GMLVQ(absent="zero")
+    for i in range(40):
+        model.learn_one({"oil" if i % 2 else "coal": 1.0, "the": 1.0 + i % 3}, i % 2)
+    model.learn_one({"secret": 1.0}, 2)
+    first = publish(model, None)
+    assert first is not None
+    assert sorted(first.state.extra["features"]) == ["coal", "oil", "the"]
+    empty = streamlvq.GMLVQ(absent="zero")
+    for _ in range(20):
+        empty.learn_one({"the": 0.0}, 0)
+    empty.learn_one({"secret": 1.0}, 1)
+    assert publish(empty, None) is None
 
 
 def test_what_a_backup_has_forgotten_is_not_published_again(make: Any) -> None:
@@ -261,7 +415,14 @@ def test_new_features_and_other_models() -> None:
     model.learn_one(stream.reading(1) | {"new": 7.0}, 1)
     second = publish(model, first)
     assert second is not None
+    assert second.state.extra["features"] == NAMES
+    check_step(first, second, model)
+    for _ in range(20):
+        model.learn_one(stream.reading(0) | {"new": 1.0 + stream.random.random()}, 0)
+    second = publish(model, first)
+    assert second is not None
     assert second.state.extra["features"] == [*NAMES, "new"]
+    assert counts_of(second.state) == {0: 52, 1: 20}
     check_step(first and Publication(_widened(first.state), True), second, model)
     other = streamlvq.GLVQ()
     stream.teach(other, *[0, 1] * 20)
@@ -452,6 +613,20 @@ def test_an_older_version_may_have_published_more(tmp_path: Path) -> None:
     assert not clean.estimator_state().arrays["born"].any()
     assert clean.counts == told.counts
     assert clean.without_traces() is clean
+    node.link.close()
+
+
+def test_published_weights_wait_for_all_classes(tmp_path: Path) -> None:
+    memory("first weights")
+    node = holding(tmp_path, "first weights")
+    node.learn(node_readings("a", 30))
+    counts = learnt_counts(node).values()
+    assert min(counts) < K <= max(counts)
+    first = node.fleet._next_payload(
+        node.monitor.local(""), PoolWeights({"fused none": 0.5}, 1.0, -2.0)
+    )
+    assert first is not None
+    assert Snapshot.from_bytes(first).pool_weights is None
     node.link.close()
 
 
