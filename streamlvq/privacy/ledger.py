@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Ints
-from streamlvq.errors import StreamLVQError
+from streamlvq.errors import LedgerError
 from streamlvq.privacy.releases import LedgerExhaustedError, Spending
 
 try:
@@ -61,10 +61,6 @@ _ADVICE = (
     "Put back the file as it was last; without it nobody knows what was released, so to begin "
     "afresh use another folder, and readings that were never learnt"
 )
-
-
-class LedgerError(StreamLVQError, OSError):
-    """Ledger that cannot be used: damaged, locked, not writable, or of another promise."""
 
 
 class _Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

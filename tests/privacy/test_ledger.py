@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import privacy_kill
 from streamlvq.privacy import ledger as module
-from streamlvq.privacy.ledger import Ledger, LedgerError, read_ledger
+from streamlvq.errors import LedgerError
+from streamlvq.privacy.ledger import Ledger, read_ledger
 from streamlvq.privacy.releases import LedgerExhaustedError, Spending
 
 PROMISE = {"epsilon": 1.0, "delta": 1e-5, "unit": "reading"}
@@ -155,7 +156,8 @@ def test_a_full_disk_changes_nothing(path: Path) -> None:
         size, head = ledger.size, ledger.head
     script = f"""
         import resource, signal, numpy as np
-        from streamlvq.privacy.ledger import Ledger, LedgerError
+        from streamlvq.errors import LedgerError
+        from streamlvq.privacy.ledger import Ledger
         from streamlvq.privacy.releases import Spending
         ledger = Ledger({str(path)!r}, {PROMISE!r})
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
