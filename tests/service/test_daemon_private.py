@@ -185,7 +185,7 @@ def learn(config: Config, messages: list[Message]) -> None:
 def test_labels_outside_the_public_list_are_refused() -> None:
 
     config = loads(
-        "{readings: {topic: 'plant/{device}/readings', label: y, features: [a, b]},"
+        "{readings: {topic: 'plant/{device}/readings', label: y, sequence: n, features: [a, b]},"
         "model: {type: PrivateLVQ},"
         "privacy: {epsilon: 1, bounds: {a: [0, 1], b: [0, 1]}, classes: [x, z]}}"
     )
@@ -317,7 +317,7 @@ def test_a_ledger_that_cannot_be_written_waits(
     """The disk is full for a while: the release is made when there is room again."""
 
     config = loads(
-        "{readings: {label: y, features: [a, b]}, model: {type: PrivateLVQ},"
+        "{readings: {label: y, sequence: n, features: [a, b]}, model: {type: PrivateLVQ},"
         "privacy: {epsilon: 1, bounds: {a: [0, 1], b: [0, 1]}, classes: [x, z]}}"
     )
     patient = open_ledger(config, tmp_path)
