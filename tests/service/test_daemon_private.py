@@ -263,7 +263,7 @@ def test_a_stop_while_the_disk_is_full_loses_no_reading(
     assert (model.samples, model.releases) == (250, 1)
 
 
-def test_a_late_label_or_held_reading_is_not_lost_either(
+def test_a_late_label_is_not_lost_either(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The monitor and the processor pass the ledger's error on, and refuse nothing."""
