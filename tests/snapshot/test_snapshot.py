@@ -23,7 +23,7 @@ from river import preprocessing
 import streamlvq
 from streamlvq import config
 from streamlvq.config.schema import MAX_MODELS, MAX_VALUES
-from streamlvq.estimator import TRUSTED_LIMITS, StateLimits
+from streamlvq.estimator import TRUSTED_LIMITS, StateLimits, private_classes
 from streamlvq.kernels import layout as at
 from streamlvq.models import validation
 from streamlvq.models.engine import ARRAY_SECTIONS, FIXED_SIZES
@@ -927,7 +927,7 @@ def test_models_derived_by_others_are_refused() -> None:
 def test_every_model_and_wrapper_is_known() -> None:
     known = {*model_names(), *WRAPPER_CLASSES, "LVQCommittee"}
     public = {n for n in streamlvq.__all__ if hasattr(getattr(streamlvq, n), "learn_one")}
-    assert known == {*MODELS, *WRAPPER_CLASSES}
+    assert known == {*MODELS, *WRAPPER_CLASSES, *private_classes()}
     assert public <= known
 
 
@@ -985,8 +985,9 @@ def test_without_readings_answers_are_nearly_the_same(name: str) -> None:
     assert sum(alike) >= 0.9 * len(alike)
     places = [(p.label, p.values) for p in model.prototypes()]
     assert repr([(p.label, p.values) for p in twin.prototypes()]) == repr(places)
+    # Rounded peaks are off by up to 2 ** .25, squared scales by 2 ** .5, and shares of their sum by 2.
     for feature, relevance in model.relevances().items():
-        assert twin.relevances()[feature] == pytest.approx(relevance, abs=0.1)
+        assert relevance / 2 <= twin.relevances()[feature] + 0.01 <= 2 * relevance + 0.02
     learnt(twin, *blobs(60, seed=9, classes=7))  # grows again
     assert twin._engine.state.size(at.STORED) == 60
 
