@@ -123,7 +123,7 @@ class LogPlan:
     steps: int = LOG_STEPS
 
     @classmethod
-    def of(cls, privacy: Privacy, vector: BatchVector, readings: int) -> LogPlan:
+    def of(cls, privacy: Privacy, vector: BatchVector) -> LogPlan:
         """Plan the noise for a promise."""
         mu = gaussian_mu(privacy.epsilon, privacy.delta)
         others = compose_gaussian([SCALE_SHARE * mu, STATISTICS_SHARE * mu])

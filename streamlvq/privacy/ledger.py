@@ -24,7 +24,7 @@ import zlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self, SupportsIndex
 
 import msgspec
 import numpy as np
@@ -375,6 +375,11 @@ class Ledger:
             f"{self.path} keeps no vector that old, so a state from before it cannot be continued"
         )
 
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was reserved, in a ledger that knows the series."""
+        known = any(each.series == series for each in self._account.series)
+        return known and number < self._account.reserved
+
     def _released(self, number: int) -> _Entry | None:
         newest_first = reversed(self._entries)
         wanted = (each for each in newest_first if each.kind == _RELEASED)
@@ -515,6 +520,10 @@ class Ledger:
             if file >= 0:
                 os.close(file)
         self._file = self._lock = -1
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raise: two objects that write one file would damage it."""
+        raise TypeError(f"expected one ledger for each file, got a copy of that in {self.path}")
 
     def __enter__(self) -> Self:
         return self

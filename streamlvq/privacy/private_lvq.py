@@ -60,7 +60,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     holds for ever. Prototypes, metrics and probabilities are made of releases, so the model itself
     may be known to everybody: share `released_model()`. The *state* holds the current batch and is
     as secret as the readings: for checkpoints only, and for one model at a time (two copies that go
-    on learning would each release the same readings).
+    on learning would each release the same readings). So copies, by `copy` or `pickle`, decide but
+    release nothing before they have a ledger: see `use_ledger`.
 
     Parameters
     ----------
@@ -290,6 +291,9 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         return kind.from_state(state)
 
     # --- state -----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_ledger": None}
 
     def blank_state(self) -> EstimatorState:
         """Return the state of an untrained model with these parameters."""

@@ -18,6 +18,10 @@ class LedgerMismatchError(StreamLVQError, RuntimeError):
     """Other readings came under a release number than those it was made of."""
 
 
+class CopyError(StreamLVQError, RuntimeError):
+    """A copy of a private model would release readings that the other may release as well."""
+
+
 @dataclass(frozen=True)
 class Spending:
     """What the whole series costs that a release belongs to.
@@ -67,6 +71,9 @@ class ReleaseLedger(Protocol):
 
     def recorded(self, number: int) -> Ints | None:
         """Return what a release said; None if it was not made yet."""
+
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was announced, in a ledger that knows the series."""
 
 
 class MemoryLedger:
@@ -133,6 +140,10 @@ class MemoryLedger:
         """Return what a release said; None if it was not made yet."""
         found = self._released.get(number)
         return None if found is None else found.copy()
+
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was announced, in a ledger that knows the series."""
+        return number in self._reserved and series in self.series
 
     def _chain(self, kind: bytes, number: int, content: bytes) -> None:
         text = b"%s %d %s" % (kind, number, hashlib.sha256(content).digest())

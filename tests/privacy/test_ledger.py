@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
+import pickle
 import resource
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privacy_kill
+from streamlvq.privacy import CopyError, Privacy, PrivateLVQ
 from streamlvq.privacy import ledger as module
 from streamlvq.privacy.ledger import Ledger, LedgerError, read_ledger
 from streamlvq.privacy.releases import LedgerExhaustedError, Spending
@@ -270,6 +273,44 @@ def test_one_process_at_a_time(path: Path) -> None:
             Ledger(path, PROMISE)
         assert read_ledger(path).account.releases == 1  # reading it is free
     Ledger(path, PROMISE).close()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_ledger_has_no_copies(path: Path, copied: Callable[[Ledger], object]) -> None:
+    with Ledger(path, PROMISE) as ledger:
+        release(ledger, [1])
+        with pytest.raises(TypeError, match="expected one ledger for each file, got a copy"):
+            copied(ledger)
+        release(ledger, [2])
+    assert read_ledger(path).account.releases == 2
+
+
+def test_a_model_with_a_ledger_is_copied_without_it(path: Path) -> None:
+    bounds = {"a": (0, 1), "b": (0, 1)}
+    model = PrivateLVQ(
+        Privacy(64.0, bounds=bounds, classes=["x", "z"], scale_batch=8, warmup=32, batch=32)
+    )
+    X, y = np.random.default_rng(1).random((104, 2)), ["x", "z"] * 52
+    with Ledger(path, PROMISE | {"epsilon": 64.0}) as ledger:
+        model.use_ledger(ledger)
+        model.learn_array(X[:50], y[:50])
+        twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        model.learn_array(X[50:], y[50:])
+        for twin in twins:
+            with pytest.raises(CopyError, match="expected a ledger"):
+                twin.learn_array(X[50:], y[50:])
+            twin.use_ledger(ledger)
+            twin.learn_array(X[71:], y[71:])  # what it learnt before the refusal stays learnt
+            assert twin.state().same_as(model.state())
+    assert read_ledger(path).account.releases == model.releases == 4
+
+
+def test_what_was_reserved_for_a_series_is_known(path: Path) -> None:
+    with Ledger(path, PROMISE) as ledger:
+        assert not ledger.is_reserved(0, "a")
+        ledger.reserve(0, SPENDING)
+        assert ledger.is_reserved(0, "a") and not ledger.is_reserved(0, "b")
+        assert not ledger.is_reserved(16, "a")
 
 
 def test_another_promise_is_refused(path: Path) -> None:

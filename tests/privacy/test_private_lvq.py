@@ -16,6 +16,7 @@ import streamlvq
 from streamlvq.errors import NotLearntYetError, ParameterError, SnapshotError
 from streamlvq.estimator import EstimatorState, build_estimator
 from streamlvq.privacy import (
+    CopyError,
     LedgerExhaustedError,
     LedgerMismatchError,
     MemoryLedger,
@@ -458,6 +459,9 @@ class FreshNumbers:
     def recorded(self, number: int) -> Any:
         return self.ledger.recorded(1000 + number)
 
+    def is_reserved(self, number: int, series: str) -> bool:
+        return self.ledger.is_reserved(1000 + number, series)
+
 
 def test_a_ledger_keeps_its_order() -> None:
     ledger = MemoryLedger(delta=1e-5)
@@ -473,6 +477,136 @@ def test_a_ledger_keeps_its_order() -> None:
         ledger.reserve(3, spending)
     with pytest.raises(LedgerExhaustedError, match="at most delta"):
         ledger.reserve(4, dataclasses.replace(spending, series="another"))
+
+
+# --- interruptions --------------------------------------------------------------------------------
+
+
+class Interrupted(BaseException):
+    """What Ctrl-C raises, anywhere."""
+
+
+def interrupt(patch: pytest.MonkeyPatch, at_call: int, name: str = "draw") -> None:
+    """Let a call of a function of the engine be interrupted when it returns."""
+    function, calls = getattr(engine, name), [0]
+
+    def interrupted(*arguments: Any) -> Any:
+        result = function(*arguments)
+        calls[0] += 1
+        if calls[0] == at_call:
+            raise Interrupted
+        return result
+
+    patch.setattr(engine, name, interrupted)
+
+
+@pytest.mark.parametrize("function", ["draw", "fit_model", "fit_scales"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interrupted_release_changes_nothing_and_is_made_once(
+    function: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards all is as if nothing had happened, bit for bit."""
+    X, y = readings(600)
+    model = PrivateLVQ(promise())
+    part = 63 if function == "fit_scales" else 64 + 128 + 31
+    model.learn_array(X[:part], y[:part])
+    twin = build_estimator(model.state())
+    if kept:
+        for each in (model, twin):
+            each.use_ledger(MemoryLedger())
+    with monkeypatch.context() as patch:
+        interrupt(patch, 1, function)
+        before = model.state()
+        with pytest.raises(Interrupted):
+            model.learn_one(as_dictionary(X[part]), y[part])
+    assert model.state().same_as(before)
+
+    def draw(encoded: Any, sigma: float) -> Any:
+        return (encoded + np.rint(sigma / (1.0 + np.arange(len(encoded))))).astype(np.int64)
+
+    monkeypatch.setattr(engine, "draw", draw)
+    if kept and function != "draw":  # it was recorded, and is taken from the ledger
+        ledger = model._ledger
+        twin.use_ledger(ledger)
+    model.learn_array(X[part:], y[part:])
+    twin.learn_array(X[part:], y[part:])
+    assert model.state().same_as(twin.state()) and model.releases == 2 + (600 - 192) // 32
+
+
+@pytest.mark.parametrize("draws", [1, 2, 150])
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interrupted_log_leaves_no_model_and_is_not_learnt_again(
+    draws: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = readings(500)
+    model, ledger = PrivateLVQ(promise()), MemoryLedger()
+    model.spending()  # the series has a name
+    before = model.state()
+    if kept:
+        model.use_ledger(ledger)
+    with monkeypatch.context() as patch:
+        interrupt(patch, draws)
+        with pytest.raises(Interrupted):
+            model.train(X, y)
+    twin = Snapshot.from_bytes(Snapshot.of(model).to_bytes()).classifier()
+    for each in (model, twin):
+        assert each.classes == () and each.predict_one(as_dictionary(X[0])) is None
+        with pytest.raises(NotLearntYetError):
+            each.released_model()
+        with pytest.raises(ValueError, match="expected a model that has learnt nothing"):
+            each.train(X, y)
+        made = each.releases
+        each.learn_array(X, y)
+        assert each.releases == made and "learns no more" in str(each.exhausted)
+    if kept:  # nor from the state before
+        older = build_estimator(before)
+        older.use_ledger(ledger)
+        with pytest.raises(LedgerMismatchError, match="begun and not finished"):
+            older.train(X, y)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_decides_but_releases_nothing_without_a_ledger(copied: Any) -> None:
+    X, y = readings(600)
+    model = taught(300, MemoryLedger())
+    twin = copied(model)
+    assert np.array_equal(twin.predict_proba_array(X), model.predict_proba_array(X))
+    with pytest.raises(CopyError, match="expected a ledger for a copy"):
+        twin.learn_array(X[300:], y[300:])
+    releases = twin.releases
+    with pytest.raises(CopyError):
+        twin.learn_one(as_dictionary(X[0]), y[0])
+    assert twin.releases == releases == model.releases
+    model.learn_array(X[300:], y[300:])
+    assert model.releases > releases
+
+
+def test_copies_with_one_ledger_take_what_it_has() -> None:
+    X, y = readings(600)
+    ledger = MemoryLedger()
+    model = taught(290, ledger)
+    twin, other = copy.deepcopy(model), copy.deepcopy(model)
+    for each in (twin, other):
+        each.use_ledger(ledger)
+    for each in (model, twin):
+        each.learn_array(X[290:], y[290:])
+    assert twin.state().same_as(model.state())
+    with pytest.raises(LedgerMismatchError):
+        other.learn_array(X[291:], y[291:])
+
+
+def test_a_copy_learns_no_log_without_a_ledger() -> None:
+    X, y = readings(300)
+    model = PrivateLVQ(promise())
+    model.spending()
+    twin = copy.deepcopy(model)
+    with pytest.raises(CopyError, match="may have learnt the same log"):
+        twin.train(X, y)
+    assert twin.exhausted is None
+    model.train(X, y)
 
 
 def test_a_horizon_ends_learning_and_decisions_go_on() -> None:
