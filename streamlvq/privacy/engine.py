@@ -14,7 +14,7 @@ from streamlvq.arrays import Array, Floats, Ints, Rows
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.tables import TableKernel
-from streamlvq.privacy.budget import LogPlan, NoisePlan
+from streamlvq.privacy.budget import LogPlan, NoisePlan, batch_length
 from streamlvq.privacy.noise import bernoulli
 from streamlvq.privacy.privacy import Privacy
 from streamlvq.privacy.released import ReleasedModel, fit_model, fit_scales
@@ -276,8 +276,7 @@ class PrivateEngine:
         self._set_length()
 
     def _set_length(self) -> None:
-        lengths = (self.privacy.scale_batch, self.plan.warmup, self.privacy.batch)
-        self.ints[self._length] = lengths[min(self.number, 2)]
+        self.ints[self._length] = batch_length(self.privacy, self.number)
 
     def _take(self, vector: Floats, released: Ints) -> None:
         if self.number == 0:

@@ -122,6 +122,11 @@ class ToeplitzFactor:
         powers = theta ** np.arange(max(count - 1, 0))[:, None]
         return np.concatenate([[1.0], powers @ omega])[:count]
 
+    def total(self) -> float:
+        """Return the sum of a column of C: how much larger its product with a constant is."""
+        theta, omega = np.array(self.decay), np.array(self.weight)
+        return 1.0 + float(np.sum(omega * _sum_of_powers(theta, self.releases - 1)))
+
     def decoder(self, count: int) -> Floats:
         """Return the first entries of a column of `A C^-1`, which turns releases into sums."""
         theta, omega = np.array(self.decay), np.array(self.weight)

@@ -108,14 +108,24 @@ class Account(NamedTuple):
         return self.with_reservation(msgspec.json.decode(body, type=_Reservation))
 
     def with_reservation(self, new: _Reservation) -> Account:
-        """Return the account with one more reservation."""
+        """Return the account with one more reservation; what is spent never falls."""
         name = new.spending.series
         others = tuple(each for each in self.series if each.series != name)
-        return self._replace(reserved=new.until, series=(*others, new.spending))
+        spending = new.spending.no_lower_than(self._of(name))
+        until = max(self.reserved, new.until)
+        return self._replace(reserved=until, series=(*others, spending))
 
     def covers(self, number: int, spending: Spending) -> bool:
         """Return whether a release was reserved, for this spending."""
-        return number < self.reserved and self.series[-1:] == (spending,)
+        after = spending.no_lower_than(self._of(spending.series))
+        return number < self.reserved and self.series[-1:] == (after,)
+
+    def _of(self, name: str) -> Spending | None:
+        return next((each for each in self.series if each.series == name), None)
+
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was reserved, in an account that knows the series."""
+        return number < self.reserved and self._of(series) is not None
 
     def total(self, name: Literal["epsilon", "delta"]) -> float:
         """Return what all series cost together; each costs what it costs once."""
@@ -377,8 +387,7 @@ class Ledger:
 
     def is_reserved(self, number: int, series: str) -> bool:
         """Return whether a release was reserved, in a ledger that knows the series."""
-        known = any(each.series == series for each in self._account.series)
-        return known and number < self._account.reserved
+        return self._account.is_reserved(number, series)
 
     def _released(self, number: int) -> _Entry | None:
         newest_first = reversed(self._entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from streamlvq.arrays import Ints
@@ -48,6 +48,18 @@ class Spending:
     delta: float
     unit: str
     mu: float | None = None
+
+    def no_lower_than(self, before: Spending | None) -> Spending:
+        """Return this with at least the costs that were reserved for the series before."""
+        if before is None:
+            return self
+        known = self.mu is not None and before.mu is not None
+        return replace(
+            self,
+            epsilon=max(self.epsilon, before.epsilon),
+            delta=max(self.delta, before.delta),
+            mu=max(self.mu, before.mu) if known else None,
+        )
 
 
 class ReleaseLedger(Protocol):
@@ -118,6 +130,7 @@ class MemoryLedger:
         """Announce a release; raises `LedgerExhaustedError` if there is no room for it."""
         if number in self._released:
             raise ValueError(f"expected a release that was not made yet, got {number}")
+        spending = spending.no_lower_than(self.series.get(spending.series))
         series = {**self.series, spending.series: spending}
         for name in ("epsilon", "delta"):
             limit, total = getattr(self, name), sum(getattr(each, name) for each in series.values())

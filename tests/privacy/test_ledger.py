@@ -330,6 +330,24 @@ def test_nothing_more_than_promised(path: Path) -> None:
         release(ledger, [2])  # its own series goes on
 
 
+def test_what_a_series_spent_never_falls(path: Path) -> None:
+    small = Spending("a", 0.1, 1e-9, "reading")
+    with Ledger(path, PROMISE) as ledger:
+        release(ledger, [1])
+        with pytest.raises(LedgerExhaustedError, match=r"at most epsilon 1, got 1\.5"):
+            ledger.reserve(1, Spending("b", 0.5, 1e-6, "reading"))
+        size = ledger.size
+        ledger.reserve(1, small)
+        assert ledger.size == size  # nothing new
+        assert not ledger.account.covers(1, Spending("a", 1.0, 1e-5, "segment of 2"))
+        ledger.reserve(1, Spending("a", 0.1, 1e-9, "segment of 2"))
+        assert ledger.account.series == (Spending("a", 1.0, 1e-5, "segment of 2"),)
+        assert (ledger.account.total("epsilon"), ledger.account.reserved) == (1.0, 17)
+        with pytest.raises(LedgerExhaustedError, match=r"at most epsilon 1, got 1\.5"):
+            ledger.reserve(1, Spending("b", 0.5, 1e-6, "reading"))
+    assert read_ledger(path).account.total("epsilon") == 1.0
+
+
 def test_numbers_come_in_order_and_reserved(path: Path) -> None:
     with Ledger(path, PROMISE) as ledger:
         with pytest.raises(ValueError, match="reserved and comes next, got 0"):

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 import pickle
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,47 @@ def test_encoders_lose_nothing_to_rounding() -> None:
         two.keep(full)
 
 
+def exact_encoding(made: series.ReleaseSeries, vector: Any) -> list[Fraction]:
+    """Return what is encoded next, before rounding, without errors of floats."""
+    return [
+        Fraction(x)
+        + sum(
+            Fraction(weight) * (Fraction(value) + Fraction(rest))
+            for weight, value, rest in zip(
+                made.factor.weight, made.encoder[:, k], made.remainder[:, k], strict=True
+            )
+        )
+        for k, x in enumerate(vector.tolist())
+    ]
+
+
+def test_the_largest_sums_that_are_allowed_are_rounded_right() -> None:
+    """Batches of 65536 equal readings, as many as the plan accepts: an error stays below 1/2."""
+    given = promise(8.0, half_life=None, horizon=10_000, batch=65_536)
+    vector = BatchVector(3, 3, False, math.sqrt(3.0), 1.0)
+    factor = NoisePlan.of(given, vector).factor
+    made = series.ReleaseSeries(factor, 6, 0)
+    full = np.floor(65_536 * GRID * np.array([1.0, 0.999, 0.7, -0.3, 1e-6, -1.0]))
+    for _ in range(10_000):
+        made.keep(full)
+    found = made.encode(full)
+    errors = [
+        abs(Fraction(each) - exact)
+        for each, exact in zip(found.tolist(), exact_encoding(made, full), strict=True)
+    ]
+    assert max(errors) < 1  # of rounding to an integer, and of floats
+    assert 2.0**47 < np.abs(found).max() < 2.0**50
+
+
+def test_sums_that_floats_cannot_hold_are_refused() -> None:
+    vector = BatchVector(3, 3, False, math.sqrt(3.0), 1.0)
+    for horizon in (100_000, 2**24):
+        with pytest.raises(ParameterError, match=r"batch.*whose sums are exact.*smaller batches"):
+            NoisePlan.of(promise(8.0, half_life=None, horizon=horizon, batch=65_536), vector)
+    NoisePlan.of(promise(8.0, half_life=10_000.0, batch=65_536), vector)
+    NoisePlan.of(promise(8.0, half_life=None, horizon=2**24, batch=256), vector)
+
+
 # --- units ----------------------------------------------------------------------------------------
 
 
@@ -260,6 +302,8 @@ def test_units_that_only_drowning_noise_would_hide_are_refused() -> None:
         ({"bounds": {"a": (1, 1)}}, "low < high for 'a'"),
         ({"bounds": {"a": (0, math.inf)}}, "low < high for 'a'"),
         ({"bounds": {"a": "01"}}, "low < high for 'a'"),
+        ({"bounds": {"a": (0, 5e-324)}}, "at least 1e-50 apart for 'a'"),
+        ({"bounds": {"a": (0, 1e51)}}, r"up to 1e\+50 for 'a'"),
         ({"classes": ["ok"]}, "two different labels"),
         ({"classes": ["ok", "ok"]}, "two different labels"),
         ({"classes": "ab"}, "two different labels"),
@@ -479,6 +523,17 @@ def test_a_ledger_keeps_its_order() -> None:
         ledger.reserve(4, dataclasses.replace(spending, series="another"))
 
 
+def test_what_a_series_spent_never_falls() -> None:
+    ledger = MemoryLedger(epsilon=4.5)
+    spending = PrivateLVQ(promise()).spending()
+    ledger.reserve(0, spending)
+    ledger.reserve(1, dataclasses.replace(spending, epsilon=0.1, delta=1e-9, mu=None))
+    (kept,) = ledger.series.values()
+    assert (kept.epsilon, kept.delta, kept.mu) == (4.0, 1e-5, None)
+    with pytest.raises(LedgerExhaustedError, match=r"at most epsilon 4\.5, got 5"):
+        ledger.reserve(2, dataclasses.replace(spending, series="another", epsilon=1.0))
+
+
 # --- interruptions --------------------------------------------------------------------------------
 
 
@@ -645,6 +700,66 @@ def test_a_state_is_secret() -> None:
     with pytest.raises(SnapshotError, match="its state is secret; share released_model"):
         Snapshot.of(taught(100), readings=False)
     assert not PrivateLVQ.shareable
+
+
+@pytest.mark.parametrize("n", [10, 100, 1000])
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("sums", 1e300),
+        ("encoder", 1e300),
+        ("encoder", 1e20),
+        ("remainder", -1e300),
+        ("inverse", 1e300),
+        ("inverse", 1e-9),
+        ("centre", 7.0),
+        ("products", 1e300),
+        ("squares", math.nan),
+    ],
+)
+def test_numbers_that_would_break_learning_are_refused(n: int, name: str, value: float) -> None:
+    state = taught(n).state()
+    arrays = dict(state.arrays)
+    arrays[name] = np.full_like(arrays[name], value)
+    with pytest.raises(SnapshotError, match=f"{name}.*expected a number"):
+        build_estimator(EstimatorState(state.kind, state.parameters, arrays, state.extra))
+
+
+@pytest.mark.parametrize("n, length", [(10, 64), (100, 128), (1000, 32)])
+def test_more_readings_than_a_batch_has_are_refused(n: int, length: int) -> None:
+    state = taught(n).state()
+    for taken in (length - 1, length, 5000):
+        extra = {**state.extra, "sizes": {**state.extra["sizes"], "taken": taken}}
+        changed = EstimatorState(state.kind, state.parameters, dict(state.arrays), extra)
+        if taken < length:
+            model = build_estimator(changed)
+            model.learn_array(*readings(300))
+            assert model.releases > state.extra["sizes"]["number"]
+        else:
+            with pytest.raises(SnapshotError, match=f"taken: expected .* to {length - 1}, got"):
+                build_estimator(changed)
+
+
+def test_statistics_that_no_release_leaves_are_refused() -> None:
+    state = taught(1000).state()
+    for changes in (
+        {"squares": state.arrays["squares"] * 0.0},
+        {"factor": np.array([[0.9] * 4, [1.0] * 4])},
+        {"factor": np.array([[1.0] * 4, [0.0] * 4])},
+    ):
+        arrays = {**state.arrays, **changes}
+        with pytest.raises(SnapshotError):
+            build_estimator(EstimatorState(state.kind, state.parameters, arrays, state.extra))
+
+
+def test_a_trained_model_that_is_shown_more_is_restored() -> None:
+    X, y = readings(400)
+    model = PrivateLVQ(promise())
+    model.train(X, y)
+    for k in range(0, 200, 7):
+        model.learn_array(X[k : k + 7], y[k : k + 7])
+        twin = build_estimator(model.state())
+        assert twin.state().same_as(model.state())
 
 
 @pytest.mark.parametrize("change", ["rows", "sizes", "factor", "classes", "features", "codes"])
