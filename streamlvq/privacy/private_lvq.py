@@ -44,7 +44,7 @@ EXACT_SUM = 2.0**51  # of a batch, or of what an encoder's buffer adds to it; fo
 LARGEST_DECAY = 1.0 - 1e-9
 LARGEST_STATISTIC = 1e60
 LARGEST_INVERSE = 1e12  # of the deviation of a feature, as a share of half its bounds
-ROUNDING = 1e-6
+SCALE_ROUNDING = 1e-6
 
 
 class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -393,9 +393,9 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         low, high = np.array([self._promise.bounds[name] for name in self.features]).T
         half = (high - low) / 2.0
         centre = (arrays["centre"] - (low + high) / 2.0) / half
-        check_numbers({"centre": centre}, "centre", -1.0 - ROUNDING, 1.0 + ROUNDING)
+        check_numbers({"centre": centre}, "centre", -1.0 - SCALE_ROUNDING, 1.0 + SCALE_ROUNDING)
         inverse = arrays["inverse"] * half
-        check_numbers({"inverse": inverse}, "inverse", 1.0 - ROUNDING, LARGEST_INVERSE)
+        check_numbers({"inverse": inverse}, "inverse", 1.0 - SCALE_ROUNDING, LARGEST_INVERSE)
 
     def _restore_engine(
         self, sizes: PrivateSizes, arrays: Mapping[str, Array], limits: StateLimits

@@ -53,13 +53,9 @@ class Spending:
         """Return this with at least the costs that were reserved for the series before."""
         if before is None:
             return self
-        known = self.mu is not None and before.mu is not None
-        return replace(
-            self,
-            epsilon=max(self.epsilon, before.epsilon),
-            delta=max(self.delta, before.delta),
-            mu=max(self.mu, before.mu) if known else None,
-        )
+        mu = None if self.mu is None or before.mu is None else max(self.mu, before.mu)
+        epsilon, delta = max(self.epsilon, before.epsilon), max(self.delta, before.delta)
+        return replace(self, epsilon=epsilon, delta=delta, mu=mu)
 
 
 class ReleaseLedger(Protocol):
