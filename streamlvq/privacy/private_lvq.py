@@ -392,7 +392,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         """Raise `SnapshotError` unless each feature has a scale that its bounds allow."""
         low, high = np.array([self._promise.bounds[name] for name in self.features]).T
         half = (high - low) / 2.0
-        centre = (arrays["centre"] - (low + high) / 2.0) / half
+        near = half + 2.0 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
+        centre = (arrays["centre"] - (low + high) / 2.0) / near
         check_numbers({"centre": centre}, "centre", -1.0 - SCALE_ROUNDING, 1.0 + SCALE_ROUNDING)
         inverse = arrays["inverse"] * half
         check_numbers({"inverse": inverse}, "inverse", 1.0 - SCALE_ROUNDING, LARGEST_INVERSE)

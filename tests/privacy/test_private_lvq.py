@@ -752,6 +752,17 @@ def test_statistics_that_no_release_leaves_are_refused() -> None:
             build_estimator(EstimatorState(state.kind, state.parameters, arrays, state.extra))
 
 
+def test_states_of_features_far_from_zero_are_restored() -> None:
+    bounds = {"a": (1e10, 1e10 + 1e-5), "b": (-1e50, 1e50), "c": (0.0, 1e-50)}
+    given = {"scale_batch": 64, "warmup": 128, "batch": 32, "half_life": 20.0}
+    model = PrivateLVQ(Privacy(8.0, bounds=bounds, classes=CLASSES, **given))
+    low, high = np.array(list(bounds.values())).T
+    X = low + (high - low) * np.random.default_rng(0).integers(2, size=(300, 3))
+    model.learn_array(X, readings(300)[1])
+    twin = build_estimator(model.state())
+    assert twin.state().same_as(model.state()) and model.releases == 5
+
+
 def test_a_trained_model_that_is_shown_more_is_restored() -> None:
     X, y = readings(400)
     model = PrivateLVQ(promise())
