@@ -13,6 +13,7 @@ from streamlvq.privacy.private_lvq import PrivateLVQ
 from streamlvq.privacy.published import DPGLVQ, DPGMLVQ
 from streamlvq.privacy.randomised_response import RandomisedResponse
 from streamlvq.privacy.releases import (
+    CopyError,
     LedgerExhaustedError,
     LedgerMismatchError,
     MemoryLedger,
@@ -24,6 +25,7 @@ from streamlvq.wrappers.private_map import PrivateMap
 __all__ = [
     "DPGLVQ",
     "DPGMLVQ",
+    "CopyError",
     "Leakage",
     "LedgerExhaustedError",
     "LedgerMismatchError",

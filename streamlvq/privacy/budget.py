@@ -13,6 +13,7 @@ from streamlvq.privacy.privacy import Privacy
 from streamlvq.privacy.vector import GRADIENT_WEIGHT, GRID, SUM_WEIGHT, BatchVector
 
 MAX_RELEASES = 2**24  # 136 years of one batch of 256 readings every 256 seconds
+MAX_ENCODED = 2.0**49  # an encoder's sum of four floats below it errs by less than 1/2
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,29 @@ class NoisePlan:
         rounding = rounding_allowance(vector.size, releases)
         sigma = (vector.sensitivity * GRID * norm + rounding) / mu
         plan = cls(factor, mu, apart * length * GRID / mu, sigma, warmup, releases)
-        if sigma > MAX_SIGMA:
+        if not sigma <= MAX_SIGMA:
             raise ParameterError(
                 "Privacy",
                 "epsilon" if length == 1 else "segment",
                 f"expected a promise with noise up to {MAX_SIGMA / GRID:g}, got {sigma / GRID:g}",
             )
+        plan._check_exact(privacy)
         plan._check_useful(privacy, vector)
         return plan
+
+    def _check_exact(self, privacy: Privacy) -> None:
+        """Refuse sums that are too large for the encoder to round them to the right integer."""
+        first = max(self.warmup - privacy.batch, 0)  # readings more than in a batch
+        readings = privacy.batch * self.factor.total() + first
+        if readings * GRID > MAX_ENCODED:
+            raise ParameterError(
+                "Privacy",
+                "batch",
+                "expected batches and a horizon whose sums are exact, up to "
+                f"{MAX_ENCODED / GRID:.0f} readings, got {readings:.0f} (batch times "
+                f"{self.factor.total():.4g} for {self.releases} releases): use smaller batches, "
+                "a shorter horizon or a half_life",
+            )
 
     def _check_useful(self, privacy: Privacy, vector: BatchVector) -> None:
         """Refuse a unit that only noise could hide which drowns all that is remembered."""
@@ -123,7 +139,7 @@ class LogPlan:
     steps: int = LOG_STEPS
 
     @classmethod
-    def of(cls, privacy: Privacy, vector: BatchVector, readings: int) -> LogPlan:
+    def of(cls, privacy: Privacy, vector: BatchVector) -> LogPlan:
         """Plan the noise for a promise."""
         mu = gaussian_mu(privacy.epsilon, privacy.delta)
         others = compose_gaussian([SCALE_SHARE * mu, STATISTICS_SHARE * mu])
@@ -157,3 +173,9 @@ def schedule_of(privacy: Privacy) -> tuple[int, int]:
     total = privacy.horizon * privacy.batch
     warmup = min(privacy.warmup, max(privacy.batch, total // 2))
     return warmup, 1 + (total - warmup) // privacy.batch
+
+
+def batch_length(privacy: Privacy, number: int) -> int:
+    """Return the number of readings that a release is made of."""
+    warmup, _ = schedule_of(privacy)
+    return (privacy.scale_batch, warmup, privacy.batch)[min(number, 2)]

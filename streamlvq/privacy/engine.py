@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from streamlvq.arrays import Array, Floats, Ints, Rows
 from streamlvq.kernels import kernels
 from streamlvq.kernels import layout as at
 from streamlvq.models.tables import TableKernel
-from streamlvq.privacy.budget import LogPlan, NoisePlan
+from streamlvq.privacy.budget import LogPlan, NoisePlan, batch_length
 from streamlvq.privacy.noise import bernoulli
 from streamlvq.privacy.privacy import Privacy
 from streamlvq.privacy.released import ReleasedModel, fit_model, fit_scales
 from streamlvq.privacy.releases import (
+    CopyError,
     LedgerExhaustedError,
     LedgerMismatchError,
     ReleaseLedger,
@@ -41,6 +43,9 @@ MIXTURE_SHARPNESS = 0.5  # of a mixture of Gaussians with unit variance
 
 class PrivateEngine:
     """Secret sums of the current batch, and what releases have said so far.
+
+    A batch, or a recorded log, is learnt by a twin, which is taken over in one step when everything
+    is released: whatever interrupts learning leaves all as it was before.
 
     Parameters
     ----------
@@ -93,6 +98,7 @@ class PrivateEngine:
         self.prototypes = np.zeros((0, d))
         self.model: ReleasedModel | None = None
         self.ledger: ReleaseLedger | None = None
+        self.is_copy = False  # of one that may release the same readings
         self.stopped: str | None = None  # why nothing is learnt any more
         self._set_length()
         self._adopt()
@@ -210,19 +216,37 @@ class PrivateEngine:
     def _learn_last(self, reading: Floats, c: int) -> None:
         """Learn a reading that fills the rows or the batch; if that fails, it is not learnt."""
         position, taken = int(self.ints[self._position]), int(self.ints[self._taken]) + 1
-        self.rows[position], self.codes[position] = reading, c
-        rows, codes = self.rows[: position + 1], self.codes[: position + 1]
+        rows = np.concatenate([self.rows[:position], reading[None]])
+        codes = np.append(self.codes[:position], c)
+        after = self._twin()
+        after.rows, after.codes = np.zeros_like(self.rows), np.zeros_like(self.codes)
         sums = self._added(rows, codes)
         chain = self.seal.extended(rows.tobytes(), codes.tobytes())
         whole = taken >= self.ints[self._length]
         if whole:
-            self._release(sums, chain)
+            after._release(sums, chain)
         else:
-            self.sums, self.seal.chain = sums, chain
-        self.rows[...], self.codes[...] = 0.0, 0
-        self.ints[self._position] = 0
-        self.ints[self._taken] = 0 if whole else taken
-        self.ints[at.SAMPLES] += 1
+            after.sums, after.seal.chain = sums, chain
+        after.ints[self._position] = 0
+        after.ints[self._taken] = 0 if whole else taken
+        after.ints[at.SAMPLES] += 1
+        self._take_over(after)
+
+    def _twin(self) -> Self:
+        """Return an engine to change in place of this one."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.ints, twin.series, twin.seal = (
+            self.ints.copy(),
+            copy.copy(self.series),
+            copy.copy(self.seal),
+        )
+        return twin
+
+    def _take_over(self, after: Self) -> None:
+        """Become an engine that was changed, in one step that nothing can interrupt."""
+        after._adopt()
+        self.__dict__.update(after.__dict__)
 
     def _added(self, rows: Rows, codes: Ints) -> Floats:
         sums, kernel = self.sums.copy(), kernels(self.module)
@@ -250,11 +274,9 @@ class PrivateEngine:
         self.seal.chain = chain
         self.sums = np.zeros(2 * self.vector.features if self.number == 0 else self.vector.size)
         self._set_length()
-        self._adopt()
 
     def _set_length(self) -> None:
-        lengths = (self.privacy.scale_batch, self.plan.warmup, self.privacy.batch)
-        self.ints[self._length] = lengths[min(self.number, 2)]
+        self.ints[self._length] = batch_length(self.privacy, self.number)
 
     def _take(self, vector: Floats, released: Ints) -> None:
         if self.number == 0:
@@ -274,6 +296,11 @@ class PrivateEngine:
                     "model is older than the ledger and readings between them are lost; begin anew"
                 )
             return found[:-1]
+        if self.is_copy and self.ledger is None:
+            raise CopyError(
+                "expected a ledger for a copy of a private model, got none: the other may release "
+                "the same readings, and two releases tell more than one; call use_ledger"
+            )
         encoded = vector if first else self.series.encode(vector)
         if self.ledger is not None:
             self.ledger.reserve(number, self.spending())
@@ -319,21 +346,53 @@ class PrivateEngine:
         All three kinds of release see every reading, so they share the promise: `SCALE_SHARE` and
         `STATISTICS_SHARE` of mu, and what is left to the steps.
         """
-        if self.samples or self.number:
+        if self.samples or self.number or self.stopped is not None:
             raise ValueError(
-                f"expected a model that has learnt nothing, got {self.samples} samples"
+                f"expected a model that has learnt nothing, got {self.samples} samples and "
+                f"{self.number} releases"
             )
         if self.privacy.unit != "reading":
             raise ValueError(
                 f"expected the unit 'reading' for a recorded log, got {self.privacy.unit!r}: steps "
                 "on samples of the log hide one reading each"
             )
-        plan = LogPlan.of(self.privacy, self.vector, len(rows))
-        spending = replace(self.spending(), mu=None)
+        plan = LogPlan.of(self.privacy, self.vector)
+        self._check_unspent()
         if self.ledger is not None:
-            if self.ledger.recorded(0) is not None:
-                raise LedgerMismatchError("release 0: expected none, got one: begin a new ledger")
-            self.ledger.reserve(0, spending)
+            self.ledger.reserve(0, replace(self.spending(), mu=None))
+        self._begin_log()
+        after = self._twin()
+        released = after._learn_log(rows, codes, plan)
+        if self.ledger is not None:
+            self.ledger.record(0, released)
+        self._take_over(after)
+
+    def _check_unspent(self) -> None:
+        """Raise unless a log of this series was certainly never released, nor partly drawn."""
+        if self.ledger is None:
+            if self.is_copy:
+                raise CopyError(
+                    "expected a ledger for a copy of a private model, got none: the other may have "
+                    "learnt the same log; call use_ledger"
+                )
+            return
+        if self.ledger.recorded(0) is not None:
+            raise LedgerMismatchError("release 0: expected none, got one: begin a new ledger")
+        if self.ledger.is_reserved(0, self.seal.name):
+            raise LedgerMismatchError(
+                "release 0: expected none, got one that was begun and not finished: the promise is "
+                "spent; begin a new model with a new ledger, and readings that were never learnt"
+            )
+
+    def _begin_log(self) -> None:
+        """Count the promise as spent before anything is drawn: no log is learnt after this one."""
+        self.stopped = TRAINED
+        self.sums = np.zeros(self.vector.size)
+        self.ints[self._number] = 1
+        self._set_length()
+
+    def _learn_log(self, rows: Rows, codes: Ints, plan: LogPlan) -> Ints:
+        """Learn a log and return what of it is released."""
         kernel, work = kernels(self.module), self.work.copy()
         scales = np.zeros(2 * self.vector.features)
         kernel.add_scale_rows(GRID, rows, self.low, self.high, scales)
@@ -348,12 +407,8 @@ class PrivateEngine:
         if self.vector.gradients and self.step:
             self._take_steps(rows, codes, plan, work)
         self.ints[at.SAMPLES], self.ints[self._number] = len(rows), 2
-        self.sums = np.zeros(self.vector.size)
-        self.stopped = TRAINED
-        self._adopt()
-        if self.ledger is not None:
-            released = np.concatenate([scales, sums, np.rint(self.series.smooth)])
-            self.ledger.record(0, released.astype(np.int64))
+        self._set_length()
+        return np.concatenate([scales, sums, np.rint(self.series.smooth)]).astype(np.int64)
 
     def _take_steps(self, rows: Rows, codes: Ints, plan: LogPlan, work: Floats) -> None:
         """Take noisy gradient steps; the model is the mean of those of the second half."""
@@ -422,8 +477,10 @@ class PrivateEngine:
     # --- copies ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("buffer", "work", "memory")}
+        left_out = ("buffer", "work", "memory", "probabilities", "ledger")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.ledger, self.is_copy = None, True
         self._adopt()

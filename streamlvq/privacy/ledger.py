@@ -24,7 +24,7 @@ import zlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self, SupportsIndex
 
 import msgspec
 import numpy as np
@@ -105,14 +105,24 @@ class Account(NamedTuple):
         return self.with_reservation(msgspec.json.decode(body, type=_Reservation))
 
     def with_reservation(self, new: _Reservation) -> Account:
-        """Return the account with one more reservation."""
+        """Return the account with one more reservation; what is spent never falls."""
         name = new.spending.series
         others = tuple(each for each in self.series if each.series != name)
-        return self._replace(reserved=new.until, series=(*others, new.spending))
+        spending = new.spending.no_lower_than(self._of(name))
+        until = max(self.reserved, new.until)
+        return self._replace(reserved=until, series=(*others, spending))
 
     def covers(self, number: int, spending: Spending) -> bool:
         """Return whether a release was reserved, for this spending."""
-        return number < self.reserved and self.series[-1:] == (spending,)
+        after = spending.no_lower_than(self._of(spending.series))
+        return number < self.reserved and self.series[-1:] == (after,)
+
+    def _of(self, name: str) -> Spending | None:
+        return next((each for each in self.series if each.series == name), None)
+
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was reserved, in an account that knows the series."""
+        return number < self.reserved and self._of(series) is not None
 
     def total(self, name: Literal["epsilon", "delta"]) -> float:
         """Return what all series cost together; each costs what it costs once."""
@@ -405,6 +415,10 @@ class Ledger:
             f"{self.path} keeps no vector that old, so a state from before it cannot be continued"
         )
 
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was reserved, in a ledger that knows the series."""
+        return self._account.is_reserved(number, series)
+
     def _released(self, number: int) -> _Entry | None:
         newest_first = reversed(self._entries)
         wanted = (each for each in newest_first if each.kind == _RELEASED)
@@ -548,6 +562,10 @@ class Ledger:
             if file >= 0:
                 os.close(file)
         self._file = self._lock = -1
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raise: two objects that write one file would damage it."""
+        raise TypeError(f"expected one ledger for each file, got a copy of that in {self.path}")
 
     def __enter__(self) -> Self:
         return self

@@ -22,6 +22,7 @@ UNPROTECTED = {
 MAX_BATCH = 2**16  # sums of integers stay exact in floats
 MAX_EPSILON, MAX_DELTA = 64.0, 0.1
 MAX_HALF_LIFE = 10_000.0
+LEAST_RANGE, LARGEST_BOUND = 1e-50, 1e50
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,15 @@ def _checked_bounds(bounds: Any) -> dict[Hashable, tuple[float, float]]:
             raise _refusal(
                 "bounds", f"expected (low, high) with low < high for {name!r}, got {pair!r}"
             )
-        if max(map(abs, values)) > 1e50:
-            raise _refusal("bounds", f"expected numbers up to 1e50 for {name!r}, got {pair!r}")
+        if max(map(abs, values)) > LARGEST_BOUND:
+            raise _refusal(
+                "bounds", f"expected numbers up to {LARGEST_BOUND:g} for {name!r}, got {pair!r}"
+            )
+        if values[1] - values[0] < LEAST_RANGE:
+            raise _refusal(
+                "bounds",
+                f"expected bounds at least {LEAST_RANGE:g} apart for {name!r}, got {pair!r}",
+            )
         checked[name] = (float(values[0]), float(values[1]))
     return checked
 

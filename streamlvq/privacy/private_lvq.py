@@ -28,7 +28,7 @@ from streamlvq.models.parameters import ABSENT_VALUES, check_choice, check_range
 from streamlvq.models.tables import check_numbers, check_tables, check_total
 from streamlvq.models.validation import MAX_SAMPLES
 from streamlvq.models.vectorizer import Vectorizer
-from streamlvq.privacy.budget import NoisePlan
+from streamlvq.privacy.budget import NoisePlan, batch_length
 from streamlvq.privacy.engine import MAX_ROWS, PrivateEngine
 from streamlvq.privacy.factor import BUFFERS, ToeplitzFactor
 from streamlvq.privacy.privacy import Privacy
@@ -38,6 +38,13 @@ from streamlvq.privacy.series import KEY_WORDS
 from streamlvq.privacy.vector import BatchVector
 
 METRIC_CHOICES = ("shared", "local")
+
+# Limits of the numbers in a state.
+EXACT_SUM = 2.0**51  # of a batch, or of what an encoder's buffer adds to it; four are below 2^53
+LARGEST_DECAY = 1.0 - 1e-9
+LARGEST_STATISTIC = 1e60
+LARGEST_INVERSE = 1e12  # of the deviation of a feature, as a share of half its bounds
+SCALE_ROUNDING = 1e-6
 
 
 class PrivateSizes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -60,7 +67,8 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
     holds for ever. Prototypes, metrics and probabilities are made of releases, so the model itself
     may be known to everybody: share `released_model()`. The *state* holds the current batch and is
     as secret as the readings: for checkpoints only, and for one model at a time (two copies that go
-    on learning would each release the same readings).
+    on learning would each release the same readings). So copies, by `copy` or `pickle`, decide but
+    release nothing before they have a ledger: see `use_ledger`.
 
     Parameters
     ----------
@@ -291,6 +299,9 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
 
     # --- state -----------------------------------------------------------------------------------
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_ledger": None}
+
     def blank_state(self) -> EstimatorState:
         """Return the state of an untrained model with these parameters."""
         check_ours(self)
@@ -357,19 +368,35 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
         check_between("number", sizes.number, 0, MAX_SAMPLES)
         check_between("trained", sizes.trained, 0, 1)
         check_between("position", sizes.position, 0, MAX_ROWS - 1)
-        check_between("taken", sizes.taken, sizes.position, MAX_SAMPLES)
+        length = batch_length(self._promise, sizes.number)
+        check_between("taken", sizes.taken, sizes.position, length - 1)
         check_tables(arrays, tables)
-        sums = ("sums", "encoder", "remainder", "products", "decoder", "gradient", "smooth")
-        for name in (*sums, "centre"):
-            check_numbers(arrays, name, -1e300, 1e300)
+        decay, weight = arrays["factor"]
+        check_numbers({"factor": decay}, "factor", 0.0, LARGEST_DECAY)
+        check_numbers({"factor": weight}, "factor", 0.0, 1.0)
+        encoded = {"encoder": weight[:, None] * arrays["encoder"]}
+        for sums, name in ((arrays, "sums"), (encoded, "encoder"), (arrays, "remainder")):
+            check_numbers(sums, name, -EXACT_SUM, EXACT_SUM)
+        for name in ("encoder", "products", "decoder", "gradient", "smooth"):
+            check_numbers(arrays, name, -LARGEST_STATISTIC, LARGEST_STATISTIC)
         check_numbers(arrays, "rows", -1e60, 1e60, gaps=True)
         check_numbers(arrays, "codes", 0, vector.classes - 1)
         for name in ("squares", "lengths", "remembered"):
-            check_numbers(arrays, name, 0.0, 1e300)
-        check_numbers(arrays, "inverse", 1e-300, 1e300)
-        check_numbers({"factor": arrays["factor"][0]}, "factor", 0.0, 1.0)
-        check_numbers({"factor": arrays["factor"][1]}, "factor", 0.0, 1.0)
+            check_numbers(arrays, name, 0.0, LARGEST_STATISTIC)
+        if sizes.number > 1:
+            check_numbers({"squares": arrays["squares"][:1]}, "squares", 1.0, LARGEST_STATISTIC)
+        self._check_scales(arrays)
         return vector
+
+    def _check_scales(self, arrays: Mapping[str, Array]) -> None:
+        """Raise `SnapshotError` unless each feature has a scale that its bounds allow."""
+        low, high = np.array([self._promise.bounds[name] for name in self.features]).T
+        half = (high - low) / 2.0
+        near = half + 2.0 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
+        centre = (arrays["centre"] - (low + high) / 2.0) / near
+        check_numbers({"centre": centre}, "centre", -1.0 - SCALE_ROUNDING, 1.0 + SCALE_ROUNDING)
+        inverse = arrays["inverse"] * half
+        check_numbers({"inverse": inverse}, "inverse", 1.0 - SCALE_ROUNDING, LARGEST_INVERSE)
 
     def _restore_engine(
         self, sizes: PrivateSizes, arrays: Mapping[str, Array], limits: StateLimits
@@ -383,11 +410,21 @@ class PrivateLVQ(CompiledClassifier[PrivateEngine]):
             tuple(arrays["factor"][0].tolist()),
             tuple(arrays["factor"][1].tolist()),
         )
-        plan = NoisePlan.with_factor(
-            self._promise, vector, factor, planned.warmup, planned.releases
-        )
+        try:
+            plan = NoisePlan.with_factor(
+                self._promise, vector, factor, planned.warmup, planned.releases
+            )
+        except ParameterError as error:
+            raise SnapshotError(f"factor: expected one that keeps the promise: {error}") from error
         engine = PrivateEngine(self._promise, vector, plan, self.step)
-        engine.restore(arrays, msgspec.structs.asdict(sizes))
+        try:
+            engine.restore(arrays, msgspec.structs.asdict(sizes))
+        except np.linalg.LinAlgError as error:
+            raise SnapshotError(
+                f"expected statistics that a model fits, got others: {error}"
+            ) from error
+        for name in ("metrics", "prototypes"):
+            check_numbers({name: getattr(engine, name)}, name, -1e150, 1e150)
         return engine
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from streamlvq.arrays import Ints
@@ -16,6 +16,10 @@ class LedgerExhaustedError(StreamLVQError, RuntimeError):
 
 class LedgerMismatchError(StreamLVQError, RuntimeError):
     """Other readings came under a release number than those it was made of."""
+
+
+class CopyError(StreamLVQError, RuntimeError):
+    """A copy of a private model would release readings that the other may release as well."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,14 @@ class Spending:
     unit: str
     mu: float | None = None
 
+    def no_lower_than(self, before: Spending | None) -> Spending:
+        """Return this with at least the costs that were reserved for the series before."""
+        if before is None:
+            return self
+        mu = None if self.mu is None or before.mu is None else max(self.mu, before.mu)
+        epsilon, delta = max(self.epsilon, before.epsilon), max(self.delta, before.delta)
+        return replace(self, epsilon=epsilon, delta=delta, mu=mu)
+
 
 class ReleaseLedger(Protocol):
     """A durable account of what was released.
@@ -67,6 +79,9 @@ class ReleaseLedger(Protocol):
 
     def recorded(self, number: int) -> Ints | None:
         """Return what a release said; None if it was not made yet."""
+
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was announced, in a ledger that knows the series."""
 
 
 class MemoryLedger:
@@ -111,6 +126,7 @@ class MemoryLedger:
         """Announce a release; raises `LedgerExhaustedError` if there is no room for it."""
         if number in self._released:
             raise ValueError(f"expected a release that was not made yet, got {number}")
+        spending = spending.no_lower_than(self.series.get(spending.series))
         series = {**self.series, spending.series: spending}
         for name in ("epsilon", "delta"):
             limit, total = getattr(self, name), sum(getattr(each, name) for each in series.values())
@@ -133,6 +149,10 @@ class MemoryLedger:
         """Return what a release said; None if it was not made yet."""
         found = self._released.get(number)
         return None if found is None else found.copy()
+
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was announced, in a ledger that knows the series."""
+        return number in self._reserved and series in self.series
 
     def _chain(self, kind: bytes, number: int, content: bytes) -> None:
         text = b"%s %d %s" % (kind, number, hashlib.sha256(content).digest())

@@ -58,6 +58,10 @@ class PatientLedger:
         """Return what a release said; None if it was not made."""
         return self.ledger.recorded(number)
 
+    def is_reserved(self, number: int, series: str) -> bool:
+        """Return whether a release was reserved, in a ledger that knows the series."""
+        return self.ledger.is_reserved(number, series)
+
     def check(self, monitor: Monitor) -> None:
         """Raise `OtherLedgerError` unless a model has made exactly the releases of the ledger."""
         made, ledger = private_model(monitor).releases, self.ledger

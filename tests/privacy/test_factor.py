@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamlvq.privacy import Privacy
+from streamlvq.privacy.budget import NoisePlan
 from streamlvq.privacy.factor import ToeplitzFactor, square_root_norm
+from streamlvq.privacy.vector import BatchVector
 
 HALF_LIVES = [1, 10, 50, 200, 1000]
 PUBLISHED = {10: (2.78, 1.56), 50: (6.05, 2.04), 200: (12.0, 2.47), 1000: (26.9, 2.98)}
@@ -116,3 +119,47 @@ def test_the_decoder_undoes_the_factor() -> None:
     decoder = np.where(rows >= columns, entries[np.maximum(rows - columns, 0)], 0.0)
     sums = np.where(rows >= columns, forget(10) ** np.maximum(rows - columns, 0.0), 0.0)
     assert np.allclose(decoder @ matrix(factor, size), sums, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7, 64, 1000, 16_385, math.inf])
+@pytest.mark.parametrize("half_life", [0.1, 50, 1000, None])
+def test_the_noise_of_the_decoder_is_that_of_its_entries(
+    half_life: float | None, releases: float
+) -> None:
+    if half_life is None and math.isinf(releases):
+        return
+    forgets = 1.0 if half_life is None else forget(half_life)
+    for factor in (
+        ToeplitzFactor.fitted(forgets, releases),
+        ToeplitzFactor.independent(forgets, releases),
+        ToeplitzFactor(forgets, releases, (0.9, 0.9, 0.5, 0.5), (0.1, 0.1, 0.2, 0.2)),
+    ):
+        entries = factor.decoder(40_000 if math.isinf(releases) else int(releases))
+        expected = factor.norm() * float(np.linalg.norm(entries))
+        assert factor.error() == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_decoder_that_grows_for_ever_has_no_end_of_noise() -> None:
+    for releases in (2.0**24, math.inf):
+        assert math.isinf(ToeplitzFactor(0.9, releases, (0.9,) * 4, (1.0,) * 4).error())
+
+
+@pytest.mark.parametrize("half_life", [None, 10_000.0])
+@pytest.mark.parametrize("horizon", [1, 2**19, 2**24])
+def test_a_plan_needs_no_loop_over_its_horizon(
+    half_life: float | None, horizon: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loop(factor: ToeplitzFactor, count: int) -> None:
+        raise AssertionError(f"a loop over {count} releases")
+
+    monkeypatch.setattr(ToeplitzFactor, "decoder", loop)
+    given = Privacy(
+        64.0,
+        bounds={"a": (0, 1)},
+        classes=["ok", "worn"],
+        half_life=half_life,
+        horizon=horizon,
+        scale_batch=2,
+    )
+    plan = NoisePlan.of(given, BatchVector(1, 2, False, 1.0, 1.0))
+    assert plan.factor.releases == plan.releases

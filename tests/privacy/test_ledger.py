@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
+import pickle
 import resource
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 
 import privacy_kill
 from streamlvq.errors import LedgerError
+from streamlvq.privacy import CopyError, Privacy, PrivateLVQ
 from streamlvq.privacy import ledger as module
 from streamlvq.privacy.ledger import Ledger, describe, read_ledger
 from streamlvq.privacy.releases import LedgerExhaustedError, Spending
@@ -341,6 +344,44 @@ def test_one_process_at_a_time(path: Path) -> None:
     Ledger(path, PROMISE).close()
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_ledger_has_no_copies(path: Path, copied: Callable[[Ledger], object]) -> None:
+    with Ledger(path, PROMISE) as ledger:
+        release(ledger, [1])
+        with pytest.raises(TypeError, match="expected one ledger for each file, got a copy"):
+            copied(ledger)
+        release(ledger, [2])
+    assert read_ledger(path).account.releases == 2
+
+
+def test_a_model_with_a_ledger_is_copied_without_it(path: Path) -> None:
+    bounds = {"a": (0, 1), "b": (0, 1)}
+    model = PrivateLVQ(
+        Privacy(64.0, bounds=bounds, classes=["x", "z"], scale_batch=8, warmup=32, batch=32)
+    )
+    X, y = np.random.default_rng(1).random((104, 2)), ["x", "z"] * 52
+    with Ledger(path, PROMISE | {"epsilon": 64.0}) as ledger:
+        model.use_ledger(ledger)
+        model.learn_array(X[:50], y[:50])
+        twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        model.learn_array(X[50:], y[50:])
+        for twin in twins:
+            with pytest.raises(CopyError, match="expected a ledger"):
+                twin.learn_array(X[50:], y[50:])
+            twin.use_ledger(ledger)
+            twin.learn_array(X[71:], y[71:])  # what it learnt before the refusal stays learnt
+            assert twin.state().same_as(model.state())
+    assert read_ledger(path).account.releases == model.releases == 4
+
+
+def test_what_was_reserved_for_a_series_is_known(path: Path) -> None:
+    with Ledger(path, PROMISE) as ledger:
+        assert not ledger.is_reserved(0, "a")
+        ledger.reserve(0, SPENDING)
+        assert ledger.is_reserved(0, "a") and not ledger.is_reserved(0, "b")
+        assert not ledger.is_reserved(16, "a")
+
+
 def test_another_promise_is_refused(path: Path) -> None:
     Ledger(path, PROMISE).close()
     with pytest.raises(LedgerError, match=r"another one \(epsilon 1\.0 became 2\.0\)"):
@@ -356,6 +397,24 @@ def test_nothing_more_than_promised(path: Path) -> None:
             ledger.reserve(1, Spending("b", 1.0, 1e-6, "reading"))
         assert ledger.size == size
         release(ledger, [2])  # its own series goes on
+
+
+def test_what_a_series_spent_never_falls(path: Path) -> None:
+    small = Spending("a", 0.1, 1e-9, "reading")
+    with Ledger(path, PROMISE) as ledger:
+        release(ledger, [1])
+        with pytest.raises(LedgerExhaustedError, match=r"at most epsilon 1, got 1\.5"):
+            ledger.reserve(1, Spending("b", 0.5, 1e-6, "reading"))
+        size = ledger.size
+        ledger.reserve(1, small)
+        assert ledger.size == size  # nothing new
+        assert not ledger.account.covers(1, Spending("a", 1.0, 1e-5, "segment of 2"))
+        ledger.reserve(1, Spending("a", 0.1, 1e-9, "segment of 2"))
+        assert ledger.account.series == (Spending("a", 1.0, 1e-5, "segment of 2"),)
+        assert (ledger.account.total("epsilon"), ledger.account.reserved) == (1.0, 17)
+        with pytest.raises(LedgerExhaustedError, match=r"at most epsilon 1, got 1\.5"):
+            ledger.reserve(1, Spending("b", 0.5, 1e-6, "reading"))
+    assert read_ledger(path).account.total("epsilon") == 1.0
 
 
 def test_numbers_come_in_order_and_reserved(path: Path) -> None:

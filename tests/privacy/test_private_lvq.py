@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 import pickle
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import streamlvq
 from streamlvq.errors import NotLearntYetError, ParameterError, SnapshotError
 from streamlvq.estimator import EstimatorState, build_estimator
 from streamlvq.privacy import (
+    CopyError,
     LedgerExhaustedError,
     LedgerMismatchError,
     MemoryLedger,
@@ -222,6 +224,47 @@ def test_encoders_lose_nothing_to_rounding() -> None:
         two.keep(full)
 
 
+def exact_encoding(made: series.ReleaseSeries, vector: Any) -> list[Fraction]:
+    """Return what is encoded next, before rounding, without errors of floats."""
+    return [
+        Fraction(x)
+        + sum(
+            Fraction(weight) * (Fraction(value) + Fraction(rest))
+            for weight, value, rest in zip(
+                made.factor.weight, made.encoder[:, k], made.remainder[:, k], strict=True
+            )
+        )
+        for k, x in enumerate(vector.tolist())
+    ]
+
+
+def test_the_largest_sums_that_are_allowed_are_rounded_right() -> None:
+    """Batches of 65536 equal readings, as many as the plan accepts: an error stays below 1/2."""
+    given = promise(8.0, half_life=None, horizon=10_000, batch=65_536)
+    vector = BatchVector(3, 3, False, math.sqrt(3.0), 1.0)
+    factor = NoisePlan.of(given, vector).factor
+    made = series.ReleaseSeries(factor, 6, 0)
+    full = np.floor(65_536 * GRID * np.array([1.0, 0.999, 0.7, -0.3, 1e-6, -1.0]))
+    for _ in range(10_000):
+        made.keep(full)
+    found = made.encode(full)
+    errors = [
+        abs(Fraction(each) - exact)
+        for each, exact in zip(found.tolist(), exact_encoding(made, full), strict=True)
+    ]
+    assert max(errors) < 1  # of rounding to an integer, and of floats
+    assert 2.0**47 < np.abs(found).max() < 2.0**50
+
+
+def test_sums_that_floats_cannot_hold_are_refused() -> None:
+    vector = BatchVector(3, 3, False, math.sqrt(3.0), 1.0)
+    for horizon in (100_000, 2**24):
+        with pytest.raises(ParameterError, match=r"batch.*whose sums are exact.*smaller batches"):
+            NoisePlan.of(promise(8.0, half_life=None, horizon=horizon, batch=65_536), vector)
+    NoisePlan.of(promise(8.0, half_life=10_000.0, batch=65_536), vector)
+    NoisePlan.of(promise(8.0, half_life=None, horizon=2**24, batch=256), vector)
+
+
 # --- units ----------------------------------------------------------------------------------------
 
 
@@ -259,6 +302,8 @@ def test_units_that_only_drowning_noise_would_hide_are_refused() -> None:
         ({"bounds": {"a": (1, 1)}}, "low < high for 'a'"),
         ({"bounds": {"a": (0, math.inf)}}, "low < high for 'a'"),
         ({"bounds": {"a": "01"}}, "low < high for 'a'"),
+        ({"bounds": {"a": (0, 5e-324)}}, "at least 1e-50 apart for 'a'"),
+        ({"bounds": {"a": (0, 1e51)}}, r"up to 1e\+50 for 'a'"),
         ({"classes": ["ok"]}, "two different labels"),
         ({"classes": ["ok", "ok"]}, "two different labels"),
         ({"classes": "ab"}, "two different labels"),
@@ -458,6 +503,9 @@ class FreshNumbers:
     def recorded(self, number: int) -> Any:
         return self.ledger.recorded(1000 + number)
 
+    def is_reserved(self, number: int, series: str) -> bool:
+        return self.ledger.is_reserved(1000 + number, series)
+
 
 def test_a_ledger_keeps_its_order() -> None:
     ledger = MemoryLedger(delta=1e-5)
@@ -473,6 +521,147 @@ def test_a_ledger_keeps_its_order() -> None:
         ledger.reserve(3, spending)
     with pytest.raises(LedgerExhaustedError, match="at most delta"):
         ledger.reserve(4, dataclasses.replace(spending, series="another"))
+
+
+def test_what_a_series_spent_never_falls() -> None:
+    ledger = MemoryLedger(epsilon=4.5)
+    spending = PrivateLVQ(promise()).spending()
+    ledger.reserve(0, spending)
+    ledger.reserve(1, dataclasses.replace(spending, epsilon=0.1, delta=1e-9, mu=None))
+    (kept,) = ledger.series.values()
+    assert (kept.epsilon, kept.delta, kept.mu) == (4.0, 1e-5, None)
+    with pytest.raises(LedgerExhaustedError, match=r"at most epsilon 4\.5, got 5"):
+        ledger.reserve(2, dataclasses.replace(spending, series="another", epsilon=1.0))
+
+
+# --- interruptions --------------------------------------------------------------------------------
+
+
+class Interrupted(BaseException):
+    """What Ctrl-C raises, anywhere."""
+
+
+def interrupt(patch: pytest.MonkeyPatch, at_call: int, name: str = "draw") -> None:
+    """Let a call of a function of the engine be interrupted when it returns."""
+    function, calls = getattr(engine, name), [0]
+
+    def interrupted(*arguments: Any) -> Any:
+        result = function(*arguments)
+        calls[0] += 1
+        if calls[0] == at_call:
+            raise Interrupted
+        return result
+
+    patch.setattr(engine, name, interrupted)
+
+
+@pytest.mark.parametrize("function", ["draw", "fit_model", "fit_scales"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interrupted_release_changes_nothing_and_is_made_once(
+    function: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards all is as if nothing had happened, bit for bit."""
+    X, y = readings(600)
+    model = PrivateLVQ(promise())
+    part = 63 if function == "fit_scales" else 64 + 128 + 31
+    model.learn_array(X[:part], y[:part])
+    twin = build_estimator(model.state())
+    if kept:
+        for each in (model, twin):
+            each.use_ledger(MemoryLedger())
+    with monkeypatch.context() as patch:
+        interrupt(patch, 1, function)
+        before = model.state()
+        with pytest.raises(Interrupted):
+            model.learn_one(as_dictionary(X[part]), y[part])
+    assert model.state().same_as(before)
+
+    def draw(encoded: Any, sigma: float) -> Any:
+        return (encoded + np.rint(sigma / (1.0 + np.arange(len(encoded))))).astype(np.int64)
+
+    monkeypatch.setattr(engine, "draw", draw)
+    if kept and function != "draw":  # it was recorded, and is taken from the ledger
+        ledger = model._ledger
+        twin.use_ledger(ledger)
+    model.learn_array(X[part:], y[part:])
+    twin.learn_array(X[part:], y[part:])
+    assert model.state().same_as(twin.state()) and model.releases == 2 + (600 - 192) // 32
+
+
+@pytest.mark.parametrize("draws", [1, 2, 150])
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interrupted_log_leaves_no_model_and_is_not_learnt_again(
+    draws: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = readings(500)
+    model, ledger = PrivateLVQ(promise()), MemoryLedger()
+    model.spending()  # the series has a name
+    before = model.state()
+    if kept:
+        model.use_ledger(ledger)
+    with monkeypatch.context() as patch:
+        interrupt(patch, draws)
+        with pytest.raises(Interrupted):
+            model.train(X, y)
+    twin = Snapshot.from_bytes(Snapshot.of(model).to_bytes()).classifier()
+    for each in (model, twin):
+        assert each.classes == () and each.predict_one(as_dictionary(X[0])) is None
+        with pytest.raises(NotLearntYetError):
+            each.released_model()
+        with pytest.raises(ValueError, match="expected a model that has learnt nothing"):
+            each.train(X, y)
+        made = each.releases
+        each.learn_array(X, y)
+        assert each.releases == made and "learns no more" in str(each.exhausted)
+    if kept:  # nor from the state before
+        older = build_estimator(before)
+        older.use_ledger(ledger)
+        with pytest.raises(LedgerMismatchError, match="begun and not finished"):
+            older.train(X, y)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_decides_but_releases_nothing_without_a_ledger(copied: Any) -> None:
+    X, y = readings(600)
+    model = taught(300, MemoryLedger())
+    twin = copied(model)
+    assert np.array_equal(twin.predict_proba_array(X), model.predict_proba_array(X))
+    with pytest.raises(CopyError, match="expected a ledger for a copy"):
+        twin.learn_array(X[300:], y[300:])
+    releases = twin.releases
+    with pytest.raises(CopyError):
+        twin.learn_one(as_dictionary(X[0]), y[0])
+    assert twin.releases == releases == model.releases
+    model.learn_array(X[300:], y[300:])
+    assert model.releases > releases
+
+
+def test_copies_with_one_ledger_take_what_it_has() -> None:
+    X, y = readings(600)
+    ledger = MemoryLedger()
+    model = taught(290, ledger)
+    twin, other = copy.deepcopy(model), copy.deepcopy(model)
+    for each in (twin, other):
+        each.use_ledger(ledger)
+    for each in (model, twin):
+        each.learn_array(X[290:], y[290:])
+    assert twin.state().same_as(model.state())
+    with pytest.raises(LedgerMismatchError):
+        other.learn_array(X[291:], y[291:])
+
+
+def test_a_copy_learns_no_log_without_a_ledger() -> None:
+    X, y = readings(300)
+    model = PrivateLVQ(promise())
+    model.spending()
+    twin = copy.deepcopy(model)
+    with pytest.raises(CopyError, match="may have learnt the same log"):
+        twin.train(X, y)
+    assert twin.exhausted is None
+    model.train(X, y)
 
 
 def test_a_horizon_ends_learning_and_decisions_go_on() -> None:
@@ -511,6 +700,77 @@ def test_a_state_is_secret() -> None:
     with pytest.raises(SnapshotError, match="its state is secret; share released_model"):
         Snapshot.of(taught(100), readings=False)
     assert not PrivateLVQ.shareable
+
+
+@pytest.mark.parametrize("n", [10, 100, 1000])
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("sums", 1e300),
+        ("encoder", 1e300),
+        ("encoder", 1e20),
+        ("remainder", -1e300),
+        ("inverse", 1e300),
+        ("inverse", 1e-9),
+        ("centre", 7.0),
+        ("products", 1e300),
+        ("squares", math.nan),
+    ],
+)
+def test_numbers_that_would_break_learning_are_refused(n: int, name: str, value: float) -> None:
+    state = taught(n).state()
+    arrays = dict(state.arrays)
+    arrays[name] = np.full_like(arrays[name], value)
+    with pytest.raises(SnapshotError, match=f"{name}.*expected a number"):
+        build_estimator(EstimatorState(state.kind, state.parameters, arrays, state.extra))
+
+
+@pytest.mark.parametrize("n, length", [(10, 64), (100, 128), (1000, 32)])
+def test_more_readings_than_a_batch_has_are_refused(n: int, length: int) -> None:
+    state = taught(n).state()
+    for taken in (length - 1, length, 5000):
+        extra = {**state.extra, "sizes": {**state.extra["sizes"], "taken": taken}}
+        changed = EstimatorState(state.kind, state.parameters, dict(state.arrays), extra)
+        if taken < length:
+            model = build_estimator(changed)
+            model.learn_array(*readings(300))
+            assert model.releases > state.extra["sizes"]["number"]
+        else:
+            with pytest.raises(SnapshotError, match=f"taken: expected .* to {length - 1}, got"):
+                build_estimator(changed)
+
+
+def test_statistics_that_no_release_leaves_are_refused() -> None:
+    state = taught(1000).state()
+    for changes in (
+        {"squares": state.arrays["squares"] * 0.0},
+        {"factor": np.array([[0.9] * 4, [1.0] * 4])},
+        {"factor": np.array([[1.0] * 4, [0.0] * 4])},
+    ):
+        arrays = {**state.arrays, **changes}
+        with pytest.raises(SnapshotError):
+            build_estimator(EstimatorState(state.kind, state.parameters, arrays, state.extra))
+
+
+def test_states_of_features_far_from_zero_are_restored() -> None:
+    bounds = {"a": (1e10, 1e10 + 1e-5), "b": (-1e50, 1e50), "c": (0.0, 1e-50)}
+    given = {"scale_batch": 64, "warmup": 128, "batch": 32, "half_life": 20.0}
+    model = PrivateLVQ(Privacy(8.0, bounds=bounds, classes=CLASSES, **given))
+    low, high = np.array(list(bounds.values())).T
+    X = low + (high - low) * np.random.default_rng(0).integers(2, size=(300, 3))
+    model.learn_array(X, readings(300)[1])
+    twin = build_estimator(model.state())
+    assert twin.state().same_as(model.state()) and model.releases == 5
+
+
+def test_a_trained_model_that_is_shown_more_is_restored() -> None:
+    X, y = readings(400)
+    model = PrivateLVQ(promise())
+    model.train(X, y)
+    for k in range(0, 200, 7):
+        model.learn_array(X[k : k + 7], y[k : k + 7])
+        twin = build_estimator(model.state())
+        assert twin.state().same_as(model.state())
 
 
 @pytest.mark.parametrize("change", ["rows", "sizes", "factor", "classes", "features", "codes"])

@@ -263,9 +263,7 @@ def test_a_stop_while_the_disk_is_full_loses_no_reading(
     assert (model.samples, model.releases) == (250, 1)
 
 
-def test_a_late_label_is_not_lost_either(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_late_label_is_not_lost_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The monitor and the processor pass the ledger's error on, and refuse nothing."""
     late = {"topic": "plant/{device}/labels", "sequence": "n"}
     config = convert(private_settings(None, tmp_path, labels=late))

@@ -985,7 +985,7 @@ def test_without_readings_answers_are_nearly_the_same(name: str) -> None:
     assert sum(alike) >= 0.9 * len(alike)
     places = [(p.label, p.values) for p in model.prototypes()]
     assert repr([(p.label, p.values) for p in twin.prototypes()]) == repr(places)
-    # Rounded peaks are off by up to 2 ** .25, squared scales by 2 ** .5, and shares of their sum by 2.
+    # Rounded peaks err by up to 2 ** .25, squared scales by 2 ** .5, and shares of their sum by 2.
     for feature, relevance in model.relevances().items():
         assert relevance / 2 <= twin.relevances()[feature] + 0.01 <= 2 * relevance + 0.02
     learnt(twin, *blobs(60, seed=9, classes=7))  # grows again
