@@ -34,6 +34,13 @@ class SnapshotError(StreamLVQError, ValueError):
     """Something that is not a valid snapshot or state, or cannot be put into one."""
 
 
+class LedgerError(StreamLVQError, OSError):
+    """Ledger of releases that cannot be used: damaged, locked, not writable, or of another promise.
+
+    What needs it stops where it is: readings go on only with an account of what they release.
+    """
+
+
 class MissingExtraError(StreamLVQError, ImportError):
     """An optional package is needed."""
 

@@ -87,6 +87,18 @@ def names(config: Config) -> Iterator[Problem]:
         )
 
 
+def duplicates(config: Config) -> Iterator[Problem]:
+    """Check that a reading that comes twice is recognised: released twice, it would cost twice."""
+    if config.privacy is None:
+        return
+    if config.readings.sequence is None and config.readings.time is None:
+        yield _wrong(
+            "readings.sequence",
+            "expected a field with privacy, or readings.time: without either, a reading that is "
+            "delivered twice counts as two, and epsilon is for one",
+        )
+
+
 def wrappers(config: Config) -> Iterator[Problem]:
     """Check that thresholds and windows do not adapt to readings."""
     if config.privacy is None:

@@ -318,6 +318,7 @@ _RULES = (
     _Rule(_wrappers, ("model.type", "model.parameters", "privacy", "integrator", "rejector")),
     _Rule(check_privacy.model, ("privacy", "model")),
     _Rule(check_privacy.names, ("privacy", "readings", "model.max_classes")),
+    _Rule(check_privacy.duplicates, ("privacy", "readings.sequence", "readings.time")),
     _Rule(check_privacy.wrappers, ("privacy", "integrator", "rejector")),
     _Rule(check_privacy.state, ("privacy", "readings.qos", "labels", "state")),
     _Rule(check_privacy.fleet, ("privacy", "fleet")),

@@ -13,6 +13,7 @@ from streamlvq.estimator import (
     TRUSTED_LIMITS,
     EstimatorState,
     build_estimator,
+    private_classes,
     served_classes,
 )
 from streamlvq.events import ALL_DEVICES
@@ -74,6 +75,20 @@ def pool_of(model: Any) -> PoolClassifier | None:
 
 
 # --- what comes from outside ---------------------------------------------------------------------
+
+
+def check_no_secrets(state: EstimatorState) -> None:
+    """Raise `SnapshotError` for a private model anywhere in a state, before it is built.
+
+    Its state is secret, so no node sends one; and its noise alone takes long to plan.
+    """
+    if state.kind in private_classes():
+        raise SnapshotError(f"expected a released model, got the secret state of a {state.kind}")
+    members = state.parameters.get("members")  # of a committee: blank models
+    blanks = members.values() if isinstance(members, dict) else ()
+    for part in (*state.parts.values(), *blanks):
+        if isinstance(part, EstimatorState):
+            check_no_secrets(part)
 
 
 def check_node_state(state: EstimatorState) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from streamlvq.config import PrivacySection
+from streamlvq.config.build import build_privacy
 from streamlvq.errors import StreamLVQError
-from streamlvq.privacy import LedgerExhaustedError, PrivateLVQ
+from streamlvq.privacy import LedgerExhaustedError, Privacy, PrivateLVQ
+from streamlvq.privacy.budget import schedule_of
 from streamlvq.privacy.ledger import Ledger
 from streamlvq.snapshot import Snapshot, capture
 from streamlvq.snapshot.statement import MAX_EARLIER, PUT_BACK, PrivacyStatement, SuccessionError
@@ -37,14 +39,15 @@ class ReleasePublisher:
 
     def __init__(self, section: PrivacySection, ledger: Ledger) -> None:
         self.section, self.ledger = section, ledger
+        self._promise: Privacy = build_privacy(section)
 
     def progress(self, learner: Any) -> int:
         """Return how many labelled readings the releases stand for, by their public number."""
-        return readings_of(self.section, learner.releases)
+        return readings_of(self._promise, learner.releases)
 
     def published(self, statement: PrivacyStatement | None) -> int:
         """Return the progress that a publication told of."""
-        return 0 if statement is None else readings_of(self.section, statement.releases)
+        return 0 if statement is None else readings_of(self._promise, statement.releases)
 
     def payload(self, learner: Any, node: str, before: PrivacyStatement | None) -> bytes:
         """Return the snapshot of the released model.
@@ -68,21 +71,28 @@ class ReleasePublisher:
         return Snapshot(state, node, readings=False, privacy=statement).to_bytes()
 
 
-def readings_of(section: PrivacySection, releases: int) -> int:
+def readings_of(privacy: Privacy, releases: int) -> int:
     """Return how many labelled readings a model of so many releases is made of.
 
     The first release tells scales, the second gives the first model.
 
     Examples
     --------
-    >>> section = PrivacySection(epsilon=1.0, bounds={"rms": [0, 2]}, classes=["ok", "worn"])
-    >>> [readings_of(section, releases) for releases in range(4)]
+    >>> privacy = Privacy(1.0, bounds={"rms": (0, 2)}, classes=["ok", "worn"])
+    >>> [readings_of(privacy, releases) for releases in range(4)]
     [0, 0, 4608, 4864]
+
+    A horizon of few batches shortens the warm-up:
+
+    >>> short = Privacy(1.0, bounds={"rms": (0, 2)}, classes=["ok", "worn"], horizon=10)
+    >>> readings_of(short, 2)
+    1792
 
     """
     if releases < FIRST_MODEL:
         return 0
-    return section.scale_batch + section.warmup + (releases - FIRST_MODEL) * section.batch
+    warmup, _ = schedule_of(privacy)
+    return privacy.scale_batch + warmup + (releases - FIRST_MODEL) * privacy.batch
 
 
 def make_statement(ledger: Ledger, before: PrivacyStatement | None) -> PrivacyStatement:

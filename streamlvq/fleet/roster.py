@@ -25,7 +25,7 @@ from streamlvq.fleet.envelope import (
     shown,
 )
 from streamlvq.fleet.keys import TrustedKeys
-from streamlvq.fleet.pools import check_hub_state, check_node_state
+from streamlvq.fleet.pools import check_hub_state, check_no_secrets, check_node_state
 from streamlvq.snapshot import Snapshot, SnapshotError, SnapshotSchemaError, StateLimits
 from streamlvq.snapshot.files import FILE_MODE, UNFINISHED_SUFFIX, read, write_atomically
 from streamlvq.snapshot.statement import SuccessionError
@@ -384,7 +384,9 @@ class Roster:
     def _parse(self, envelope: Envelope) -> Snapshot:
         try:
             limits = StateLimits(self.max_numbers)
-            snapshot = Snapshot.from_bytes(envelope.payload, limit=self.limit, limits=limits)
+            snapshot = Snapshot.from_bytes(
+                envelope.payload, limit=self.limit, limits=limits, before_build=check_no_secrets
+            )
             check_state = check_node_state if self.kind == "snapshot" else check_hub_state
             check_state(snapshot.estimator_state())
         except SnapshotSchemaError as error:
@@ -405,8 +407,15 @@ class Roster:
         if member is None or now - member.header.created > self.max_age_seconds:
             return
         before, after = member.snapshot.privacy, snapshot.privacy
-        if before is None or after is None:
+        if before is None:
             return
+        if after is None:
+            raise EnvelopeRefused(
+                "ledger",
+                "expected a statement of privacy, as in the publication before, got none; a node "
+                "that learns without privacy from now on needs another name, or "
+                f"{self.max_age_seconds:g} s of silence",
+            )
         try:
             after.check_follows(before)
         except SuccessionError as error:

@@ -12,6 +12,7 @@ import numpy as np
 from streamlvq.arrays import Label
 from streamlvq.config import Config
 from streamlvq.config.build import build_full_classifier, build_transform
+from streamlvq.errors import LedgerError
 from streamlvq.estimator import ModelLock, exclusive
 from streamlvq.events import (
     ALL_DEVICES,
@@ -64,8 +65,9 @@ class Monitor:
     """Deterministic step from state and event to next state and outcome.
 
     A monitor does no input or output and reads no clock: the same events give the same decisions
-    and the same state, bit for bit, however they are split into batches. `step` never raises: a
-    reading that triggers an internal error is refused with reason "failure".
+    and the same state, bit for bit, however they are split into batches. `step` raises nothing
+    but the `LedgerError` of a private model, whose state is then that within the event: go back to
+    a checkpoint. A reading that triggers another error is refused with reason "failure".
 
     Parameters
     ----------
@@ -169,6 +171,8 @@ class Monitor:
         reading = without(held.reading, unknown)
         try:
             group.learn_held(reading, label)
+        except LedgerError:
+            raise
         except Exception as error:  # a bug must not affect the reading that came now
             _LOG.error("internal error while learning an earlier reading", exc_info=error)
             return 0
@@ -208,6 +212,8 @@ class Monitor:
                 rows = np.ascontiguousarray(learnable.rows[:, kept])
                 learnable = replace(learnable, features=names, rows=rows)
             return self._group(name).step(readings, duplicates, self._mode, remember, learnable)
+        except LedgerError:
+            raise
         except Exception as error:  # a bug must not affect other groups
             return DecisionBuffer.failed(len(readings), error)
 
@@ -269,6 +275,8 @@ class Monitor:
             else:
                 group.learn_late(admitted.reading, late.label, late.device)
                 outcome.learnt += 1
+        except LedgerError:
+            raise
         except Exception as error:
             return Outcome(refused=[_internal_error(late.source, error)])
         assert self._pending is not None

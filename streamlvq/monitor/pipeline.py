@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamlvq.arrays import Floats, Ints, Label, Rows
+from streamlvq.errors import LedgerError
 from streamlvq.events import Decisions, Model, Readings
 from streamlvq.kernels import kernels
 from streamlvq.models import LVQCommittee
@@ -268,6 +269,8 @@ class Pipeline:
             else:
                 try:
                     self._step_one(buffer, batch.start, batch, remember)
+                except LedgerError:
+                    raise
                 except Exception as error:  # a bug must not affect the other readings
                     buffer.failures[batch.start] = error
                 batch.move_on(1)

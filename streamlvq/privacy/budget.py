@@ -46,7 +46,7 @@ class NoisePlan:
     @classmethod
     def of(cls, privacy: Privacy, vector: BatchVector) -> NoisePlan:
         """Plan the noise for a promise; raises `ParameterError` if it cannot be kept."""
-        warmup, releases = _schedule(privacy)
+        warmup, releases = schedule_of(privacy)
         memory = math.inf if privacy.horizon is None else float(releases)
         factor = ToeplitzFactor.fitted(privacy.forget, memory)
         return cls.with_factor(privacy, vector, factor, warmup, releases)
@@ -150,7 +150,7 @@ def unit_norm(factor: ToeplitzFactor, length: int, batch: int, warmup: int) -> f
     return min(length * factor.norm(), first + factor.norm_of_run(length - warmup, batch))
 
 
-def _schedule(privacy: Privacy) -> tuple[int, int]:
+def schedule_of(privacy: Privacy) -> tuple[int, int]:
     """Return the readings of the warm-up and the number of releases with and after it."""
     if privacy.horizon is None:
         return privacy.warmup, MAX_RELEASES

@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from streamlvq.arrays import Ints
-from streamlvq.errors import StreamLVQError
+from streamlvq.errors import LedgerError
 from streamlvq.privacy.releases import LedgerExhaustedError, Spending
 
 try:
@@ -47,6 +47,7 @@ KEPT_RELEASES = 1000  # whose vectors a ledger keeps unless told otherwise
 RESERVED_AHEAD = 16  # releases in a reservation
 COMPACTION_BYTES = 2**20  # of forgotten releases that are worth writing the file anew
 DIGEST_BYTES = 32
+NUMBER_BYTES = 8  # of each number of a vector
 
 _MARKER = b"SLL1"
 _HEAD = struct.Struct(">4sBQI")  # marker, kind, number, length of the body; a CRC-32 follows
@@ -61,10 +62,6 @@ _ADVICE = (
     "Put back the file as it was last; without it nobody knows what was released, so to begin "
     "afresh use another folder, and readings that were never learnt"
 )
-
-
-class LedgerError(StreamLVQError, OSError):
-    """Ledger that cannot be used: damaged, locked, not writable, or of another promise."""
 
 
 class _Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,7 +182,8 @@ def describe(path: str | Path) -> str:
     """
     content = read_ledger(path)
     base, account = content.base, content.account
-    promised = [f"{name} {base.promise[name]:g}" for name in _LIMITED if name in base.promise]
+    limits = {name: base.promise.get(name) for name in _LIMITED}
+    promised = [f"{name} {limit:g}" for name, limit in limits.items() if limit is not None]
     spent = [f"{name} {account.total(name):g}" for name in _LIMITED]
     units = " and ".join(dict.fromkeys(each.unit for each in account.series))
     kept = f"of which the vectors from {base.releases} on are kept; {account.reserved} reserved"
@@ -209,6 +207,7 @@ def _parsed(data: bytes, path: str | Path) -> Content:
         head = bytes.fromhex(base.head)
     except (msgspec.MsgspecError, ValueError) as error:
         raise _damaged(path, 0) from error
+    _check_limits(base, path)
     entries, place, account = list[_Entry](), first.end, _account(base)
     while (entry := _record(data, place, written, head, path)) is not None:
         if entry.number != account.releases or entry.kind not in (_RESERVED, _RELEASED):
@@ -216,10 +215,31 @@ def _parsed(data: bytes, path: str | Path) -> Content:
         if entry.kind == _RELEASED and entry.number >= account.reserved:
             raise _damaged(path, place)
         record = data[entry.start : entry.end]
-        account = account.after(entry.kind, _body(record))
+        account = _after(account, entry, _body(record), path)
         entries.append(entry)
         head, place = _digest(record), entry.end
     return Content(base, entries, account, head, place)
+
+
+def _after(account: Account, entry: _Entry, body: bytes, path: str | Path) -> Account:
+    """Return the account with one more record; the chain has no key, so its body may be bad."""
+    try:
+        after = account.after(entry.kind, body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _damaged(path, entry.start) from error
+    if entry.kind == _RELEASED and len(body) % NUMBER_BYTES:
+        raise _damaged(path, entry.start)
+    return after
+
+
+def _check_limits(base: _Base, path: str | Path) -> None:
+    """Raise unless what is promised can be compared with what was spent."""
+    for name in _LIMITED:
+        limit = base.promise.get(name)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float)):
+            raise LedgerError(
+                f"expected a number as {name} in the ledger {path}, got {limit!r}. {_ADVICE}"
+            )
 
 
 def _account(base: _Base) -> Account:
@@ -305,8 +325,7 @@ class Ledger:
             raise
 
     def _open(self, promise: dict[str, Any]) -> None:
-        for litter in self.path.parent.glob(f".{self.path.name}.*{UNFINISHED_SUFFIX}"):
-            litter.unlink(missing_ok=True)
+        self._remove_litter()
         if not self.path.exists():
             self._begin(promise)
         content = read_ledger(self.path)
@@ -315,10 +334,21 @@ class Ledger:
         self._base, self._account = content.base, content.account
         self.head, self._length = content.head, content.length
         self._entries = deque(content.entries)
-        self._is_torn = self.path.stat().st_size > content.length
+        try:
+            self._is_torn = self.path.stat().st_size > content.length
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
         if self._is_torn:
             log.warning("%s: the last record was not complete, and is cut off", self.path)
         self._mend()
+
+    def _remove_litter(self) -> None:
+        """Remove files of a process that was killed."""
+        for litter in self.path.parent.glob(f".{self.path.name}.*{UNFINISHED_SUFFIX}"):
+            try:
+                litter.unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("%s is of no use but cannot be removed: %s", litter, error)
 
     def _begin(self, promise: dict[str, Any]) -> None:
         identity = secrets.token_hex(16)
@@ -458,8 +488,8 @@ class Ledger:
 
     def _append(self, kind: int, number: int, body: bytes) -> None:
         data = _packed(self.head, kind, number, body)
+        self._mend()
         try:
-            self._mend()
             self._is_torn = True
             _write(self._file, data)
             os.fdatasync(self._file)
@@ -475,15 +505,18 @@ class Ledger:
 
     def _mend(self) -> None:
         """Finish what failed before: a new name, opening, or a record without its end."""
-        if self._is_renamed:
-            _sync_folder(self.path.parent)
-            self._is_renamed = False
-        if self._file < 0:
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-        if self._is_torn:
-            os.ftruncate(self._file, self._length)
-            os.fsync(self._file)
-            self._is_torn = False
+        try:
+            if self._is_renamed:
+                _sync_folder(self.path.parent)
+                self._is_renamed = False
+            if self._file < 0:
+                self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            if self._is_torn:
+                os.ftruncate(self._file, self._length)
+                os.fsync(self._file)
+                self._is_torn = False
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
 
     def _read(self, entry: _Entry) -> bytes:
         return os.pread(self._file, entry.end - entry.start, entry.start)

@@ -215,7 +215,10 @@ def suppress(report: Report, threshold: int) -> Report:
 
 @dataclass(frozen=True)
 class _Totals:
-    """Totals that are printed: None if they, or what is left without them, are too small."""
+    """Totals that are printed: None if they, or what is left without them, are too small.
+
+    That no reading is without a label is no secret.
+    """
 
     labelled: int | None
     right: int | None
@@ -226,9 +229,11 @@ def _totals(report: Report, threshold: int) -> _Totals:
     labelled = report.labelled or 0
     right = round((report.accuracy or 0.0) * labelled)
     rejected = round((report.reject_rate or 0.0) * report.readings)
+    is_small = labelled < threshold or 0 < report.readings - labelled < threshold
+    hides_right = is_small or min(right, labelled - right) < threshold
     return _Totals(
-        labelled=labelled if labelled >= threshold else None,
-        right=right if min(right, labelled - right) >= threshold else None,
+        labelled=None if is_small else labelled,
+        right=None if hides_right else right,
         rejected=rejected if min(rejected, report.readings - rejected) >= threshold else None,
     )
 
@@ -349,6 +354,7 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
     fixed: dict[Key, list[int]] = {"all": []}
     secret: dict[Key, list[int]] = {}
     links: list[tuple[list[int], list[int]]] = []
+    some_unlabelled = any(row.labelled < row.readings for row in rows)
 
     def place(*counts: int) -> list[int]:
         atoms.extend(counts)
@@ -368,6 +374,8 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
         wrong = row.labelled - row.right
         parts = place(row.right, wrong, row.readings - row.labelled)
         sums["labelled", k] = parts[:2]
+        if some_unlabelled:
+            secret["unlabelled", k] = parts[2:]
         fixed.setdefault("labelled", []).extend(parts[:2])
         if totals.right is not None:
             sums["right", k], secret["wrong", k] = parts[:1], parts[1:2]

@@ -10,6 +10,7 @@ from pathlib import Path
 from streamlvq.arrays import Label
 from streamlvq.config import Config
 from streamlvq.connect import Message, Outgoing, Subscription
+from streamlvq.errors import LedgerError
 from streamlvq.events import ALL_DEVICES
 from streamlvq.fleet.hub import HubRole
 from streamlvq.fleet.inbox import fleet_subscriptions
@@ -111,9 +112,9 @@ class MonitoringRole:
             Monitor(self.config).compile()
             self.health.phase = restoring
             guard.compiling = False
+            if self.store.ledger is not None:
+                self.store.ledger.pause = self._wait_for_ledger
             self.processor = self.store.restore(self.config, self._still_starting)
-        if self.store.ledger is not None:
-            self.store.ledger.pause = self._wait_for_ledger
         self._join_fleet()
         self._count()
 
@@ -130,7 +131,10 @@ class MonitoringRole:
         self.context.notifier.extend_timeout()
 
     def stop(self) -> bool:
-        """Save the state; return False if neither snapshot nor journal has it."""
+        """Save the state; return False if neither snapshot nor journal has it.
+
+        Within a batch there is nothing to save: the journal has all of it.
+        """
         saved = self.store.save(self.monitor)
         if not saved and not self.store.journaled:
             log.error("stopped without a snapshot: everything learnt since the last one is lost")
@@ -158,7 +162,14 @@ class MonitoringRole:
                 return
         if not self._record(messages):
             return  # asked to stop before they were durable; the broker still has them
-        result = self.processor.process(messages)
+        try:
+            result = self.processor.process(messages)
+        except LedgerError as error:
+            self.store.within_batch = True
+            if not self.context.signals.leave:
+                raise
+            log.warning("left within a batch, which the journal has: %s", error)
+            return  # not acknowledged; the journal and the broker have them
         self.health.unsaved = True
         if result.decisions:
             self.health.reading = begin
@@ -221,6 +232,8 @@ class MonitoringRole:
         """Wait within a step, so without a snapshot; return False if asked to stop."""
         assert self.store.ledger is not None
         self.health.ledger = self.store.ledger.problem
+        if self.health.starting:
+            self._still_starting(f"waiting, as {self.store.ledger.problem}")
         end = time.monotonic() + seconds
         while (now := time.monotonic()) < end:
             if self.context.signals.leave:

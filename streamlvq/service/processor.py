@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamlvq.connect import Message
+from streamlvq.errors import LedgerError
 from streamlvq.events import (
     Decisions,
     DroppedFields,
@@ -97,7 +98,8 @@ class MessageProcessor:
     """Processor that decodes messages and steps the monitor.
 
     The monitor itself refuses readings that trigger an internal error. Should a step raise
-    nevertheless, the whole event is refused as "failure", and the other events take effect.
+    nevertheless, the whole event is refused as "failure", and the other events take effect. Only a
+    `LedgerError` is passed on: the state is then that within a batch, so go back to a checkpoint.
     """
 
     def __init__(
@@ -143,6 +145,8 @@ class MessageProcessor:
     def _step(self, event: Event, result: BatchResult) -> None:
         try:
             outcome = self.monitor.step(event)
+        except LedgerError:
+            raise
         except Exception as error:
             result.refused += _failures(event, error)
             return

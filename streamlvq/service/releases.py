@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from streamlvq.arrays import Ints
 from streamlvq.config import Config
 from streamlvq.config.build import build_privacy
-from streamlvq.errors import StreamLVQError
+from streamlvq.errors import LedgerError, StreamLVQError
 from streamlvq.events import ALL_DEVICES
 from streamlvq.monitor import Monitor
 from streamlvq.privacy import Spending
-from streamlvq.privacy.ledger import LEDGER_FILE, Ledger, LedgerError
+from streamlvq.privacy.ledger import LEDGER_FILE, Ledger
 
 log = logging.getLogger(__name__)
 

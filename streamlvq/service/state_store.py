@@ -260,6 +260,7 @@ class StateStore:
         self.folder = Path(config.state.folder)
         self.health, self.metrics = health, metrics
         self.journaled = uses_journal(config)
+        self.within_batch = False  # the monitor stopped in the middle: only the journal is whole
         self._lock = FolderLock(self.folder)
         try:
             _remove_unfinished(self.folder)
@@ -280,7 +281,8 @@ class StateStore:
 
         Return a processor with the restored monitor and the current configuration; older messages
         are decoded with the configuration of their time. `report_progress` is called from time to
-        time.
+        time. A ledger that cannot be written is waited for (`PatientLedger.pause`); if it shall not
+        be, `LedgerError` is raised.
         """
         processor, position = self._newest(config)
         self.journal.skip_to(position)
@@ -364,13 +366,15 @@ class StateStore:
         """Start a snapshot that is due, and clean up after a finished one."""
         if self.writer.poll():
             self._trim()
-        if self.writer.due(now):
+        if self.writer.due(now) and not self.within_batch:
             self._begin(monitor)
 
     def save(self, monitor: Monitor) -> bool:
         """Take a snapshot now and wait for it; return whether everything is on disk."""
         if self.writer.wait():
             self._trim()
+        if self.within_batch:
+            return False
         if not self.health.unsaved:
             return True
         self._begin(monitor)

@@ -190,7 +190,12 @@ class Snapshot:
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, *, limit: int = MAX_SNAPSHOT_BYTES, limits: StateLimits = DEFAULT_LIMITS
+        cls,
+        data: bytes,
+        *,
+        limit: int = MAX_SNAPSHOT_BYTES,
+        limits: StateLimits = DEFAULT_LIMITS,
+        before_build: Callable[[EstimatorState], None] | None = None,
     ) -> Self:
         """Decode what `to_bytes` returned; raises `SnapshotError` if it is damaged or impossible.
 
@@ -203,6 +208,9 @@ class Snapshot:
         limits
             How much its classifier may allocate: a short snapshot from a stranger can describe a
             large one.
+        before_build
+            Called with the state before anything is computed of it; raises `SnapshotError` for what
+            is not wanted. Names and arrays are not checked yet.
 
         """
         arrays, metadata = decode(data, limit=limit)
@@ -213,6 +221,8 @@ class Snapshot:
         _check_node(file.node)
         _check_time(file.created)
         state = from_arrays(arrays, file.classifier)
+        if before_build is not None:
+            before_build(state)
         built = check(state, limits=limits)  # what cannot be rebuilt is no snapshot
         try:
             weights = None if file.weights is None else PoolWeights.from_names(file.weights)
@@ -360,8 +370,11 @@ class Snapshot:
 
     @property
     def counts(self) -> dict[Label, int]:
-        """Number of samples of each class."""
-        counts = self._speaker_state.arrays.get("class_count", np.empty(0)).tolist()
+        """Number of samples of each class; empty for models that do not count them exactly."""
+        arrays = self._speaker_state.arrays
+        if "class_count" not in arrays:  # no reading yet, or a model that learns under privacy
+            return {}
+        counts = arrays["class_count"].tolist()
         return {label: int(counts[code]) for code, label in enumerate(self.labels)}
 
     @property
@@ -386,7 +399,7 @@ class Snapshot:
         self, table: Callable[[Mapping[str, Array]], Array], absent: float = float("nan")
     ) -> dict[Label, ByFeature]:
         arrays = self._speaker_state.arrays
-        if "class_weight" not in arrays:  # no reading yet, or one without features
+        if "class_weight" not in arrays:  # as in `counts`, or no feature yet
             return {label: {} for label in self.labels}
         values = np.where(arrays["class_weight"] > 0.0, table(arrays), absent)
         return {

@@ -166,7 +166,7 @@ def test_snapshots_of_other_parameters_are_not_compared() -> None:
 
 
 PRIVATE = """
-readings: {label: state, features: [rms, heat]}
+readings: {label: state, time: t, features: [rms, heat]}
 model: {type: PrivateLVQ}
 state: {folder: state, journal: always}
 privacy:

@@ -325,7 +325,7 @@ def with_example(path: str) -> Config:
         inner |= {"role": "member", "hub": "h"} if name in ("role", "hub") else {}
     if sections == ["privacy"]:
         values["model"] = {"type": "PrivateLVQ"}
-        values["readings"]["features"] = ["rms", "temperature"]
+        values["readings"] |= {"features": ["rms", "temperature"], "sequence": "n"}
         inner |= {"epsilon": 1.0, "classes": ["ok", "worn"]}
         inner |= {"bounds": {"rms": [0.0, 2.0], "temperature": [0.0, 120.0]}}
         inner |= {"segment": 20} if name == "unit" else {}

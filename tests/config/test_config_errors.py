@@ -19,8 +19,8 @@ MODELS = (
 )
 
 PRIVATE = """\
-readings:
-  features: [a, b]
+readings: {sequence: n,
+  features: [a, b]}
 model:
   type: PrivateLVQ
 privacy:
@@ -99,11 +99,12 @@ BAD = [
     (PRIVATE.replace("[a, b]", "[a, b, c]"), "2: readings.features: expected features of privacy.bounds (a, b), got 'c' too: without bounds it cannot be protected"),
     (PRIVATE.replace("features: [a, b]", "label: l"), "1: readings.features: expected the features of privacy.bounds (a, b): which fields come must not decide what is learnt"),
     (PRIVATE.replace("features: [a, b]", "features: [a]"), "7: privacy.bounds: expected features of readings.features (a), got 'b', which no reading has"),
+    (PRIVATE.replace("sequence: n,", ""), "1: readings.sequence: expected a field with privacy, or readings.time: without either, a reading that is delivered twice counts as two, and epsilon is for one"),
     (PRIVATE + "integrator: {}", "9: integrator.window: expected a number of readings with privacy, got adaptive, which learns from labels what no release says"),
     (PRIVATE + "rejector:\n  type: probability\n  target_rate: 0.1\n  novelty_rate:", "11: rejector.target_rate: expected a fixed threshold with privacy (rejector.threshold): this one adapts to single readings"),
     (PRIVATE + "rejector:\n  type: probability\n  threshold: 0.1", "9: rejector.novelty_rate: expected null with privacy, got 0.01: how new a reading is would be measured by stored ones"),
     (PRIVATE + "state:\n  journal: never", "10: state.journal: expected always with privacy, got never: after a crash, releases are taken from the ledger and belong to the readings in the journal"),
-    (PRIVATE.replace("features: [a", "qos: 0\n  features: [a"), " state.journal: expected always with privacy, got auto: after a crash, releases are taken from the ledger and belong to the readings in the journal"),
+    (PRIVATE.replace("features: [a", "qos: 0,\n  features: [a"), " state.journal: expected always with privacy, got auto: after a crash, releases are taken from the ledger and belong to the readings in the journal"),
     (PRIVATE + "state:\n  sync: false", "10: state.sync: expected true with privacy, got false: the journal must not lose readings whose release the ledger has"),
     (PRIVATE + "fleet:\n  name: f\n  trust: everyone", "9: fleet.serve: expected fused or local with privacy, got both: the weights of a pool and its losses are measured on this node's readings, and published"),
     (PRIVATE + "fleet:\n  name: f\n  trust: everyone\n  role: hub", "5: privacy: expected none with fleet.role: hub, which has no readings"),

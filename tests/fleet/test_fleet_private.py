@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,18 @@ from streamlvq.config import (
     check,
 )
 from streamlvq.connect import Message
+from streamlvq.estimator import EstimatorState
 from streamlvq.fleet import Header, Roster, parse_envelope, seal
+from streamlvq.fleet.envelope import Kind
 from streamlvq.fleet.node import FleetNode
 from streamlvq.fleet.private import ReleasePublisher, check_goes_on
 from streamlvq.fleet.status import evaluate
 from streamlvq.fusion import fuse
-from streamlvq.models import GLVQ
+from streamlvq.models import GLVQ, LGMLVQ, LVQCommittee
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.privacy import LedgerExhaustedError, PrivateLVQ, Spending
+from streamlvq.privacy.budget import NoisePlan
 from streamlvq.privacy.ledger import Ledger
 from streamlvq.role import RoleStatus
 from streamlvq.service.daemon import subscriptions
@@ -41,6 +45,7 @@ from streamlvq.service.releases import open_ledger
 from streamlvq.service.session import SessionTracker, StatusWriter, make_link
 from streamlvq.snapshot import Snapshot
 from streamlvq.snapshot.statement import PrivacyStatement, SuccessionError
+from streamlvq.wrappers import TimeIntegrator
 from support.fleet_nodes import SECTION, Node, memory
 from support.fleets import FLEET, ROOT
 from support.private import FEATURES, FIRST_MODEL, PRIVACY, readings_of
@@ -305,11 +310,108 @@ def test_receivers_notice_that_a_ledger_was_put_back(tmp_path: Path) -> None:
         roster = Roster(FLEET, None, max_age_seconds=100.0, folder=tmp_path)  # it remembers
     assert roster.accept("a", envelope(snapshot, good, 20), 1020.0).status == "new"
     assert roster.accept("a", envelope(snapshot, late, 21), 1021.0).status == "new"
-    assert roster.accept("a", envelope(snapshot, None, 22), 1022.0).status == "new"
+    for again in (roster, Roster(FLEET, None, max_age_seconds=100.0, folder=tmp_path)):
+        receipt = again.accept("a", envelope(snapshot, None, 22), 1022.0)
+        assert (receipt.status, receipt.reason) == ("refused", "ledger")
+        assert "expected a statement of privacy, as in the publication before" in receipt.text
+    assert roster.accept("a", envelope(snapshot, None, 200), 1200.0).status == "new"  # forgotten
     forgotten = Roster(FLEET, None, max_age_seconds=5.0)
     assert forgotten.accept("a", envelope(snapshot, first, 1), 1001.0).status == "new"
     begun = refused["got cdcdcdcd: a new ledger"]
     assert forgotten.accept("a", envelope(snapshot, begun, 20), 1020.0).status == "new"
+
+
+# --- secret states -------------------------------------------------------------------------------
+
+
+def secret_states() -> dict[str, EstimatorState]:
+    """States of private models, as a liar would send them: alone, in wrappers, in other models."""
+    blank = PrivateLVQ(PRIVACY)
+    trained = PrivateLVQ(PRIVACY)
+    messages = [json.loads(each.payload) for each in readings_of(FIRST_MODEL + 40)]
+    rows = np.array([[payload[name] for name in FEATURES] for payload in messages])
+    trained.learn_array(rows, [payload["y"] for payload in messages], features=FEATURES)
+    wrapped = TimeIntegrator(trained, window=3).state()
+    committee = LVQCommittee(members={"one": GLVQ(), "other": LGMLVQ()})
+    for payload in messages[:60]:
+        committee.learn_one({name: payload[name] for name in FEATURES}, payload["y"])
+    members = committee.state(readings=False)
+    name = next(iter(members.parts))
+    return {
+        "blank": blank.state(),
+        "trained": trained.state(),
+        "wrapped": wrapped,
+        "member": replace(members, parts={**members.parts, name: trained.state()}),
+        "blank member": replace(
+            members,
+            parameters={
+                **members.parameters,
+                "members": {**members.parameters["members"], name: blank.blank_state()},
+            },
+        ),
+        "node of an ensemble": EstimatorState("NodeEnsemble", {}, {}, {}, {"a": trained.state()}),
+        "candidate": EstimatorState(
+            "PoolClassifier",
+            {},
+            {},
+            {"candidates": ["fused hub"]},
+            {"candidate0": EstimatorState("NodeEnsemble", {}, {}, {}, {"a": trained.state()})},
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "model"])
+def test_secret_states_of_others_are_refused_before_anything_is_built(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short snapshot of a private model would take a minute to plan its noise."""
+    payloads = {
+        name: Snapshot(state, "a", readings=False).to_bytes()
+        for name, state in secret_states().items()
+    }
+
+    def plan(*_: Any) -> None:
+        raise AssertionError("the noise of a stranger's model is planned")
+
+    monkeypatch.setattr(NoisePlan, "of", plan)
+    roster = Roster(FLEET, None, max_age_seconds=100.0, kind=kind)
+    for k, (name, payload) in enumerate(payloads.items()):
+        data = seal(payload, Header(FLEET, "a", kind, 1, 1 + k, 1000.0), None)
+        receipt = roster.accept("a", data, 1001.0)
+        assert (receipt.status, receipt.reason) == ("refused", "values"), name
+        assert "expected a released model, got the secret state of a PrivateLVQ" in receipt.text
+
+
+def test_status_goes_on_whatever_is_sent(tmp_path: Path) -> None:
+    """A secret state on a node's topic is a refusal, not a traceback."""
+    node = config(tmp_path, "b")
+    messages = [
+        Message(
+            f"{ROOT}/nodes/a",
+            seal(
+                Snapshot(state, "a", readings=False).to_bytes(),
+                Header(FLEET, "a", "snapshot", 1, 1, time.time()),
+                None,
+            ),
+            0.0,
+        )
+        for state in secret_states().values()
+    ]
+    for message in messages:
+        status = evaluate(node, [message], time.time())
+        assert not status.nodes
+        assert any("secret state" in line for line in words(status))
+
+
+def test_an_own_snapshot_can_be_looked_at() -> None:
+    """A private model counts no class exactly; its snapshot says so instead of failing."""
+    for name in ("blank", "trained"):
+        snapshot = Snapshot(secret_states()[name], "a")
+        assert snapshot.counts == {}
+        assert snapshot.means == snapshot.spreads == snapshot.seen
+        assert list(snapshot.means) == list(snapshot.labels)
+        assert (snapshot.prototypes, snapshot.relevances) == ([], {})
+    assert snapshot.samples == FIRST_MODEL + 40
 
 
 def learnt_model() -> Any:

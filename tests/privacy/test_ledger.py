@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privacy_kill
+from streamlvq.errors import LedgerError
 from streamlvq.privacy import ledger as module
-from streamlvq.privacy.ledger import Ledger, LedgerError, read_ledger
+from streamlvq.privacy.ledger import Ledger, describe, read_ledger
 from streamlvq.privacy.releases import LedgerExhaustedError, Spending
 
 PROMISE = {"epsilon": 1.0, "delta": 1e-5, "unit": "reading"}
@@ -155,7 +156,8 @@ def test_a_full_disk_changes_nothing(path: Path) -> None:
         size, head = ledger.size, ledger.head
     script = f"""
         import resource, signal, numpy as np
-        from streamlvq.privacy.ledger import Ledger, LedgerError
+        from streamlvq.errors import LedgerError
+        from streamlvq.privacy.ledger import Ledger
         from streamlvq.privacy.releases import Spending
         ledger = Ledger({str(path)!r}, {PROMISE!r})
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -239,6 +241,73 @@ def test_a_bit_that_flips_anywhere_is_noticed(path: Path, bit: int) -> None:
     with pytest.raises(LedgerError, match="Put back the file as it was last"):
         Ledger(path, PROMISE)
     assert path.read_bytes() == garbled  # for whoever looks into it
+
+
+def forged(records: list[tuple[int, int, bytes]]) -> bytes:
+    """A file with a chain that holds: it has no key, so anybody can make one."""
+    first, *others = records
+    data = module._packed(b"", *first)
+    head = bytes(module.DIGEST_BYTES)
+    for kind, number, body in others:
+        record = module._packed(head, kind, number, body)
+        head, data = module._digest(record), data + record
+    return data
+
+
+FORGED_BASE: dict[str, object] = {"identity": "a", "promise": PROMISE, "head": "00" * 32}
+RESERVED = {
+    "spending": {"series": "a", "epsilon": 1.0, "delta": 1e-5, "unit": "reading"},
+    "until": 16,
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "records", "words"),
+    [
+        ({}, [(2, 0, b"{}")], "intact record at byte"),
+        ({}, [(2, 0, b"\xff")], "intact record at byte"),
+        ({}, [(2, 0, json.dumps(RESERVED).encode()), (3, 0, b"1234567")], "intact record at byte"),
+        ({"promise": {"epsilon": "a lot"}}, [], "expected a number as epsilon in the ledger"),
+        ({"promise": {"delta": [1]}}, [], "expected a number as delta in the ledger"),
+        ({"promise": {"delta": True}}, [], "expected a number as delta in the ledger"),
+        ({"head": "xyz"}, [], "intact record at byte 0"),
+        ({"series": [1]}, [], "intact record at byte 0"),
+    ],
+)
+def test_a_forged_ledger_is_refused(
+    path: Path, base: dict[str, object], records: list[tuple[int, int, bytes]], words: str
+) -> None:
+    whole = json.dumps({**FORGED_BASE, **base}).encode()
+    path.parent.mkdir()
+    path.write_bytes(forged([(1, 0, whole), *records]))
+    for read in (read_ledger, describe, lambda path: Ledger(path, PROMISE)):
+        with pytest.raises(LedgerError, match=words):
+            read(path)
+    path.write_bytes(forged([(1, 0, json.dumps(FORGED_BASE).encode())]))
+    assert "epsilon 1, delta 1e-05" in describe(path)  # what is well formed is read
+
+
+def test_a_folder_that_is_not_writable_is_an_error_of_the_ledger(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mending what was torn, and opening, fail like writing does."""
+    with Ledger(path, PROMISE) as ledger:
+        release(ledger, [7])
+    path.write_bytes(path.read_bytes() + b"torn")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", fail)
+        with pytest.raises(LedgerError, match="cannot be written: Read-only file system"):
+            Ledger(path, PROMISE)
+    (path.parent / f".{path.name}.1.unfinished").touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", fail)
+        Ledger(path, PROMISE).close()  # litter is no reason to stop
+    with Ledger(path, PROMISE) as ledger:
+        assert ledger.recorded(0) == [7]
 
 
 def test_records_that_are_left_out_or_change_places_are_noticed(path: Path) -> None:

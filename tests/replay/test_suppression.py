@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,40 @@ def test_spans_of_time_add_up(report: Report) -> None:
     for name in ("rejected", "right"):
         shown = [n for n in getattr(course, name) if n is not None]
         assert all(n >= THRESHOLD for n in shown)
+
+
+def partly_labelled(count: int, unlabelled: Callable[[int], bool], folder: Path) -> Report:
+    """A report on readings of which some have no label."""
+    log = [row._replace(state=None) if unlabelled(k) else row for k, row in enumerate(rows(count))]
+    path = folder / "partly.csv"
+    write_csv(path, log)
+    text = "readings: {time: t, label: state, device: pump}\nmodel: {type: GLVQ}"
+    return replay.replay(path, loads(text), progress=False)
+
+
+def test_a_few_without_a_label_do_not_follow_from_the_total(tmp_path: Path) -> None:
+    whole = partly_labelled(900, lambda k: k in (200, 500, 700), tmp_path)
+    assert (whole.readings, whole.labelled) == (900, 897)
+    said = suppress(whole, THRESHOLD)
+    assert said.labelled is None
+    assert said.accuracy is None
+    assert all(n is None for n in said.course.labelled)
+    assert 897 not in counts_of(json.loads(said.to_json()))
+
+
+def test_few_without_a_label_in_a_span_do_not_follow(tmp_path: Path) -> None:
+    """In all there are enough of them, but in most spans of time few, or none."""
+    whole = partly_labelled(900, lambda k: 300 <= k < 340 or k % 300 == 7, tmp_path)
+    said = suppress(whole, THRESHOLD)
+    assert said.labelled == whole.labelled == 900 - 42
+    spans = zip(said.course.readings, said.course.labelled, strict=True)
+    without = [n - labelled for n, labelled in spans if labelled is not None]
+    assert all(n >= THRESHOLD for n in without)
+    hidden = [labelled for labelled in said.course.labelled if labelled is None]
+    assert len(hidden) > 1
+    for row in said.devices:
+        if row.readings is not None and row.labelled is not None:
+            assert row.readings - row.labelled >= THRESHOLD
 
 
 def test_summary_and_page_say_so(report: Report) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,21 @@ import pytest
 
 from streamlvq.config import Config, check, load, loads
 from streamlvq.connect import Message
+from streamlvq.errors import LedgerError
 from streamlvq.monitor import Monitor
 from streamlvq.payloads import Decoder
 from streamlvq.privacy import Spending
 from streamlvq.privacy import ledger as ledger_module
-from streamlvq.privacy.ledger import LedgerError, read_ledger
+from streamlvq.privacy.ledger import read_ledger
 from streamlvq.role import Health
+from streamlvq.service.daemon import MonitoringRole
 from streamlvq.service.journal import Received
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.processor import MessageProcessor
 from streamlvq.service.releases import OtherLedgerError, open_ledger
+from streamlvq.service.service import ServiceContext
 from streamlvq.service.state_store import StateStore
+from streamlvq.service.systemd import Notifier, Signals
 from streamlvq.snapshot import SnapshotFiles
 from support.brokers import BrokerProcess, Mosquitto, broker, mosquitto  # noqa: F401
 from support.daemons import Client, Daemon, settings, until
@@ -180,7 +185,7 @@ def learn(config: Config, messages: list[Message]) -> None:
 def test_labels_outside_the_public_list_are_refused() -> None:
 
     config = loads(
-        "{readings: {topic: 'plant/{device}/readings', label: y, features: [a, b]},"
+        "{readings: {topic: 'plant/{device}/readings', label: y, sequence: n, features: [a, b]},"
         "model: {type: PrivateLVQ},"
         "privacy: {epsilon: 1, bounds: {a: [0, 1], b: [0, 1]}, classes: [x, z]}}"
     )
@@ -193,13 +198,126 @@ def test_labels_outside_the_public_list_are_refused() -> None:
     assert (result.learnt, result.held) == (2, 0)
 
 
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ledgers run out of room; the journal has room enough."""
+    sync = os.fdatasync
+
+    def full(file: int) -> None:
+        if os.readlink(f"/proc/self/fd/{file}").endswith("privacy.ledger"):
+            raise OSError(28, "No space left on device")
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", full)
+
+
+def stopped_while_the_disk_is_full(
+    config: Config, monkeypatch: pytest.MonkeyPatch, leave: bool = True
+) -> tuple[list[int], bool, int, str | None]:
+    """Run a daemon's role until its ledger's disk is full; return what it acknowledged and said.
+
+    It learns 50 readings; the first release is due within the 200 that follow.
+    """
+    signals, acknowledged = Signals(), list[int]()
+    health = Health(config.health)
+    role = MonitoringRole(
+        config, ServiceContext(signals, Notifier(), health, ServiceMetrics(health, 1))
+    )
+
+    class Link:
+        def publish(self, outgoing: Any) -> None:
+            pass
+
+        def acknowledge(self, messages: list[Message]) -> None:
+            acknowledged.append(len(messages))
+
+    class Session:
+        link = Link()
+
+    try:
+        role.start(Session())  # type: ignore[arg-type]
+        health.starting = False
+        role.handle(readings_of(50))
+        with monkeypatch.context() as patched:
+            full_disk(patched)
+            signals.leave = leave
+            role.handle(readings_of(200, first=50))
+            role.tend(time.monotonic() + 1000.0)
+        return acknowledged, role.stop(), len(role.store.files.paths()), health.ledger
+    finally:
+        role.close()
+
+
+def test_a_stop_while_the_disk_is_full_loses_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked to stop within a batch: not acknowledged, not saved half, replayed from the journal."""
+    config = convert(private_settings(None, tmp_path))
+    acknowledged, kept, snapshots, problem = stopped_while_the_disk_is_full(config, monkeypatch)
+    assert (acknowledged, kept, snapshots) == ([50], True, 1)  # the first one, with the key
+    assert problem is not None
+    assert "No space left on device" in problem
+    store = opened(config)
+    monitor = store.restore(config, print).monitor
+    store.close()
+    model: Any = monitor.local("")
+    assert (model.samples, model.releases) == (250, 1)
+
+
+def test_a_late_label_or_held_reading_is_not_lost_either(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The monitor and the processor pass the ledger's error on, and refuse nothing."""
+    late = {"topic": "plant/{device}/labels", "sequence": "n"}
+    config = convert(private_settings(None, tmp_path, labels=late))
+    patient = open_ledger(config, tmp_path / "other")
+    patient.pause = lambda seconds: False
+    processor = MessageProcessor(Decoder(config), Monitor(config, None, patient))
+    processor.process(readings_of(59))
+    last = json.loads(readings_of(1, first=59)[0].payload)
+    label = json.dumps({"n": last["n"], "label": last.pop("y")}).encode()
+    processor.process([Message("plant/d2/readings", json.dumps(last).encode(), 1.7e9)])
+    full_disk(monkeypatch)
+    with pytest.raises(LedgerError, match="No space left"):
+        processor.process([Message("plant/d2/labels", label, 1.7e9)])
+    assert processor.monitor.local("").samples == 59
+    patient.ledger.close()
+
+
+def test_a_start_while_the_disk_is_full_says_so_and_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = convert(private_settings(None, tmp_path))
+    stopped_while_the_disk_is_full(config, monkeypatch)
+    full_disk(monkeypatch)
+    signals, health = Signals(), Health(config.health)
+    role = MonitoringRole(
+        config, ServiceContext(signals, Notifier(), health, ServiceMetrics(health, 1))
+    )
+    said: list[list[str]] = []
+
+    def stop_later() -> None:
+        until(lambda: health.ledger is not None, 30, "waiting")
+        beat = health.beat
+        until(lambda: health.beat > beat, 30, "a sign of life")
+        said.append(health.problems())
+        signals.leave = True
+
+    thread = threading.Thread(target=stop_later)
+    thread.start()
+    with pytest.raises(LedgerError, match="No space left"):
+        role.start(None)  # type: ignore[arg-type]
+    thread.join()
+    role.close()
+    assert [text.partition(":")[0] for text in said[0]] == ["ledger", "starting"]
+
+
 def test_a_ledger_that_cannot_be_written_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full for a while: the release is made when there is room again."""
 
     config = loads(
-        "{readings: {label: y, features: [a, b]}, model: {type: PrivateLVQ},"
+        "{readings: {label: y, sequence: n, features: [a, b]}, model: {type: PrivateLVQ},"
         "privacy: {epsilon: 1, bounds: {a: [0, 1], b: [0, 1]}, classes: [x, z]}}"
     )
     patient = open_ledger(config, tmp_path)
