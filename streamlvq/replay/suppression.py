@@ -453,6 +453,7 @@ def _shown_rows(
         known = {key: parts for key, parts in table.sums.items() if _row_cost(key)}
         table.fixed = {**table.fixed, **known}
         table.sums = {key: parts for key, parts in table.sums.items() if key not in known}
+        table.groups = [each for each in table.groups if not known.keys() & {*each}]
         return {*known, *table.sums} - table.hidden(threshold)
     return {*table.sums} - table.hidden(threshold)
 
@@ -494,7 +495,13 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
             sums["right", k], secret["wrong", k] = parts[:1], parts[1:2]
             fixed.setdefault("right", []).extend(parts[:1])
         links.append((own, parts))
-    return CountTable(atoms, sums, fixed, secret, _row_cost, links)
+    names = ("readings", "rejected", "accepted", "labelled", "right", "wrong", "unlabelled")
+    groups: list[list[Key]] = [
+        [(name, k) for k in range(len(rows))]
+        for name in names
+        if (name, 0) in sums or (name, 0) in secret
+    ]
+    return CountTable(atoms, sums, fixed, secret, _row_cost, links, groups=groups)
 
 
 def _row_cost(key: Key) -> int:

@@ -271,7 +271,8 @@ def told_by_classes(said: Report, whole: Report) -> tuple[CountTable, np.ndarray
     """
     true = np.array(whole.confusion.counts)
     places = np.arange(true.size).reshape(true.shape)
-    atoms, fixed = true.ravel().tolist(), {}
+    atoms: list[int] = true.ravel().tolist()
+    fixed: dict[Any, list[int]] = {}
     for r, row in enumerate(said.classes):
         if row.readings is not None:
             fixed["row", r] = places[r].tolist()
@@ -292,7 +293,7 @@ def told_by_classes(said: Report, whole: Report) -> tuple[CountTable, np.ndarray
         if beside:
             own.append(len(atoms))
             atoms.append(beside)
-        rest = []
+        rest: list[int] = []
         for name, n in whole.reasons.items():
             if name != "no_model":
                 rest.append(len(atoms))
@@ -384,8 +385,8 @@ def test_no_mistakes_of_a_class_follow(report: Report, seed: int, kind: str) -> 
 
 def test_what_hidden_counts_add_up_to_does_not_follow() -> None:
     """Three and four readings are hidden; their sum is small too, and so a third is hidden."""
-    sums = {"a": [0], "b": [1], "c": [2], "d": [3]}
-    fixed = {"all": [0, 1, 2, 3]}
+    sums: dict[Any, list[int]] = {"a": [0], "b": [1], "c": [2], "d": [3]}
+    fixed: dict[Any, list[int]] = {"all": [0, 1, 2, 3]}
     assert CountTable([3, 4, 40, 50], sums, fixed).hidden(THRESHOLD) == {"a", "b"}
     joint = CountTable([3, 4, 40, 50], sums, fixed, groups=[["a", "b", "c", "d"]])
     assert joint.hidden(THRESHOLD) == {"a", "b", "c"}
