@@ -253,6 +253,7 @@ class _Totals:
     labelled: int | None
     right: int | None
     rejected: int | None
+    unanswered: int  # of the rejected ones, with a label; 0 if those are not printed
 
 
 def _totals(report: Report, threshold: int) -> _Totals:
@@ -268,6 +269,7 @@ def _totals(report: Report, threshold: int) -> _Totals:
         labelled=None if is_small else labelled,
         right=None if hides_right else right,
         rejected=None if hides_rejected else rejected,
+        unanswered=unanswered,
     )
 
 
@@ -461,8 +463,15 @@ def _shown_rows(
 def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
     """Return the counts of rows: what was rejected and what not; right, wrong and unlabelled.
 
-    The readings of a row are divided in two ways, which add up to the same number.
+    The readings of a row are divided in two ways, which add up to the same number. If just those
+    without an answer were rejected, and all have labels, the rejected ones are some of the wrong.
     """
+    are_wrong = (
+        totals.right is not None
+        and totals.rejected == totals.unanswered
+        and all(row.labelled == row.readings for row in rows)
+        and all(row.rejected <= row.labelled - row.right for row in rows)
+    )
     atoms: list[int] = []
     sums: dict[Key, list[int]] = {}
     fixed: dict[Key, list[int]] = {"all": []}
@@ -475,6 +484,14 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
         return [*range(len(atoms) - len(counts), len(atoms))]
 
     for k, row in enumerate(rows):
+        if are_wrong:
+            own = place(row.rejected, row.labelled - row.right - row.rejected, row.right)
+            sums |= {("readings", k): own, ("labelled", k): own}
+            sums |= {("rejected", k): own[:1], ("right", k): own[2:]}
+            secret |= {("accepted", k): own[1:], ("wrong", k): own[:2], ("answered", k): own[1:2]}
+            for name, parts in (("all", own), ("rejected", own[:1]), ("right", own[2:])):
+                fixed.setdefault(name, []).extend(parts)
+            continue
         if totals.rejected is None:
             own = place(row.readings)
         else:
@@ -495,7 +512,16 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
             sums["right", k], secret["wrong", k] = parts[:1], parts[1:2]
             fixed.setdefault("right", []).extend(parts[:1])
         links.append((own, parts))
-    names = ("readings", "rejected", "accepted", "labelled", "right", "wrong", "unlabelled")
+    names = (
+        "readings",
+        "rejected",
+        "accepted",
+        "labelled",
+        "right",
+        "wrong",
+        "unlabelled",
+        "answered",
+    )
     groups: list[list[Key]] = [
         [(name, k) for k in range(len(rows))]
         for name in names

@@ -17,7 +17,7 @@ from streamlvq import replay
 from streamlvq.cli import main
 from streamlvq.config import loads
 from streamlvq.errors import StreamLVQError
-from streamlvq.replay.report import ClassRow, Confusion, Report
+from streamlvq.replay.report import ClassRow, Confusion, DeviceRow, Report
 from streamlvq.replay.suppression import CountTable, suppress
 from streamlvq.report.replay_page import replay_html
 from support.replays import rows, write_csv
@@ -381,6 +381,30 @@ def test_no_mistakes_of_a_class_follow(report: Report, seed: int, kind: str) -> 
     if kind == "rejector":
         reasons = {**reasons, "ambiguous": 50, "outlier": 3 + seed}
     assert_nothing_small_follows(report_of(report, table.tolist(), reasons, unlabelled))
+
+
+def test_wrong_answers_of_a_device_do_not_follow(report: Report) -> None:
+    """Without a rejector, the wrong readings less those without an answer are wrong answers."""
+    whole = report_of(report, [[400, 32, 30], [31, 300, 30]], {"no_model": 60})
+    counts = [(300, 30, 33), (300, 15, 45), (223, 15, 45)]  # readings, without an answer, wrong
+    devices = [
+        DeviceRow(
+            device=f"pump {k}",
+            readings=n,
+            rejected=rejected,
+            labelled=n,
+            accuracy=(n - wrong) / n,
+            accuracy_of_accepted=None,
+        )
+        for k, (n, rejected, wrong) in enumerate(counts)
+    ]
+    said = suppress(replace(whole, devices=devices), THRESHOLD)
+    assert said.accuracy is not None and said.reject_rate is not None
+    first = said.devices[0]
+    assert None in (first.rejected, first.accuracy)
+    assert any(row.accuracy is not None for row in said.devices) or any(
+        row.rejected is not None for row in said.devices
+    )
 
 
 def test_what_hidden_counts_add_up_to_does_not_follow() -> None:
