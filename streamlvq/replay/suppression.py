@@ -8,13 +8,14 @@ follow from it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec.structs import replace
 
-from streamlvq.arrays import Bools, Floats
+from streamlvq.arrays import Bools, Floats, Ints
 from streamlvq.errors import StreamLVQError
 from streamlvq.replay.report import (
     ClassRow,
@@ -54,6 +55,11 @@ class CountTable:
         What to hide first, by count: the lowest, then the smallest.
     links
         Pairs of atoms that have the same sum.
+    covers
+        What to hide first for a secret that is small: the count that would tell it.
+    groups
+        Counts that a total may be left of: what those that are hidden add up to must not follow
+        either if it is small.
 
     """
 
@@ -63,6 +69,8 @@ class CountTable:
     secret: Mapping[Key, Sequence[int]] = field(default_factory=dict)
     cost: Callable[[Key], int] = lambda key: 0
     links: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
+    covers: Mapping[Key, Key] = field(default_factory=dict)
+    groups: Sequence[Sequence[Key]] = ()
 
     def hidden(self, threshold: int) -> set[Key]:
         """Return the counts to hide so that none below the threshold is printed or follows."""
@@ -72,16 +80,17 @@ class CountTable:
         }
         hidden = {key for key in self.sums if values[key] < threshold}
         small = {key for key in self.secret if values[key] < threshold}
-        while (exposed := self._exposed(hidden, hidden | small)) is not None:
+        hidden |= {self.covers[key] for key in small if key in self.covers}
+        while (exposed := self._exposed(hidden, hidden | small, threshold)) is not None:
             choices = self._choices(exposed, hidden)
             if not choices:
                 return set(self.sums)
             hidden.add(min(choices, key=lambda key: (self.cost(key), values[key], str(key))))
         return hidden
 
-    def _choices(self, exposed: Key, hidden: set[Key]) -> list[Key]:
-        """Return printed counts that may give a hidden one away, together with others."""
-        parts = set({**self.sums, **self.secret}[exposed])
+    def _choices(self, exposed: Sequence[int], hidden: set[Key]) -> list[Key]:
+        """Return printed counts that may give a sum of atoms away, together with others."""
+        parts = set(exposed)
         for link in self.links:
             if any(parts.intersection(side) for side in link):
                 parts.update(*link)
@@ -92,14 +101,32 @@ class CountTable:
         )
         return [key for key in printed if around.intersection(self.sums[key])] or printed
 
-    def _exposed(self, hidden: set[Key], guarded: set[Key]) -> Key | None:
-        """Return a guarded count that follows from those printed; None if there is none.
+    def _exposed(self, hidden: set[Key], guarded: set[Key], threshold: int) -> Sequence[int] | None:
+        """Return the atoms of a guarded count that follows from those printed; None if none does.
+
+        So do the hidden counts of a group, if they are few in all.
+        """
+        if not guarded:
+            return None
+        every = {**self.sums, **self.secret}
+        keys = sorted(guarded.union(*self.groups), key=str)
+        is_open = self._open_counts(hidden)
+        opened = dict(zip(keys, is_open([every[key] for key in keys]), strict=True))
+        for key in keys:
+            if key in guarded and not opened[key]:
+                return every[key]
+        rests = [[k for key in group if opened[key] for k in every[key]] for group in self.groups]
+        few = [rest for rest in rests if rest and sum(self.atoms[k] for k in rest) < threshold]
+        return next(
+            (rest for rest, opened in zip(few, is_open(few), strict=True) if not opened), None
+        )
+
+    def _open_counts(self, hidden: set[Key]) -> Callable[[Sequence[Sequence[int]]], Bools]:
+        """Return a function that tells which sums of atoms do not follow from what is printed.
 
         What is printed leaves a count open if it can change while all atoms stay at least 0: those
         above 0 may go either way, others only up.
         """
-        if not guarded:
-            return None
         printed = [parts for key, parts in self.sums.items() if key not in hidden]
         printed += self.fixed.values()
         known = {parts[0] for parts in printed if len(parts) == 1}
@@ -109,21 +136,23 @@ class CountTable:
         lines = np.concatenate([self._matrix(printed, free), linked])
         moves = np.array([self.atoms[k] > 0 for k in free], bool)
         basis, inverse = _row_space(lines[:, moves])
-        every = {**self.sums, **self.secret}
-        keys = sorted(guarded, key=str)
-        counts = self._matrix([every[key] for key in keys], free)
-        inside = counts[:, moves]
-        is_open = (
-            np.abs(inside - inside @ basis.T @ basis).max(axis=1, initial=0.0) > SOLUTION_TOLERANCE
-        )
         # An atom of 0 may go up by 1 if those above 0 can make up for it.
         rises, answers = lines[:, ~moves], -inverse @ lines[:, ~moves]
         left = (
             np.abs(rises + lines[:, moves] @ answers).max(axis=0, initial=0.0) <= SOLUTION_TOLERANCE
         )
-        change = counts[:, ~moves] + inside @ answers
-        is_open |= (np.abs(change[:, left]) > SOLUTION_TOLERANCE).any(axis=1)
-        return next((key for key, opened in zip(keys, is_open, strict=True) if not opened), None)
+
+        def is_open(sums: Sequence[Sequence[int]]) -> Bools:
+            counts = self._matrix(sums, free)
+            inside = counts[:, moves]
+            outside = np.abs(inside - inside @ basis.T @ basis).max(axis=1, initial=0.0)
+            change = np.abs((counts[:, ~moves] + inside @ answers)[:, left])
+            found: Bools = (outside > SOLUTION_TOLERANCE) | (change > SOLUTION_TOLERANCE).any(
+                axis=1
+            )
+            return found
+
+        return is_open
 
     @staticmethod
     def _matrix(counts: Sequence[Sequence[int]], free: Sequence[int]) -> Floats:
@@ -183,7 +212,8 @@ def suppress(report: Report, threshold: int) -> Report:
             f"expected at least {threshold} readings for a report without smaller cells, got fewer"
         )
     totals = _totals(report, threshold)
-    confusion, classes = _labels(report, totals, threshold)
+    reasons = _reasons(report, totals, threshold)
+    confusion, classes = _labels(report, totals, reasons, threshold)
     return replace(
         report,
         suppressed=threshold,
@@ -194,7 +224,7 @@ def suppress(report: Report, threshold: int) -> Report:
         accuracy=report.accuracy if totals.right is not None else None,
         accuracy_of_accepted=None,
         reject_rate=report.reject_rate if totals.rejected is not None else None,
-        reasons=_reasons(report, totals, threshold),
+        reasons=reasons,
         outliers_by={},
         classes=classes,
         confusion=confusion,
@@ -223,6 +253,7 @@ class _Totals:
     labelled: int | None
     right: int | None
     rejected: int | None
+    unanswered: int  # of the rejected ones, with a label; 0 if those are not printed
 
 
 def _totals(report: Report, threshold: int) -> _Totals:
@@ -230,12 +261,21 @@ def _totals(report: Report, threshold: int) -> _Totals:
     right = round((report.accuracy or 0.0) * labelled)
     rejected = round((report.reject_rate or 0.0) * report.readings)
     is_small = labelled < threshold or 0 < report.readings - labelled < threshold
-    hides_right = is_small or min(right, labelled - right) < threshold
+    hides_rejected = min(rejected, report.readings - rejected) < threshold
+    unanswered = 0 if hides_rejected else _unanswered(report)
+    answered_wrong = labelled - right - unanswered
+    hides_right = is_small or min(right, answered_wrong) < threshold
     return _Totals(
         labelled=None if is_small else labelled,
         right=None if hides_right else right,
-        rejected=rejected if min(rejected, report.readings - rejected) >= threshold else None,
+        rejected=None if hides_rejected else rejected,
+        unanswered=unanswered,
     )
+
+
+def _unanswered(report: Report) -> int:
+    """Return how many readings with a label were given none."""
+    return sum(row[-1] or 0 for row in report.confusion.counts)
 
 
 def _reasons(report: Report, totals: _Totals, threshold: int) -> dict[str, int]:
@@ -243,7 +283,9 @@ def _reasons(report: Report, totals: _Totals, threshold: int) -> dict[str, int]:
         return {}
     names = list(report.reasons)
     sums: dict[Key, list[int]] = {name: [k] for k, name in enumerate(names)}
-    table = CountTable([*report.reasons.values()], sums, {"all": [*range(len(names))]})
+    table = CountTable(
+        [*report.reasons.values()], sums, {"all": [*range(len(names))]}, groups=[names]
+    )
     hidden = table.hidden(threshold)
     return {name: count for name, count in report.reasons.items() if name not in hidden}
 
@@ -251,26 +293,25 @@ def _reasons(report: Report, totals: _Totals, threshold: int) -> dict[str, int]:
 # --- classes --------------------------------------------------------------------------------------
 
 
-def _labels(report: Report, totals: _Totals, threshold: int) -> tuple[Confusion, list[ClassRow]]:
+def _labels(
+    report: Report, totals: _Totals, reasons: Mapping[str, int], threshold: int
+) -> tuple[Confusion, list[ClassRow]]:
     labels = report.confusion.labels
     counts = np.array(report.confusion.counts, np.int64).reshape(len(labels), len(labels) + 1)
     count, width = counts.shape
     cells = np.arange(counts.size).reshape(counts.shape)
-    sums: dict[Key, list[int]] = {("row", r): cells[r].tolist() for r in range(count)}
-    fixed: dict[Key, list[int]] = {"all": cells.ravel().tolist()}
-    secret: dict[Key, list[int]] = {}
-    whole = totals.right is not None and count <= MAX_SUPPRESSED_CLASSES
-    if whole:
-        sums |= {("column", c): cells[:, c].tolist() for c in range(count)}
-        sums |= {("cell", r, c): [int(cells[r, c])] for r in range(count) for c in range(width)}
-        # readings of classes beyond the last that is told apart are never right
-        right = int(np.trace(counts[:, :count]))
-        if right == totals.right:
-            fixed["right"] = np.diag(cells[:, :count]).tolist()
-        secret["nothing"] = cells[:, -1].tolist()
-    every: set[Key] = {*sums}
-    table = CountTable(counts.ravel().tolist(), sums, fixed, secret, _class_cost)
-    shown = set() if totals.labelled is None else every - table.hidden(threshold)
+    table = CountTable(
+        counts.ravel().tolist(),
+        {("row", r): cells[r].tolist() for r in range(count)},
+        {"all": cells.ravel().tolist()},
+        cost=_class_cost,
+        groups=[[("row", r) for r in range(count)]],
+    )
+    if totals.right is not None and count <= MAX_SUPPRESSED_CLASSES:
+        table = _matrix_table(table, counts, cells, totals.right)
+        if totals.rejected is not None:
+            table = _with_reasons(table, report, cells[:, -1].tolist(), reasons)
+    shown = set() if totals.labelled is None else {*table.sums} - table.hidden(threshold)
 
     def cell(r: int, c: int) -> int | None:
         return int(counts[r, c]) if ("cell", r, c) in shown else None
@@ -302,6 +343,80 @@ def _labels(report: Report, totals: _Totals, threshold: int) -> tuple[Confusion,
         ),
         rows,
     )
+
+
+def _matrix_table(rows: CountTable, counts: Ints, cells: Ints, right: int) -> CountTable:
+    """Return the table with the cells, the columns and the mistakes of each class."""
+    count, width = counts.shape
+    classes = range(count)
+    every: list[Key] = [("cell", r, c) for r in classes for c in range(width)]
+    diagonal: list[Key] = [("cell", k, k) for k in classes]
+    sums: dict[Key, Sequence[int]] = {
+        **rows.sums,
+        **{("column", c): cells[:, c].tolist() for c in classes},
+        **{("cell", r, c): [int(cells[r, c])] for r in classes for c in range(width)},
+    }
+    fixed = {**rows.fixed}
+    # readings of classes beyond the last that is told apart are never right
+    if int(np.trace(counts[:, :count])) == right:
+        fixed["right"] = np.diag(cells[:, :count]).tolist()
+    secret: dict[Key, Sequence[int]] = {"nothing": cells[:, -1].tolist()}
+    covers: dict[Key, Key] = {}
+    for k in classes:
+        secret["missed", k] = [j for j in cells[k].tolist() if j != cells[k, k]]
+        secret["mistaken", k] = [j for j in cells[:, k].tolist() if j != cells[k, k]]
+        covers["missed", k], covers["mistaken", k] = ("cell", k, k), ("column", k)
+    groups: list[list[Key]] = [
+        [("row", r) for r in classes],
+        [*(("column", c) for c in classes), "nothing"],
+        [("missed", r) for r in classes],
+        [*(("mistaken", c) for c in classes), "nothing"],
+        [("mistaken", c) for c in classes],
+        diagonal,
+        every,
+        [key for key in every if key not in diagonal],
+    ]
+    for r in classes:
+        groups.append([("cell", r, c) for c in range(width)])
+        groups.append([("cell", r, c) for c in range(width) if c != r])
+    for c in range(width):
+        groups.append([("cell", r, c) for r in classes])
+        groups.append([("cell", r, c) for r in classes if r != c])
+    return CountTable(rows.atoms, sums, fixed, secret, rows.cost, (), covers, groups)
+
+
+def _with_reasons(
+    table: CountTable, report: Report, nothing: list[int], reasons: Mapping[str, int]
+) -> CountTable:
+    """Return the table with what the printed reasons of rejections tell of readings without answer.
+
+    All of these were rejected because no two classes were known; so were others that had no label,
+    or an answer while there was only one class.
+    """
+    atoms, fixed, secret = [*table.atoms], {**table.fixed}, {**table.secret}
+    unanswered = _unanswered(report)
+    others = {name: n for name, n in report.reasons.items() if name not in reasons}
+    rejected = reasons.get("no_model", others.pop("no_model", 0))
+    if not others and unanswered == rejected == 0:
+        # That all readings had an answer is known, and no secret.
+        sums = {key: own for key, own in table.sums.items() if not {*own} <= {*nothing}}
+        del secret["nothing"]
+        groups = [[key for key in each if key in sums or key in secret] for each in table.groups]
+        return dataclasses.replace(table, sums=sums, fixed={**fixed, "no model": nothing},
+                             secret=secret, groups=groups)  # fmt: skip
+    own = [*nothing]
+    if rejected > unanswered:
+        own.append(len(atoms))
+        atoms.append(rejected - unanswered)
+        secret["no label, or one class"] = own[-1:]
+    if "no_model" not in reasons:
+        secret["no model"] = [*own]
+        for name, count in others.items():
+            own.append(len(atoms))
+            atoms.append(count)
+            secret["reason", name] = own[-1:]
+    fixed["no model"] = own
+    return dataclasses.replace(table, atoms=atoms, fixed=fixed, secret=secret)
 
 
 def _class_cost(key: Key) -> int:
@@ -340,6 +455,7 @@ def _shown_rows(
         known = {key: parts for key, parts in table.sums.items() if _row_cost(key)}
         table.fixed = {**table.fixed, **known}
         table.sums = {key: parts for key, parts in table.sums.items() if key not in known}
+        table.groups = [each for each in table.groups if not known.keys() & {*each}]
         return {*known, *table.sums} - table.hidden(threshold)
     return {*table.sums} - table.hidden(threshold)
 
@@ -347,8 +463,15 @@ def _shown_rows(
 def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
     """Return the counts of rows: what was rejected and what not; right, wrong and unlabelled.
 
-    The readings of a row are divided in two ways, which add up to the same number.
+    The readings of a row are divided in two ways, which add up to the same number. If just those
+    without an answer were rejected, and all have labels, the rejected ones are some of the wrong.
     """
+    are_wrong = (
+        totals.right is not None
+        and totals.rejected == totals.unanswered
+        and all(row.labelled == row.readings for row in rows)
+        and all(row.rejected <= row.labelled - row.right for row in rows)
+    )
     atoms: list[int] = []
     sums: dict[Key, list[int]] = {}
     fixed: dict[Key, list[int]] = {"all": []}
@@ -361,6 +484,14 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
         return [*range(len(atoms) - len(counts), len(atoms))]
 
     for k, row in enumerate(rows):
+        if are_wrong:
+            own = place(row.rejected, row.labelled - row.right - row.rejected, row.right)
+            sums |= {("readings", k): own, ("labelled", k): own}
+            sums |= {("rejected", k): own[:1], ("right", k): own[2:]}
+            secret |= {("accepted", k): own[1:], ("wrong", k): own[:2], ("answered", k): own[1:2]}
+            for name, parts in (("all", own), ("rejected", own[:1]), ("right", own[2:])):
+                fixed.setdefault(name, []).extend(parts)
+            continue
         if totals.rejected is None:
             own = place(row.readings)
         else:
@@ -381,7 +512,22 @@ def _rows_table(rows: Sequence[_Row], totals: _Totals) -> CountTable:
             sums["right", k], secret["wrong", k] = parts[:1], parts[1:2]
             fixed.setdefault("right", []).extend(parts[:1])
         links.append((own, parts))
-    return CountTable(atoms, sums, fixed, secret, _row_cost, links)
+    names = (
+        "readings",
+        "rejected",
+        "accepted",
+        "labelled",
+        "right",
+        "wrong",
+        "unlabelled",
+        "answered",
+    )
+    groups: list[list[Key]] = [
+        [(name, k) for k in range(len(rows))]
+        for name in names
+        if (name, 0) in sums or (name, 0) in secret
+    ]
+    return CountTable(atoms, sums, fixed, secret, _row_cost, links, groups=groups)
 
 
 def _row_cost(key: Key) -> int:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scipy.optimize import linprog
 
 from streamlvq import replay
 from streamlvq.cli import main
 from streamlvq.config import loads
 from streamlvq.errors import StreamLVQError
-from streamlvq.replay.report import Report
+from streamlvq.replay.report import ClassRow, Confusion, DeviceRow, Report
 from streamlvq.replay.suppression import CountTable, suppress
 from streamlvq.report.replay_page import replay_html
 from support.replays import rows, write_csv
@@ -224,6 +225,195 @@ def test_few_without_a_label_in_a_span_do_not_follow(tmp_path: Path) -> None:
     for row in said.devices:
         if row.readings is not None and row.labelled is not None:
             assert row.readings - row.labelled >= THRESHOLD
+
+
+# --- classes and reasons --------------------------------------------------------------------------
+
+
+def report_of(
+    report: Report, counts: list[list[int]], reasons: dict[str, int], unlabelled: int = 0
+) -> Report:
+    """The report with another matrix of labels and decisions; the last column is for no answer."""
+    table = np.array(counts)
+    labels = [f"class {k}" for k in range(len(table))]
+    labelled, right = int(table.sum()), int(np.trace(table))
+    readings = labelled + unlabelled
+    return replace(
+        report,
+        readings=readings,
+        labelled=labelled,
+        accuracy=right / labelled,
+        reject_rate=sum(reasons.values()) / readings,
+        reasons=reasons,
+        confusion=Confusion(labels=labels, counts=counts, accepted=counts),
+        classes=[
+            ClassRow(
+                label=label,
+                readings=int(table[k].sum()),
+                decided=int(table[:, k].sum()),
+                recall=None,
+                precision=None,
+                accepted=None,
+                recall_of_accepted=None,
+                taken_for=None,
+            )
+            for k, label in enumerate(labels)
+        ],
+        devices=[],
+        curve=None,
+    )
+
+
+def told_by_classes(said: Report, whole: Report) -> tuple[CountTable, np.ndarray]:
+    """What a reader knows of the matrix, from the printed report alone, and where its cells are.
+
+    Readings without an answer beside those of the matrix are one more atom if there are any.
+    """
+    true = np.array(whole.confusion.counts)
+    places = np.arange(true.size).reshape(true.shape)
+    atoms: list[int] = true.ravel().tolist()
+    fixed: dict[Any, list[int]] = {}
+    for r, row in enumerate(said.classes):
+        if row.readings is not None:
+            fixed["row", r] = places[r].tolist()
+        if row.decided is not None:
+            fixed["column", r] = places[:, r].tolist()
+        for c, n in enumerate(said.confusion.counts[r]):
+            if n is not None:
+                fixed["cell", r, c] = [int(places[r, c])]
+        assert row.recall is None or said.confusion.counts[r][r] is not None
+        assert row.precision is None or said.confusion.counts[r][r] is not None
+    if said.labelled is not None:
+        fixed["labelled"] = places.ravel().tolist()
+    if said.accuracy is not None:
+        fixed["right"] = np.diag(places).tolist()
+    if said.reject_rate is not None:
+        beside = whole.reasons.get("no_model", 0) - int(true[:, -1].sum())
+        own = places[:, -1].tolist()
+        if beside:
+            own.append(len(atoms))
+            atoms.append(beside)
+        rest: list[int] = []
+        for name, n in whole.reasons.items():
+            if name != "no_model":
+                rest.append(len(atoms))
+                atoms.append(n)
+                if name in said.reasons:
+                    fixed[name] = rest[-1:]
+        fixed["rejected"] = [*own, *rest]
+        if "no_model" in said.reasons:
+            fixed["no_model"] = own
+    return CountTable(atoms, {}, fixed), places
+
+
+def assert_nothing_small_follows(whole: Report) -> Report:
+    """Assert by linear programs that no small count follows, of cells, classes, mistakes, rests."""
+    said = suppress(whole, THRESHOLD)
+    told, places = told_by_classes(said, whole)
+    answered = whole.reasons.get("no_model", 0) == 0
+    shown = np.array([[n is not None for n in row] for row in said.confusion.counts])
+    secrets = []
+    for r in range(len(places)):
+        others = [c for c in range(places.shape[1]) if c != r]
+        secrets += [places[r], places[r][others], np.delete(places[:, r], r), places[:, r]]
+        secrets += [places[r][~shown[r]], places[:, r][~shown[:, r]]]
+    secrets += [places[:, -1], places[~shown], np.diag(places)[~np.diag(shown)]]
+    secrets += [np.array([k]) for k in places.ravel()]
+    secrets += [np.array([k]) for k in range(places.size, len(told.atoms))]
+    for parts in secrets:
+        value = sum(told.atoms[k] for k in parts)
+        if not len(parts) or value >= THRESHOLD:
+            continue
+        if answered and not value and {*parts} <= {*places[:, -1]}:
+            continue  # that all were answered is no secret
+        low, high = possible(told, set(), [int(k) for k in parts])
+        assert high > low + 1e-6, (parts.tolist(), value)
+    return said
+
+
+def test_readings_without_an_answer_are_told_by_the_reasons(report: Report) -> None:
+    """The mistakes of a class followed from the printed number of readings without an answer."""
+    counts = [
+        [4331, 17, 7, 0, 907],
+        [0, 231, 0, 0, 670],
+        [17, 3, 2808, 0, 939],
+        [9, 0, 40, 1850, 2092],
+    ]
+    whole = report_of(report, counts, {"no_model": 4608})
+    said = assert_nothing_small_follows(whole)
+    assert said.accuracy is not None and said.reasons == {"no_model": 4608}
+    assert any(n is not None for row in said.confusion.counts for n in row)
+
+
+def test_few_mistakes_of_a_class_do_not_follow(report: Report) -> None:
+    counts = [[899, 2, 0, 0], [4, 800, 30, 0], [0, 25, 700, 0]]
+    said = assert_nothing_small_follows(report_of(report, counts, {}))
+    assert said.classes[0].recall is None
+    assert said.classes[1].recall is not None or said.classes[2].recall is not None
+
+
+def test_an_accuracy_that_tells_few_wrong_answers_is_left_out(report: Report) -> None:
+    """Of 63 mistakes 60 are printed as readings without an answer."""
+    whole = report_of(report, [[400, 2, 30], [1, 300, 30]], {"no_model": 60})
+    said = suppress(whole, THRESHOLD)
+    assert said.reasons == {"no_model": 60}
+    assert said.accuracy is None
+    assert all(n is None for row in said.confusion.counts for n in row)
+
+
+@pytest.mark.parametrize("kind", ["all answered", "none", "some unlabelled", "rejector"])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_mistakes_of_a_class_follow(report: Report, seed: int, kind: str) -> None:
+    random = np.random.default_rng(seed)
+    size = 2 + seed % 3
+    table = random.negative_binomial(1, 0.06, (size, size + 1))
+    table[random.random(table.shape) < 0.3] = 0
+    table[:, :size] += np.diag(random.integers(100, 900, size))
+    table[0, 1] += 30  # enough mistakes in all
+    if kind == "all answered":
+        table[:, -1] = 0
+    nothing = int(table[:, -1].sum())
+    reasons = {"no_model": nothing} if nothing else {}
+    unlabelled = 0
+    if kind == "some unlabelled":
+        unlabelled = 40
+        reasons = {"no_model": nothing + 3 + 9 * (seed % 2)}
+    if kind == "rejector":
+        reasons = {**reasons, "ambiguous": 50, "outlier": 3 + seed}
+    assert_nothing_small_follows(report_of(report, table.tolist(), reasons, unlabelled))
+
+
+def test_wrong_answers_of_a_device_do_not_follow(report: Report) -> None:
+    """Without a rejector, the wrong readings less those without an answer are wrong answers."""
+    whole = report_of(report, [[400, 32, 30], [31, 300, 30]], {"no_model": 60})
+    counts = [(300, 30, 33), (300, 15, 45), (223, 15, 45)]  # readings, without an answer, wrong
+    devices = [
+        DeviceRow(
+            device=f"pump {k}",
+            readings=n,
+            rejected=rejected,
+            labelled=n,
+            accuracy=(n - wrong) / n,
+            accuracy_of_accepted=None,
+        )
+        for k, (n, rejected, wrong) in enumerate(counts)
+    ]
+    said = suppress(replace(whole, devices=devices), THRESHOLD)
+    assert said.accuracy is not None and said.reject_rate is not None
+    first = said.devices[0]
+    assert None in (first.rejected, first.accuracy)
+    assert any(row.accuracy is not None for row in said.devices) or any(
+        row.rejected is not None for row in said.devices
+    )
+
+
+def test_what_hidden_counts_add_up_to_does_not_follow() -> None:
+    """Three and four readings are hidden; their sum is small too, and so a third is hidden."""
+    sums: dict[Any, list[int]] = {"a": [0], "b": [1], "c": [2], "d": [3]}
+    fixed: dict[Any, list[int]] = {"all": [0, 1, 2, 3]}
+    assert CountTable([3, 4, 40, 50], sums, fixed).hidden(THRESHOLD) == {"a", "b"}
+    joint = CountTable([3, 4, 40, 50], sums, fixed, groups=[["a", "b", "c", "d"]])
+    assert joint.hidden(THRESHOLD) == {"a", "b", "c"}
 
 
 def test_summary_and_page_say_so(report: Report) -> None:
