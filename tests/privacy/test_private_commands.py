@@ -17,7 +17,7 @@ from streamlvq.role import Health
 from streamlvq.service.journal import Received
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.state_store import StateStore
-from streamlvq.snapshot import Snapshot
+from streamlvq.snapshot import Snapshot, SnapshotFiles
 from support.private import FEATURES, PRIVACY, readings_of
 
 SECTIONS: dict[str, Any] = {
@@ -49,6 +49,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert store.save(processor.monitor)
     store.close()
     return folder
+
+
+def young_state(path: Path) -> Path:
+    """The state of a private daemon that has just been started."""
+    sections = {**SECTIONS, "state": {"folder": str(path)}}
+    sections["readings"] = {**SECTIONS["readings"], "topic": "plant/{device}/readings"}
+    config = check(msgspec.convert(sections, Config))
+    health = Health(config.health)
+    store = StateStore(config, health, ServiceMetrics(health, 1))
+    store.restore(config, print)
+    store.close()
+    return path
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
@@ -99,3 +111,36 @@ def test_fusing_a_state_folder_uses_what_was_released(folder: Path) -> None:
 
     (snapshot,) = load_snapshots(folder / "state")
     assert snapshot.type_name == "GMLVQ"
+
+
+def test_audits_of_a_state_folder_leave_out_snapshots_without_a_release_and_run_its_mechanism(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ("--attack", "counts-and-means,noise-scale", "--fail-on", "never")
+    text = " ".join(said(capsys, "audit", folder / "state", *how).split())
+    assert text.startswith("1 snapshot of 1 node ")
+    assert "left out 1 snapshot without a release" in text
+    assert "noise-scale: noise is " in text
+    assert "needs a private model" not in text
+
+
+def test_audits_of_a_young_state_folder_say_that_it_has_published_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = young_state(tmp_path / "state")
+    (snapshot,) = SnapshotFiles(state).paths()
+    for what in (state, snapshot):
+        assert main(["audit", str(what)]) == 2
+        error = capsys.readouterr().err
+        assert f"{what}: expected a release of its private model, got none so far" in error
+        assert "`streamlvq audit CONFIG` audits the mechanism alone" in error
+
+
+def test_an_audit_counts_no_readings_of_noisy_counts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ("--attack", "counts-and-means,pair-from-spread", "--every", "40")
+    config = ("--config", folder / "node.yaml")
+    text = said(capsys, "audit", folder / "log.csv", *config, *how)
+    assert "labelled readings exactly" in text
+    assert "new readings" not in " ".join(text.split())
