@@ -26,7 +26,6 @@ from streamlvq.fleet.publication import Schedule
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor import Monitor
-from streamlvq.errors import NotLearntYetError
 from streamlvq.monitor.files import load_config, load_snapshots
 from streamlvq.monitor.private import public_snapshot
 from streamlvq.privacy import Privacy, PrivateLVQ
