@@ -109,7 +109,7 @@ def audit_snapshots(
             attack.see(step)
     nodes = {each.node for each in given}
     subject = f"{plural(len(given), 'snapshot')} of {plural(len(nodes), 'node')}"
-    return _report(subject, chosen)
+    return replace(_report(subject, chosen), logged=truth is not None)
 
 
 def stored_readings(state: EstimatorState) -> int:
@@ -210,7 +210,7 @@ def audit_log(
             f"{log}: expected readings with a label, got none; name its column with --label, or "
             "`readings.label` in the configuration"
         )
-    return audit_readings(
+    report = audit_readings(
         readings,
         settings,
         every=every,
@@ -220,6 +220,7 @@ def audit_log(
         subject=f"what a node would publish while it learns {Path(log).name}",
         notes=notes,
     )
+    return replace(report, logged=True)
 
 
 def audit_config(
