@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,48 @@ def test_an_audit_counts_no_readings_of_noisy_counts(
     text = said(capsys, "audit", folder / "log.csv", *config, *how)
     assert "labelled readings exactly" in text
     assert "new readings" not in " ".join(text.split())
+
+
+def test_inspect_says_if_the_ledger_is_missing_or_behind_the_state(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "warning" not in said(capsys, "inspect", folder / "state")
+    state = tmp_path / "state"
+    shutil.copytree(folder / "state", state)
+    ledger = state / "privacy.ledger"
+    older = young_state(tmp_path / "young") / "privacy.ledger"
+    ledger.write_bytes(older.read_bytes())
+    start = "warning: the daemon will not start with this folder: expected a ledger of at least 15"
+    text = said(capsys, "inspect", state)
+    assert start in text and f"got 0 in {ledger}: an older ledger was put back" in text
+    ledger.unlink()
+    text = said(capsys, "inspect", state)
+    assert start in text and f"got 0 in {ledger}: the ledger is missing" in text
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("promise", "message"),
+    [
+        (
+            {"unit": "segment", "segment": 1000, "epsilon": 0.01},
+            "privacy.segment: expected a promise with noise up to 16384, got",
+        ),
+        ({"epsilon": 1e-4}, "privacy.epsilon: expected a promise with noise up to 16384, got"),
+    ],
+)
+def test_a_promise_that_only_noise_could_keep_is_named_by_its_key(
+    promise: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sections = {**SECTIONS, "privacy": {**PRIVACY, **promise}}
+    sections["readings"] = {**SECTIONS["readings"], "topic": "plant/{device}/readings"}
+    path = tmp_path / "node.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    assert main(["config", "check", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    key = message.split(":", maxsplit=1)[0].removeprefix("privacy.")
+    at = 1 + next(
+        k for k, s in enumerate(path.read_text().splitlines()) if s.startswith(f"  {key}:")
+    )
+    assert f"{path}:{at}: {message}" in line
+    assert "protect a smaller unit" in line and "raise epsilon" in line
