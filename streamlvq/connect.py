@@ -168,6 +168,7 @@ class Log(abc.ABC):
         self.path = path
         self.fields = fields
         self.notes: list[str] = []  # remarks for people on how it is read
+        self.unused: Sequence[str] = ()  # columns that were left out, because they are not numbers
 
     @classmethod
     @abc.abstractmethod

@@ -30,6 +30,7 @@ from streamlvq_connectors.tables import (
     to_features,
     to_labels,
     to_numbers,
+    unused_columns,
     unused_columns_note,
 )
 
@@ -239,7 +240,8 @@ class CsvLog(BlockLog):
         if has_rows or (names and fields.features is not None):
             features = choose_features(self.path, fields, names, _numeric(sample))
         if has_rows:
-            self.notes += unused_columns_note(fields, names, features)
+            self.unused = unused_columns(fields, names, features)
+            self.notes += unused_columns_note(self.unused)
         elif names:
             self.notes.append("the file has the names of its columns, but no row after them")
         self._converters = self._choose_converters(fields, features, iso)

@@ -14,7 +14,13 @@ from streamlvq.errors import MissingExtraError
 from streamlvq.events import Readings
 from streamlvq.payloads.values import UNITS_PER_SECOND
 from streamlvq_connectors.files import LogError
-from streamlvq_connectors.tables import RowReader, check_roles, choose_features, unused_columns_note
+from streamlvq_connectors.tables import (
+    RowReader,
+    check_roles,
+    choose_features,
+    unused_columns,
+    unused_columns_note,
+)
 
 _BATCH_ROWS = 1 << 14
 
@@ -83,7 +89,8 @@ class ParquetLog(Log):
         ]
         check_roles(self.path, fields, schema.names)
         features = choose_features(self.path, fields, schema.names, numeric)
-        self.notes = unused_columns_note(fields, schema.names, features)
+        self.unused = unused_columns(fields, schema.names, features)
+        self.notes = unused_columns_note(self.unused)
         self._names = [n for n in schema.names if n in others or n in features]
         self._times = {
             field.name: field.type.unit for field in schema if types.is_timestamp(field.type)

@@ -204,11 +204,15 @@ def choose_features(
     return found
 
 
-def unused_columns_note(fields: Fields, names: Sequence[str], features: Sequence[str]) -> list[str]:
-    """Return a note on the columns left out because they are not numeric; none if all are used."""
+def unused_columns(fields: Fields, names: Sequence[str], features: Sequence[str]) -> list[str]:
+    """Return the columns left out because they are not numeric."""
     used = {*features, *_roles(fields), ""}
-    unused = [name for name in names if name not in used]
-    if fields.features is not None or not unused:
+    return [] if fields.features is not None else [name for name in names if name not in used]
+
+
+def unused_columns_note(unused: Sequence[str]) -> list[str]:
+    """Return a note on the columns left out; none if all are used."""
+    if not unused:
         return []
     more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
     return [f"left out, because they are not numbers: {', '.join(unused[:8])}{more}"]

@@ -18,6 +18,7 @@ from streamlvq.audit.run import (
     audit_readings,
     audit_snapshots,
     load_publications,
+    private_mechanism,
     truth_of_log,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "audit_readings",
     "audit_snapshots",
     "load_publications",
+    "private_mechanism",
     "truth_of_log",
 ]

@@ -91,10 +91,9 @@ class CountsAndMeans(Attack):
             if self._close:
                 measure += f"; {number(self._close)} nearly"
             return Finding(verdict, measure, assumes, RAISE_MINIMUM, tuple(self._found), figures)
-        few = f"; a class always had at least {self._fewest} new readings"
-        return Finding(
-            AuditVerdict.NOTHING, measure + few, assumes, "", tuple(self._found), figures
-        )
+        if self.case.private is None:  # counts of a private model hold noise
+            measure += f"; a class always had at least {self._fewest} new readings"
+        return Finding(AuditVerdict.NOTHING, measure, assumes, "", tuple(self._found), figures)
 
 
 class PairFromSpread(CountsAndMeans):

@@ -155,12 +155,15 @@ class AuditReport:
         One for each attack, in the order of the registry.
     notes
         What was left out, sampled or assumed.
+    logged
+        Whether the true readings are those of a log, and not made up.
 
     """
 
     subject: str
     findings: Sequence[Finding]
     notes: Sequence[str] = ()
+    logged: bool = False
 
     def __getitem__(self, attack: str) -> Finding:
         for finding in self.findings:

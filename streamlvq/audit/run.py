@@ -17,6 +17,7 @@ from streamlvq.audit.membership import progress_bar
 from streamlvq.audit.publications import Step, Truth, published_models
 from streamlvq.config import Config, FleetSection
 from streamlvq.config.build import build_model, build_privacy, build_transform
+from streamlvq.errors import NotLearntYetError
 from streamlvq.estimator import EstimatorState, estimator_class
 from streamlvq.events import Readings
 from streamlvq.fleet.held_back import next_publication
@@ -25,7 +26,7 @@ from streamlvq.fleet.publication import Schedule
 from streamlvq.models import LVQCommittee
 from streamlvq.models.base import LVQClassifier
 from streamlvq.monitor import Monitor
-from streamlvq.monitor.files import load_snapshots
+from streamlvq.monitor.files import load_config, load_snapshots
 from streamlvq.monitor.private import public_snapshot
 from streamlvq.privacy import Privacy, PrivateLVQ
 from streamlvq.registry import ATTACKS
@@ -52,6 +53,7 @@ def audit_snapshots(
     snapshots: Iterable[Snapshot],
     truth: Truth | None = None,
     *,
+    private: Callable[[], PrivateLVQ] | None = None,
     attacks: Collection[str] | None = None,
     seed: int = 0,
     progress: bool | None = False,
@@ -65,6 +67,8 @@ def audit_snapshots(
         the order of their times if all have one, else in the order of what they have learnt.
     truth
         The readings that were learnt, to measure success; None if they are not at hand.
+    private
+        Builds the private model whose releases the snapshots are, untrained; None if there is none.
     attacks
         Names of attacks to run; None for all.
     seed
@@ -98,14 +102,14 @@ def audit_snapshots(
         raise AuditError("expected at least one snapshot, got none")
     stored = sum(stored_readings(each.estimator_state()) for each in given)
     make = None if truth is None else _maker(given[0])
-    case = Case(truth, make, stored=stored, seed=seed, progress=progress)
+    case = Case(truth, make, stored=stored, private=private, seed=seed, progress=progress)
     chosen = _new_attacks(case, attacks)
     for step in _steps(_in_order(given)):
         for attack in chosen.values():
             attack.see(step)
     nodes = {each.node for each in given}
     subject = f"{plural(len(given), 'snapshot')} of {plural(len(nodes), 'node')}"
-    return _report(subject, chosen)
+    return replace(_report(subject, chosen), logged=truth is not None)
 
 
 def stored_readings(state: EstimatorState) -> int:
@@ -206,7 +210,7 @@ def audit_log(
             f"{log}: expected readings with a label, got none; name its column with --label, or "
             "`readings.label` in the configuration"
         )
-    return audit_readings(
+    report = audit_readings(
         readings,
         settings,
         every=every,
@@ -216,6 +220,7 @@ def audit_log(
         subject=f"what a node would publish while it learns {Path(log).name}",
         notes=notes,
     )
+    return replace(report, logged=True)
 
 
 def audit_config(
@@ -462,19 +467,31 @@ def load_publications(
 ) -> tuple[list[Snapshot], list[str]]:
     """Return the snapshots in a file, or what the daemon of a state folder would publish.
 
-    The second are notes for the report. `min_new_per_class` is that of its fleet.
+    The second are notes for the report. `min_new_per_class` is that of its fleet; releases of a
+    private model are published as they are, and snapshots of one before its first are left out.
     """
     path = Path(path)
     if not path.is_dir():
-        return load_snapshots(path), []
+        try:
+            return load_snapshots(path), []
+        except NotLearntYetError as error:
+            raise _no_release(path) from error
     node = path.resolve().name
     files = SnapshotFiles(path).paths()
     if not files:
         raise AuditError(f"{path}: expected the state folder of a daemon, got no snapshot in it")
     found: list[Snapshot] = []
+    if (config := load_config(path)) is not None and config.privacy is not None:
+        min_new_per_class = 1
     published: dict[str, EstimatorState] = {}
+    young = 0  # snapshots of a private model before its first release
     for file in reversed(files):
-        for snapshot in load_snapshots(file, node):
+        try:
+            snapshots = load_snapshots(file, node)
+        except NotLearntYetError:
+            young += 1
+            continue
+        for snapshot in snapshots:
             state: EstimatorState | None = capture(snapshot.classifier(), readings=False)
             if min_new_per_class > 1 and state is not None:
                 former = published.get(snapshot.node)
@@ -484,6 +501,10 @@ def load_publications(
                 published[snapshot.node] = state
                 found.append(Snapshot(state, snapshot.node, readings=False))
     notes = [f"{path}: audited as published, without stored readings; keep the folder to yourself"]
+    if young:
+        notes.append(f"{path}: left out {plural(young, 'snapshot')} without a release")
+    if not found and young:
+        raise _no_release(path)
     if not found:
         raise AuditError(
             f"{path}: expected a class with {min_new_per_class} readings "
@@ -492,6 +513,19 @@ def load_publications(
     if not (path / FLEET_FOLDER).is_dir():
         notes.append(f"{path}: this daemon is in no fleet and publishes nothing so far")
     return found, notes
+
+
+def _no_release(path: Path) -> AuditError:
+    return AuditError(
+        f"{path}: expected a release of its private model, got none so far: it has published "
+        "nothing. `streamlvq audit CONFIG` audits the mechanism alone"
+    )
+
+
+def private_mechanism(path: str | Path) -> Callable[[], PrivateLVQ] | None:
+    """Return how to build the private model of a state folder, untrained; None if it has none."""
+    config = load_config(path)
+    return None if config is None or config.privacy is None else _config_maker(config)
 
 
 def truth_of_log(

@@ -124,6 +124,10 @@ def build_privacy(section: PrivacySection) -> Any:
         raise _config_error(error, ("privacy",)) from error
 
 
+# of a model that a promise is too much for: they are keys of the section `privacy`
+_PROMISED = frozenset(PrivacySection.__struct_fields__)
+
+
 def _build_private(section: ModelSection, privacy: PrivacySection, path: KeyPath) -> Any:
     from streamlvq.privacy import PrivateLVQ  # noqa: PLC0415 - slow to import
 
@@ -133,6 +137,8 @@ def _build_private(section: ModelSection, privacy: PrivacySection, path: KeyPath
     try:
         return PrivateLVQ(promise, metric=privacy.metric, **section.parameters)
     except (ValueError, TypeError) as error:
+        if isinstance(error, ParameterError) and error.parameter in _PROMISED:
+            raise _config_error(error, ("privacy",)) from error
         raise _config_error(error, (*path, "parameters")) from error
 
 

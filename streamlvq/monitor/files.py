@@ -113,6 +113,18 @@ def load_snapshots(path: str | Path, node: str | None = None) -> list[Snapshot]:
         raise SnapshotError(f"{path}: {error}") from error
 
 
+def load_config(path: str | Path) -> Config | None:
+    """Return the configuration that a checkpoint, or a state folder's newest, was made of.
+
+    None for the snapshot of a model.
+    """
+    data = _read(Path(path))
+    try:
+        return None if _kind(data) == SNAPSHOT else _made_of(data)
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {error}") from error
+
+
 def _renamed(snapshot: Snapshot, node: str | None) -> Snapshot:
     if node is None or node == snapshot.node:
         return snapshot
@@ -140,12 +152,15 @@ def inspect(path: str | Path, width: int | None = None) -> str:
 
 def _models(data: bytes) -> Mapping[str, Any]:
     """Return the classifiers of a checkpoint, built from the configuration stored in it."""
+    return Monitor.restore(_made_of(data), data).models()
+
+
+def _made_of(data: bytes) -> Config:
     _, metadata = decode(data, kind=CHECKPOINT, limit=TRUSTED_MAX_BYTES)
     try:
-        config = msgspec.convert(metadata.get("made_of"), Config)
+        return msgspec.convert(metadata.get("made_of"), Config)
     except msgspec.ValidationError as error:
         raise SnapshotError(f"made_of: {error}") from error
-    return Monitor.restore(config, data).models()
 
 
 def _described(models: Mapping[str, Any], width: int | None) -> str:

@@ -61,8 +61,16 @@ class Leakage:
     @property
     def is_guessed(self) -> bool:
         """Whether an attacker did better than chance."""
+        return self.guesser is not None
+
+    @property
+    def guesser(self) -> str | None:
+        """Who did better than chance, in words; None if nobody did."""
         chance = 0.5 if self.measure == "AUC" else 0.0
-        return max(self.linear, self.nonlinear) > chance + CHANCE_DEVIATIONS * self.error
+        least = chance + CHANCE_DEVIATIONS * self.error
+        if self.linear > least:
+            return "a linear attacker"
+        return "a non-linear attacker" if self.nonlinear > least else None
 
     @property
     def sentence(self) -> str:

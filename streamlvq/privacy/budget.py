@@ -75,7 +75,8 @@ class NoisePlan:
             raise ParameterError(
                 "Privacy",
                 "epsilon" if length == 1 else "segment",
-                f"expected a promise with noise up to {MAX_SIGMA / GRID:g}, got {sigma / GRID:g}",
+                f"expected a promise with noise up to {MAX_SIGMA / GRID:g}, got {sigma / GRID:g}: "
+                "protect a smaller unit or raise epsilon",
             )
         plan._check_exact(privacy)
         plan._check_useful(privacy, vector)

@@ -46,8 +46,11 @@ class Hidden:
     def summary(self) -> str:
         """Return the result as text."""
         lines = [entry("readings", number(self.readings))]
-        for name, found in (("as they are", self.before), ("hidden", self.after)):
-            lines += [entry(name, each.sentence) for each in found]
+        lines += [entry("as they are", each.sentence) for each in self.before]
+        for each in self.after:
+            lines.append(entry("mapped", each.sentence))
+            if each.is_guessed:
+                lines.append(entry("warning", f"{each.private} is not hidden from {each.guesser}"))
         return "\n".join(lines)
 
     def section(self) -> str:
@@ -94,6 +97,8 @@ def hide(
         why = explain_empty(refused.refused, refused.examples, feed.notes, refused.hints)
         raise StreamLVQError(f"{log}: expected readings, got none: {why}")
     names = list(dict.fromkeys(name for one in readings for name in one.features))
+    if text := [name for name in private if name not in names and name in feed.left_out]:
+        raise StreamLVQError(f"{log}: {text[0]!r} is text: give a column of 0 and 1 for each value")
     rows = np.concatenate([arranged(one, names) for one in readings])
     if config.model.transform is not None:
         changed = [name for name in names if name not in set(private)]

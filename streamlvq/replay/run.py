@@ -64,6 +64,11 @@ class LogReader:
         return self.log.progress
 
     @property
+    def left_out(self) -> list[str]:
+        """Columns and fields that are not numbers."""
+        return [*self.log.unused, *self._left_out]
+
+    @property
     def notes(self) -> list[str]:
         """Notes for the user on how the log was read."""
         found: list[str] = list(self.log.notes)

@@ -27,6 +27,7 @@ def audit_html(report: AuditReport) -> str:
     """Return the HTML page of an audit, self-contained."""
     body = [
         f"<header><h1>What an outsider learns</h1><p>{escape(report.subject)}</p></header>",
+        _secrecy(report),
         _tiles(report),
         section("Attacks", _table(report.findings)),
         *(section(each.attack, _finding(each)) for each in report.findings if each.shown),
@@ -35,6 +36,14 @@ def audit_html(report: AuditReport) -> str:
         f"<footer>streamlvq {escape(streamlvq.__version__)}</footer>",
     ]
     return document("Audit", body, AUDIT_CSS.read_text(encoding="utf-8"))
+
+
+def _secrecy(report: AuditReport) -> str:
+    """Return a warning if a true reading is on the page."""
+    shown = (one for each in report.findings for one in each.shown[:DRAWN_READINGS])
+    if not report.logged or all(one.truth is None for one in shown):
+        return ""
+    return _items(["Keep this page to yourself: it shows readings of the log."], "warnings")
 
 
 def _tiles(report: AuditReport) -> str:

@@ -14,8 +14,9 @@ from streamlvq.config.build import build_privacy
 from streamlvq.errors import LedgerError, StreamLVQError
 from streamlvq.events import ALL_DEVICES
 from streamlvq.monitor import Monitor
+from streamlvq.monitor.files import load_config, load_monitor
 from streamlvq.privacy import Spending
-from streamlvq.privacy.ledger import LEDGER_FILE, Ledger
+from streamlvq.privacy.ledger import LEDGER_FILE, Ledger, read_ledger
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +69,7 @@ class PatientLedger:
         if made == ledger.releases:
             return
         if made > ledger.releases:
-            raise OtherLedgerError(
-                f"expected a ledger of at least {made} releases, which the state has, got "
-                f"{ledger.releases} in {ledger.path}: an older ledger was put back, and noise "
-                "that was used would be drawn again. Put back the newest one"
-            )
+            raise OtherLedgerError(_behind(made, ledger.releases, ledger.path))
         raise OtherLedgerError(
             f"expected a state of {ledger.releases} releases, which {ledger.path} has, got one of "
             f"{made}: the readings of the others are not in the journal, and would be released "
@@ -108,6 +105,28 @@ class PatientLedger:
 def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return True
+
+
+def _behind(made: int, recorded: int, path: Path) -> str:
+    """Return what is wrong with a ledger that lacks releases of the state."""
+    what = "an older ledger was put back" if path.exists() else "the ledger is missing"
+    return (
+        f"expected a ledger of at least {made} releases, which the state has, got {recorded} in "
+        f"{path}: {what}, and noise that was used would be drawn again. Put back the newest one"
+    )
+
+
+def ledger_problem(folder: Path) -> str | None:
+    """Return why a state folder's ledger is refused: it lacks releases of the newest snapshot.
+
+    None if it has them, or if nothing is learnt under privacy. Nothing is locked or written.
+    """
+    config = load_config(folder)
+    if config is None or config.privacy is None:
+        return None
+    made, path = private_model(load_monitor(config, folder)).releases, folder / LEDGER_FILE
+    recorded = read_ledger(path).account.releases if path.exists() else 0
+    return _behind(made, recorded, path) if made > recorded else None
 
 
 def open_ledger(config: Config, folder: Path) -> PatientLedger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def test_a_map_from_a_log_by_command(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["hide", str(log), *columns, "--private", sensor, "-o", str(out)]) == 0
     said = capsys.readouterr().out
     assert f"as they are  {sensor}: guessed from the other features with R^2" in said
-    assert f"hidden       {sensor}: guessed" in said
+    assert f"mapped       {sensor}: guessed" in said
     section = yaml.safe_load(out.read_text())
     found = PrivateMap.parse(section["model"]["private"])
     assert found.private == (sensor,)
@@ -136,3 +137,33 @@ def test_a_map_from_a_log_by_command(tmp_path: Path, capsys: pytest.CaptureFixtu
         trained = train(log, loads(plain), epochs=epochs, progress=False).snapshot()
         assert trained.private == (sensor,) and sensor not in trained.features
     assert np.isfinite(train(log, made, progress=False).snapshot().samples)
+
+
+def test_what_a_map_cannot_hide_is_not_called_hidden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(1)
+    load = rng.normal(size=800)
+    age = load**2 + 0.1 * rng.normal(size=800)
+    lines = [f"{x!r},{y!r}" for x, y in zip(load.tolist(), age.tolist(), strict=True)]
+    log, out = tmp_path / "plant.csv", tmp_path / "map.yaml"
+    log.write_text("\n".join(["load,age", *lines]) + "\n")
+    assert main(["hide", str(log), "--private", "age", "-o", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "warning      age is not hidden from a non-linear attacker" in said
+    assert "hidden       age" not in said
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_text_cannot_be_a_private_feature(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / f"plant.{suffix}"
+    if suffix == "csv":
+        lines = ["speed,operator", *(f"{k % 7},{'ann' if k % 2 else 'bo'}" for k in range(80))]
+    else:
+        lines = [json.dumps({"speed": k % 7, "operator": "ann"}) for k in range(80)]
+    log.write_text("\n".join(lines) + "\n")
+    assert main(["hide", str(log), "--private", "operator"]) == 2
+    error = capsys.readouterr().err
+    assert "'operator' is text: give a column of 0 and 1 for each value" in error

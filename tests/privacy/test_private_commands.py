@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from streamlvq.role import Health
 from streamlvq.service.journal import Received
 from streamlvq.service.metrics import ServiceMetrics
 from streamlvq.service.state_store import StateStore
-from streamlvq.snapshot import Snapshot
+from streamlvq.snapshot import Snapshot, SnapshotFiles
 from support.private import FEATURES, PRIVACY, readings_of
 
 SECTIONS: dict[str, Any] = {
@@ -49,6 +50,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert store.save(processor.monitor)
     store.close()
     return folder
+
+
+def young_state(path: Path) -> Path:
+    """The state of a private daemon that has just been started."""
+    sections = {**SECTIONS, "state": {"folder": str(path)}}
+    sections["readings"] = {**SECTIONS["readings"], "topic": "plant/{device}/readings"}
+    config = check(msgspec.convert(sections, Config))
+    health = Health(config.health)
+    store = StateStore(config, health, ServiceMetrics(health, 1))
+    store.restore(config, print)
+    store.close()
+    return path
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
@@ -99,3 +112,81 @@ def test_fusing_a_state_folder_uses_what_was_released(folder: Path) -> None:
 
     (snapshot,) = load_snapshots(folder / "state")
     assert snapshot.type_name == "GMLVQ"
+
+
+def test_audits_of_a_state_folder_leave_out_snapshots_without_a_release_and_run_its_mechanism(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ("--attack", "counts-and-means,noise-scale", "--fail-on", "never")
+    text = " ".join(said(capsys, "audit", folder / "state", *how).split())
+    assert text.startswith("1 snapshot of 1 node ")
+    assert "left out 1 snapshot without a release" in text
+    assert "noise-scale: noise is " in text
+    assert "needs a private model" not in text
+
+
+def test_audits_of_a_young_state_folder_say_that_it_has_published_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = young_state(tmp_path / "state")
+    (snapshot,) = SnapshotFiles(state).paths()
+    for what in (state, snapshot):
+        assert main(["audit", str(what)]) == 2
+        error = capsys.readouterr().err
+        assert f"{what}: expected a release of its private model, got none so far" in error
+        assert "`streamlvq audit CONFIG` audits the mechanism alone" in error
+
+
+def test_an_audit_counts_no_readings_of_noisy_counts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ("--attack", "counts-and-means,pair-from-spread", "--every", "40")
+    config = ("--config", folder / "node.yaml")
+    text = said(capsys, "audit", folder / "log.csv", *config, *how)
+    assert "labelled readings exactly" in text
+    assert "new readings" not in " ".join(text.split())
+
+
+def test_inspect_says_if_the_ledger_is_missing_or_behind_the_state(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "warning" not in said(capsys, "inspect", folder / "state")
+    state = tmp_path / "state"
+    shutil.copytree(folder / "state", state)
+    ledger = state / "privacy.ledger"
+    older = young_state(tmp_path / "young") / "privacy.ledger"
+    ledger.write_bytes(older.read_bytes())
+    start = "warning: the daemon will not start with this folder: expected a ledger of at least 15"
+    text = said(capsys, "inspect", state)
+    assert start in text and f"got 0 in {ledger}: an older ledger was put back" in text
+    ledger.unlink()
+    text = said(capsys, "inspect", state)
+    assert start in text and f"got 0 in {ledger}: the ledger is missing" in text
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("promise", "message"),
+    [
+        (
+            {"unit": "segment", "segment": 1000, "epsilon": 0.01},
+            "privacy.segment: expected a promise with noise up to 16384, got",
+        ),
+        ({"epsilon": 1e-4}, "privacy.epsilon: expected a promise with noise up to 16384, got"),
+    ],
+)
+def test_a_promise_that_only_noise_could_keep_is_named_by_its_key(
+    promise: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sections = {**SECTIONS, "privacy": {**PRIVACY, **promise}}
+    sections["readings"] = {**SECTIONS["readings"], "topic": "plant/{device}/readings"}
+    path = tmp_path / "node.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    assert main(["config", "check", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    key = message.split(":", maxsplit=1)[0].removeprefix("privacy.")
+    at = 1 + next(
+        k for k, s in enumerate(path.read_text().splitlines()) if s.startswith(f"  {key}:")
+    )
+    assert f"{path}:{at}: {message}" in line
+    assert "protect a smaller unit" in line and "raise epsilon" in line

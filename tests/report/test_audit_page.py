@@ -28,6 +28,8 @@ def test_a_real_audit() -> None:
         each.verdict is AuditVerdict.EXACT for each in report.findings
     )
     assert "What to change" in page
+    assert "Keep this page to yourself" in page
+    assert "to yourself" not in audit_html(audit_snapshots(snapshots))
     assert not re.findall(r'(?:src|href)="https?:', page)
     shown = report["counts-and-means"].shown[0]
     assert shown.truth is not None

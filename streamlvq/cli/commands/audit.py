@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from streamlvq.text import entry
 if TYPE_CHECKING:
     from streamlvq.audit import AuditReport, Truth
     from streamlvq.config import Config
+    from streamlvq.privacy import PrivateLVQ
 
 TEXT = """\
 Attack what nodes publish, as somebody would who receives it, and tell which readings that gives
@@ -147,7 +149,9 @@ def _audit(options: argparse.Namespace) -> AuditReport:
             snapshots, said = audit.load_publications(path, **least)
             found += snapshots
             notes += said
-        report = audit.audit_snapshots(found, _truth(options), **how)
+        private, whose = _mechanism(options.what)
+        report = audit.audit_snapshots(found, _truth(options), private=private, **how)
+        notes += whose
         return replace(report, notes=[*report.notes, *notes])
     if len(options.what) > 1:
         raise StreamLVQError(
@@ -168,6 +172,19 @@ def _audit(options: argparse.Namespace) -> AuditReport:
         **limit,
         **how,
     )
+
+
+def _mechanism(paths: Sequence[str]) -> tuple[Callable[[], PrivateLVQ] | None, list[str]]:
+    """Return how to build the first private model, and a note of whose it is if others follow."""
+    from streamlvq import audit  # noqa: PLC0415 - slow to import
+
+    found = {path: audit.private_mechanism(path) for path in paths}
+    private = {path: make for path, make in found.items() if make is not None}
+    if not private:
+        return None, []
+    path, make = next(iter(private.items()))
+    notes = [f"of private models, the mechanism of {path} was run"] if len(private) > 1 else []
+    return make, notes
 
 
 def _only(options: argparse.Namespace, kinds: list[str], kind: str) -> None:

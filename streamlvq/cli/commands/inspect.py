@@ -37,4 +37,9 @@ def run(options: argparse.Namespace) -> int:
         from streamlvq.privacy.ledger import describe  # noqa: PLC0415 - slow to import
 
         print(f"\n{describe(ledger)}" if path.is_dir() else describe(ledger))
+    if path.is_dir():
+        from streamlvq.service.releases import ledger_problem  # noqa: PLC0415
+
+        if (problem := ledger_problem(path)) is not None:
+            print(f"\nwarning: the daemon will not start with this folder: {problem}")
     return 0
