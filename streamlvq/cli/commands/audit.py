@@ -26,7 +26,8 @@ Attack what nodes publish, as somebody would who receives it, and tell which rea
 away. Every attack says what it assumes, and "does not apply" where it cannot be tried. WHAT is
 
   snapshots     .slvq files: one, or several of a node in the order of time
-  state folders of daemons: the snapshots in them, without stored readings, as they would publish
+  state folders of daemons: the snapshots in them, without stored readings, as they would publish;
+                the mechanism of a private one is run too
   a log         with --config: learnt as the daemon would, attacked at the times it would publish
   configuration a YAML file: the same with readings of a simulated machine; with a section
                 `privacy` its mechanism is run thousands of times, which takes a minute
