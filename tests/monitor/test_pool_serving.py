@@ -213,12 +213,12 @@ def test_a_class_that_the_local_model_learns_later_gets_a_column() -> None:
 def test_features_that_only_some_models_know() -> None:
     monitor = Monitor(config(rejector="none", integrator="alone"))
     candidates = {"a": other(features=(3, 1)), "b": other(features=(4, 2, 0, 1, 3), seed=7)}
-    monitor.serve("", PoolClassifier(None, candidates, PoolWeights({"a": 0.4, "b": 0.4}, 0.5, 0.0)))
+    served = PoolClassifier(None, candidates, PoolWeights({"a": 0.4, "b": 0.4}, 0.5, 0.0))
+    monitor.serve("", served)
     whole = stream(80)
     whole.features = ("unheard of", *whole.features[1:])
-    alone = PoolClassifier(
-        streamlvq.GLVQ(), candidates, PoolWeights({"a": 0.4, "b": 0.4}, 0.5, 0.0)
-    )
+    travelled = Snapshot.from_bytes(Snapshot.of(served, "n").to_bytes()).classifier()
+    alone = travelled.beside(streamlvq.GLVQ())
     said = [row for part in cut(whole, 3) for row in monitor.step(part).decisions.records()]
     for k, row in enumerate(whole.rows.tolist()):
         x = dict(zip(whole.features, row, strict=True))
