@@ -41,7 +41,7 @@ from streamlvq.service.session import SessionTracker, StatusWriter, make_link
 from streamlvq.service.state_store import StateStore
 from streamlvq.snapshot import Snapshot
 from streamlvq_connectors.memory import MemoryBroker, MemoryLink
-from support.daemons import CLASSES
+from support.daemons import CLASSES, until
 from support.fleet_nodes import (
     SECTION,
     ByHand,
@@ -720,23 +720,32 @@ def test_those_who_are_silent_too_long_fade_out(
     tmp_path: Path, snapshots: dict[str, Snapshot]
 ) -> None:
     broker = memory("fade")
+    fused_in_memory(snapshots[name] for name in "ab")  # kernels compile; nodes rest ten times as long
     limits = {"max_age_seconds": 1.0, "publish_seconds": 0.4, "publish_pause_seconds": 0.1}
     node = Node(config(broker="fade", **limits), tmp_path)
     node.link.read(0.0)
     node.learn(node_readings("a", 60))
-    broker.publish(f"{ROOT}/nodes/b", sealed(snapshots["b"]))
-    begin, seen, served = time.monotonic(), set(), set()
-    while time.monotonic() < begin + 2.0:
+    seen, said = set(), []
+
+    def turn() -> bool:
         node.turn(time.monotonic())
         seen.add(tuple(node.fleet.metrics.created))
-        served.add(node.serving is not None)
-        time.sleep(0.02)
-    assert served == {False, True}
-    assert node.serving is None  # alone again
+        return node.serving is not None
+
+    def hear() -> bool:
+        said.append(time.time())
+        broker.publish(f"{ROOT}/nodes/b", sealed(snapshots["b"], len(said)))
+        return turn()
+
+    assert not turn()
+    until(hear, what="a model of both")
+    until(lambda: not turn(), what="alone again")
+    assert time.time() - said[-1] >= 1.0
     # It has been there all the time itself, with nothing new to say.
     assert ("a", "b") in seen
+    until(lambda: turn() or counted(node.registry, "fleet_published_total") >= 4)
+    assert node.serving is None
     assert node.fleet.roster.members(time.time()).keys() == {"a"}
-    assert counted(node.registry, "fleet_published_total") >= 4
 
 
 # --- a hub, without a process --------------------------------------------------------------------
