@@ -720,7 +720,7 @@ def test_those_who_are_silent_too_long_fade_out(
     tmp_path: Path, snapshots: dict[str, Snapshot]
 ) -> None:
     broker = memory("fade")
-    fused_in_memory(snapshots[name] for name in "ab")  # kernels compile; nodes rest ten times as long
+    fused_in_memory(snapshots[name] for name in "ab")  # compile: nodes rest after long fusions
     limits = {"max_age_seconds": 1.0, "publish_seconds": 0.4, "publish_pause_seconds": 0.1}
     node = Node(config(broker="fade", **limits), tmp_path)
     node.link.read(0.0)
