@@ -165,7 +165,7 @@ def common_spread(count: Floats, variance: Floats) -> Floats:
 
 def mean_evidence(count: Floats) -> Floats:
     """Return how much a mean of so many readings counts, in readings."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):  # of the smallest counts
         return np.where(count > 0, 1.0 / (1.0 / count + 1.0 / RELIABLE_COUNT), 0.0)
 
 

@@ -87,7 +87,8 @@ def _round_counts(arrays: dict[str, Array], learning_rate: float) -> None:
     arrays["usefulness"] = power_of_two(arrays["usefulness"])
     arrays["born"] = np.zeros_like(arrays["born"])
     if learning_rate > 0.0:
-        arrays["rate"] = learning_rate * power_of_two(arrays["rate"] / learning_rate)
+        rate = np.minimum(arrays["rate"], learning_rate)  # as `kernels.learning.lvq1` bounds it
+        arrays["rate"] = learning_rate * power_of_two(rate / learning_rate)
 
 
 def _round_sigmoids(platt: Array) -> None:
@@ -118,6 +119,8 @@ def _restart_scales(
     norm = np.linalg.norm(omega, axis=(1, 2), keepdims=True)
     omega *= ratio
     if same_norms:
+        largest = np.abs(omega).max(axis=(1, 2), keepdims=True, initial=0.0)
+        omega[...] = np.ldexp(omega, -np.frexp(largest)[1])  # squares of others may overflow
         size = np.linalg.norm(omega, axis=(1, 2), keepdims=True)
         omega *= norm / np.where(size > 0.0, size, 1.0)
 

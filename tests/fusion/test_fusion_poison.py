@@ -77,6 +77,25 @@ def test_the_largest_numbers_that_a_snapshot_may_have(name: str) -> None:
     assert tried >= {"class_count", "class_weight", "w_moment", "wins", "rate", "w", "class_mean"}
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"class_weight": 5e-324},
+        {"variance": 0.0, "peak": 0.0, "inverse": 1e162},
+        {"variance": 0.0, "peak": 0.0, "inverse": 1e162, "class_mean": 1e60, "omega": 1e6},
+        {"variance": 1e-300, "peak": 0.0, "inverse": 1e150, "mean": 0.0, "w": 1e66},
+    ],
+)
+def test_the_smallest_numbers_that_a_snapshot_may_have(values: dict[str, float]) -> None:
+    """Metrics follow scales, from the smallest to how far prototypes and classes reach."""
+    honest = [Snapshot.of(learnt(k, "GMLVQ"), f"n{k}", readings=False) for k in range(4)]
+    hostile = changed(Snapshot.of(learnt(4, "GMLVQ"), "hostile", readings=False), **values)
+    shared = streamlvq.GMLVQ.shared_state(hostile.estimator_state()).arrays
+    np.testing.assert_allclose(*(np.linalg.norm(a["omega"]) for a in (shared, arrays_of(hostile))))
+    check(honest, hostile, accuracies(fuse(honest), honest))
+
+
 @pytest.mark.parametrize("variance", [1e6, 1e12, 1e100])
 def test_a_class_of_its_own_does_not_hide_lies_about_the_others(variance: float) -> None:
     """If everything scatters beyond measure, nothing is far away and no sensor is off."""

@@ -11,7 +11,7 @@ import pytest
 import streamlvq
 from streamlvq import Snapshot, fuse
 from streamlvq.fusion import Fused
-from support.fusions import MODELS, World, accuracy, arrays_of, copied, fleet, learnt, to_node
+from support.fusions import MODELS, World, accuracy, arrays_of, bits, copied, fleet, learnt, to_node
 from support.samples import readings
 
 Arrays = dict[str, Any]
@@ -256,7 +256,6 @@ def test_the_plain_mean_collapses(
         ("no_scales", "left_out", "times more in"),
         ("larger_variances", "left_out", "times more in"),
         ("larger_counts_than_readings", "left_out", "more than all its readings"),
-        ("larger_peaks", "clipped", "scale of a feature"),
         ("larger_counts", "clipped", "times what is believed"),
     ],
 )
@@ -274,6 +273,26 @@ def test_the_report_names_what_was_done_to_whom(
         assert not node.clipped and node.left_out is None
     if where == "left_out":
         assert set(report.nodes[LIAR].weights.values()) == {0.0}
+
+
+@pytest.mark.parametrize("name", ["GMLVQ", "LGMLVQ"])
+def test_larger_peaks_change_nothing_where_metrics_are_learnt(
+    name: str, fleets: dict[tuple[str, str], list[Snapshot]]
+) -> None:
+    """How far prototypes and classes reach replaces them, whoever sent them."""
+    nodes = fleets[name, "no shift"]
+    fused = fuse(with_liar(nodes, "larger_peaks"), drift="none")
+    assert bits(fused) == bits(fuse(nodes, drift="none"))
+    assert not fused.report.nodes[LIAR].clipped and fused.report.nodes[LIAR].left_out is None
+
+
+def test_larger_peaks_are_cut_where_scales_are_the_metric(
+    fleets: dict[tuple[str, str], list[Snapshot]],
+) -> None:
+    report = fuse(with_liar(fleets["GLVQ", "no shift"], "larger_peaks"), drift="none").report
+    assert any("scale of a feature" in str(each) for each in report.nodes[LIAR].clipped)
+    for i in HONEST:
+        assert not report.nodes[f"n{i}"].clipped
 
 
 @pytest.mark.parametrize("lie", ["larger_scales", "shifted_scales", "one_larger_scale"])
